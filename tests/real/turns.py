@@ -83,9 +83,8 @@ def _place(frame):
     return " > ".join(f"{Path(f.filename).stem}.{f.name}:{f.lineno}" for f in stack)
 
 
-def turns(agent, folder, *, since_s=0.0):
-    """The long turns of ``agent`` that ended after ``since_s``."""
-    path = Path(folder) / str(agent.pid)
+def turns_in(path, *, since_s=0.0):
+    """The long turns told in ``path`` that ended after ``since_s``."""
     found = []
     for line in path.read_text(encoding="utf-8").splitlines():
         at_s, ms, where = line.split(" ", 2)
@@ -93,7 +92,9 @@ def turns(agent, folder, *, since_s=0.0):
     return [turn for turn in found if turn.at_s >= since_s]
 
 
-def longest_turn(agent, folder, *, since_s=0.0):
-    """The longest of them; of no length where none was told."""
-    none = Turn(since_s, 0.0, "")
-    return max(turns(agent, folder, since_s=since_s), key=lambda turn: turn.ms, default=none)
+def longest_turn(folder, *agents, since_s=0.0):
+    """The longest one of ``agents``, or of all that told theirs; of no length where none did."""
+    folder = Path(folder)
+    paths = [folder / str(agent.pid) for agent in agents] or list(folder.iterdir())
+    told = [turn for path in paths for turn in turns_in(path, since_s=since_s)]
+    return max(told, key=lambda turn: turn.ms, default=Turn(since_s, 0.0, ""))

@@ -147,7 +147,7 @@ class Failover:
         """Follow ``filters``: records that ``core`` announces, or no longer does."""
         route = self._announcements.routes.get(core)
         lost = route is None or route.forgotten
-        announced = frozenset(route.announced.filters.filters if route is not None else ())
+        announced = route.announced.filters.filters if route is not None else frozenset[str]()
         came_back = False
         for filter_ in sorted(filters):
             record = parse_record(filter_)

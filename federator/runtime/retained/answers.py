@@ -22,8 +22,8 @@ from federator.protocol.messages.control import (
     RetainedValues,
 )
 from federator.protocol.retained.round import Way, as_entry, make_offer
-from federator.protocol.retained.store import RetainedStore, digest_of_buckets
-from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
+from federator.protocol.retained.store import digest_of_buckets
+from federator.runtime.retained.broker import RetainedBroker
 from federator.runtime.retained.rounds import Write
 from federator.runtime.retained.scanner import Scan
 
@@ -44,27 +44,23 @@ class RetainedAnswers:
     """Answers requests and asks of other agents, in the order in which they came.
 
     Args:
-        store: The versions that we know.
         broker: Reads what our broker retains.
         covered: Whether what our clients publish below a filter reaches us.
         write: Sends a letter.
-        counters: Counted into.
     """
 
     def __init__(
         self,
-        store: RetainedStore,
         broker: RetainedBroker,
         *,
         covered: Callable[[str], bool],
         write: Write,
-        counters: RetainedCounters,
     ) -> None:
-        self._store = store
+        self._store = broker.store
         self._broker = broker
         self._covered = covered
         self._write = write
-        self._counters = counters
+        self._counters = broker.counters
         self._questions: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
             maxlen=QUESTIONS_WAITING_MAX
         )

@@ -72,13 +72,13 @@ class RetainedBroker:
     """What our broker retains: scanned, and written.
 
     Args:
-        store: The versions that we know.
+        store: The versions that we know; an attribute, as are
         clock: Kept later than every version that is published here.
         scanner: Reads what our broker retains.
         local: The data connection.
         to_local_names: What is published on our broker instead of a run of publications.
         values_per_s: Values published at most.
-        counters: Counted into.
+        counters: what is counted here.
     """
 
     def __init__(
@@ -93,12 +93,12 @@ class RetainedBroker:
         counters: RetainedCounters,
     ) -> None:
         self._local = local
-        self._store = store
+        self.store = store
         self._clock = clock
         self._scanner = scanner
         self._to_local_names = to_local_names
         self._values_per_s = values_per_s
-        self._counters = counters
+        self.counters = counters
         self._checker = RunChecker()
         self._last: tuple[float, frozenset[str], Scan] | None = None
 
@@ -108,18 +108,18 @@ class RetainedBroker:
         Raises:
             LinkError: Our broker does not tell.
         """
-        since = self._store.touched
+        since = self.store.touched
         scan = await self._scanner.scan(filters, keep=keep)
         topics = iter(scan.found)
-        if len(scan.found) > self._store.places.guests_max:
+        if len(scan.found) > self.store.places.guests_max:
             topics = await _few_last(scan.found, filters)
         while some := {t: scan.found[t].digest for t in islice(topics, PLACED_AT_ONCE_MAX)}:
-            for topic in self._store.on_found(some, since=since, now_us=wall_clock_us()):
+            for topic in self.store.on_found(some, since=since, now_us=wall_clock_us()):
                 self.erase(topic)
             await asyncio.sleep(0)
         # When the broker dropped values, what did not come need not be deleted.
         whole = filters if scan.complete else ()
-        self._store.on_scanned(whole, scan.found.keys(), since=since, now_us=wall_clock_us())
+        self.store.on_scanned(whole, scan.found.keys(), since=since, now_us=wall_clock_us())
         return scan
 
     async def recent_scan(self, filters: Collection[str], *, valid_s: float = SCAN_VALID_S) -> Scan:
@@ -166,7 +166,7 @@ class RetainedBroker:
             some = topics[at : at + REPEATED_AT_ONCE_MAX]
             scan = await self.scan(some)
             for topic in some:
-                entry = self._store.get(topic)
+                entry = self.store.get(topic)
                 if entry is None or not entry.here:
                     continue
                 await self._room()
@@ -185,19 +185,19 @@ class RetainedBroker:
             await asyncio.sleep(POLL_S)
 
     def _publish(self, entry: RetainedEntry, packet: bytes) -> bool:
-        version, own = version_of(entry), self._store.get(entry.topic)
+        version, own = version_of(entry), self.store.get(entry.topic)
         if own is not None and own.version >= version:
             return False
         if not self._is_sound(entry, packet):
-            self._counters.malformed += 1
+            self.counters.malformed += 1
             return False
         if not self._clock.observe(version, wall_clock_us()):
-            self._counters.clock_refused += 1
+            self.counters.clock_refused += 1
             return False
         if not self._write(packet):
             return False
-        self._counters.values_fetched += 1
-        self._store.put(entry.topic, version, entry.digest, deleted=False, now_us=wall_clock_us())
+        self.counters.values_fetched += 1
+        self.store.put(entry.topic, version, entry.digest, deleted=False, now_us=wall_clock_us())
         return True
 
     def _is_sound(self, entry: RetainedEntry, packet: bytes) -> bool:
@@ -213,12 +213,12 @@ class RetainedBroker:
     def delete(self, topic: str, version: Version) -> None:
         """Delete a value here, because it was deleted elsewhere."""
         if self._clock.observe(version, wall_clock_us()) and self.erase(topic):
-            self._store.put(topic, version, 0, deleted=True, now_us=wall_clock_us())
+            self.store.put(topic, version, 0, deleted=True, now_us=wall_clock_us())
 
     def erase(self, topic: str) -> bool:
         """Delete a value on our broker; ``False`` when that could not be sent."""
         sent = self._write(PublishPacket(topic, b"", retain=True).write())
-        self._counters.erased += sent
+        self.counters.erased += sent
         return sent
 
     def _write(self, packet: bytes) -> bool:

@@ -72,15 +72,10 @@ class Retained:
     """The retained values of one agent.
 
     Args:
-        settings: How to behave.
-        self_id: Our id.
         epoch: Asked for our epoch.
-        federation: The federation's name.
         folder: Where the versions are kept.
         make_link: Makes the connection that scans what our broker retains.
-        data_link: The data connection to our broker.
         outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
-        hears_log: The broker's log is read.
         policy: What may leave our broker, and under which name. Topics are the federation's.
         to_local_names: What is published on our broker instead of a run of publications.
         link_policies: What may cross the link to a neighbour.
@@ -134,16 +129,9 @@ class Retained:
             counters=self.counters,
         )
         self._rounds = RetainedRounds(
-            self.store,
-            self.broker,
-            wanted=self._is_wanted,
-            write=self._write,
-            flood=self._flood,
-            counters=self.counters,
+            self.broker, wanted=self._is_wanted, write=self._write, flood=self._flood
         )
-        self._answers = RetainedAnswers(
-            self.store, self.broker, covered=covered, write=self._write, counters=self.counters
-        )
+        self._answers = RetainedAnswers(self.broker, covered=covered, write=self._write)
         self._file = RetainedFile(folder, self.store, contact_s=lambda: self.scanner.last_contact_s)
         self._post = RetainedPost(self_id)
         self._self_id = self_id
@@ -155,8 +143,8 @@ class Retained:
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
         self._resync_timer: asyncio.Handle | None = None
-        self._recheck: set[str] = set()
-        self._overtaken: set[str] = set()
+        self._recheck = _Soon(self._rounds.compare, delay_s=RECHECK_S, topics_max=RECHECKED_MAX)
+        self._overtaken = _Soon(self._rounds.repeat, delay_s=REPEAT_S, topics_max=OVERTAKEN_MAX)
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def load(self) -> None:
@@ -191,7 +179,8 @@ class Retained:
             )
             crossed = before is not None and now_us - before.noted_us < CROSSED_US
             if crossed and before is not None and before.version.origin != self._self_id:
-                self._check_again(packet.topic)
+                # Our broker may have taken the two values in the other order: see which it has.
+                self._recheck.add(packet.topic)
         return time_us
 
     def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
@@ -218,9 +207,9 @@ class Retained:
                 self.counters.outdated += 1
                 changed = bytearray(run) if changed is None else changed
                 changed[packet.start] &= ~RETAIN_BIT
-                self._repeat_soon(packet.topic)
-            elif packet.topic in self._overtaken:
-                self._overtaken.discard(packet.topic)
+                self._overtaken.add(packet.topic)
+            elif packet.topic in self._overtaken.topics:
+                self._overtaken.topics.discard(packet.topic)
             elif verdict is Verdict.SAME:
                 self.counters.repeated += 1
                 cut.append((packet.start, packet.end))
@@ -245,27 +234,6 @@ class Retained:
         if self._complaints.allow(None, monotonic_ms()):
             ahead_s = ahead_us // 1_000_000
             _log.warning("retained.clock_ahead", origin=origin, ahead_s=ahead_s)
-
-    def _repeat_soon(self, topic: str) -> None:
-        if not self._overtaken:
-            asyncio.get_running_loop().call_later(REPEAT_S, self._repeat)
-        if len(self._overtaken) < OVERTAKEN_MAX:
-            self._overtaken.add(topic)
-
-    def _repeat(self) -> None:
-        self._rounds.repeat(self._overtaken)
-        self._overtaken.clear()
-
-    def _check_again(self, topic: str) -> None:
-        """Our broker may have taken the two values in the other order: see which it has."""
-        if not self._recheck:
-            asyncio.get_running_loop().call_later(RECHECK_S, self._check_crossed)
-        if len(self._recheck) < RECHECKED_MAX:
-            self._recheck.add(topic)
-
-    def _check_crossed(self) -> None:
-        self._rounds.compare(sorted(self._recheck))
-        self._recheck.clear()
 
     # -- occasions --------------------------------------------------------------------------------
 
@@ -384,8 +352,7 @@ class Retained:
             self._send(neighbour, request)
 
     def _write(self, way: Way, body: RetainedBody) -> None:
-        letter: RetainedLetter = self._post.write(body, way)
-        self._send(way[1], letter)
+        self._send(way[1], self._post.write(body, way))
 
     def _send(self, neighbour: BrokerId, message: RetainedMessage) -> None:
         link = self._links.get(neighbour)
@@ -394,3 +361,32 @@ class Retained:
         if isinstance(message, RetainedLetter):
             message = sift(message, self._link_policies.rules_of(neighbour).allows_export)
         self._send_to(link, message)
+
+
+class _Soon:
+    """Topics that are handed on together, a while after the first of them came.
+
+    Args:
+        hand_on: Gets them, sorted.
+        delay_s: How long after.
+        topics_max: Of more, no notice is taken.
+    """
+
+    def __init__(
+        self, hand_on: Callable[[list[str]], None], *, delay_s: float, topics_max: int
+    ) -> None:
+        self.topics: set[str] = set()
+        self._hand_on = hand_on
+        self._delay_s = delay_s
+        self._topics_max = topics_max
+
+    def add(self, topic: str) -> None:
+        """Let ``topic`` be among the next."""
+        if not self.topics:
+            asyncio.get_running_loop().call_later(self._delay_s, self._go)
+        if len(self.topics) < self._topics_max:
+            self.topics.add(topic)
+
+    def _go(self) -> None:
+        self._hand_on(sorted(self.topics))
+        self.topics.clear()

@@ -25,9 +25,9 @@ from federator.protocol.messages.control import (
     RetainedWant,
 )
 from federator.protocol.retained.round import Post, Round, Way
-from federator.protocol.retained.store import RetainedStore, digest_of_buckets
+from federator.protocol.retained.store import digest_of_buckets
 from federator.runtime.process.clocks import wall_clock_us
-from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
+from federator.runtime.retained.broker import RetainedBroker
 from federator.runtime.retained.scanner import NOTHING
 
 GATHER_S = 0.03
@@ -53,30 +53,26 @@ class RetainedRounds:
     """Compares what we know with what the others know, when there is a reason.
 
     Args:
-        store: The versions that we know.
         broker: Reads and writes what our broker retains.
         wanted: Whether our broker should have a topic.
         write: Sends a letter.
         flood: Asks everyone what they know of these filters; and to compare theirs, if so told.
-        counters: Counted into.
     """
 
     def __init__(
         self,
-        store: RetainedStore,
         broker: RetainedBroker,
         *,
         wanted: Callable[[str], bool],
         write: Write,
         flood: Flood,
-        counters: RetainedCounters,
     ) -> None:
-        self._store = store
+        self._store = broker.store
         self._broker = broker
         self._wanted = wanted
         self._write = write
         self._flood = flood
-        self._counters = counters
+        self._counters = broker.counters
         self._due: dict[str, None] = {}
         self._comparing: dict[str, None] = {}
         self._repeat: set[str] = set()
