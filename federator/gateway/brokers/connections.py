@@ -9,6 +9,7 @@ the broker and with nothing else.
 import asyncio
 from typing import Final, Protocol
 
+import msgspec
 import structlog
 from mqtt5 import TopicFilter
 
@@ -17,7 +18,7 @@ from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
 from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
-from federator.protocol.messages.json_codec import JsonMessage, decode, encode
+from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.trust.words import Wanted
 from federator.protocol.types import BrokerId
 from federator.runtime.doctor.strangers import Speakers, StrangerWatch
@@ -192,7 +193,7 @@ class Broker:
 
     # -- what it is asked -----------------------------------------------------------------------
 
-    def _say(self, topic: str, message: JsonMessage, *, urgent: bool = False) -> bool:
+    def _say(self, topic: str, message: msgspec.Struct, *, urgent: bool = False) -> bool:
         """Say it as ours, if we have a key."""
         return self.link.publish(topic, self._words.sign(topic, encode(message)), urgent=urgent)
 

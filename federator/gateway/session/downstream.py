@@ -208,8 +208,7 @@ class Downstream:
             self._foreign += 1
             if broker_id != OURS:
                 self._names[broker_id] = packet_id
-        _, id_at = wire.publish_id(packet, wire.only(packet))
-        return wire.again(packet, id_at, packet_id, duplicate=False)
+        return wire.again(packet, packet_id)
 
     def _settle(self) -> None:
         """Let deliveries pass as they came again, as soon as all ids are the broker's own."""

@@ -167,12 +167,10 @@ class Upstream:
                 free -= 1
             if free < 1:  # 65,535 in flight: nothing sensible is left to do
                 break
-            _, id_at = wire.publish_id(packet, wire.only(packet))
-            queue.append((free, wire.again(packet, id_at, free, duplicate=False)))
+            queue.append((free, wire.again(packet, free)))
             free -= 1
         for packet_id, packet in self._in_flight.items():
-            _, id_at = wire.publish_id(packet, wire.only(packet))
-            queue.append((packet_id, wire.again(packet, id_at, packet_id, duplicate=False)))
+            queue.append((packet_id, wire.again(packet, packet_id)))
         self._resend = queue
         self._pump(out)
 

@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Mapping
 
 from federator.gateway.session.upstream import PACKET_ID_MAX
-from federator.gateway.wire import DUP, QOS_2, again, only, publish_id
+from federator.gateway.wire import DUP, QOS_2, again
 
 Delivery = tuple[int, int]
 """A delivery of one broker: the leg it came by, and its packet id there."""
@@ -97,5 +97,4 @@ class DeliveryIds:
             self._exact.add(packet_id)
         if packet_id == delivery[1]:
             return packet
-        _, id_at = publish_id(packet, only(packet))
-        return again(packet, id_at, packet_id, duplicate=bool(packet[0] & DUP))
+        return again(packet, packet_id, duplicate=bool(packet[0] & DUP))

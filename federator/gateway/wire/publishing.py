@@ -107,8 +107,9 @@ def read_payload(packet: bytes, version: Version) -> tuple[bytes, bytes, Propert
     return topic, packet[cursor.at :], properties
 
 
-def again(packet: bytes, id_at: int, packet_id: int, *, duplicate: bool) -> bytes:
-    """A whole QoS 1 or 2 PUBLISH, its packet id at ``id_at``, with another id and DUP flag."""
+def again(packet: bytes, packet_id: int, *, duplicate: bool = False) -> bytes:
+    """A whole QoS 1 or 2 PUBLISH with another id and DUP flag."""
+    _, id_at = publish_id(packet, only(packet))
     changed = bytearray(packet)
     changed[id_at] = packet_id >> 8
     changed[id_at + 1] = packet_id & 0xFF

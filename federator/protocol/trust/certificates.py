@@ -7,7 +7,7 @@ Source: docs/security.md, "Keys".
 """
 
 from hashlib import blake2b
-from typing import Annotated, Any, Final, Literal
+from typing import Annotated, Final, Literal
 
 import msgspec
 
@@ -138,9 +138,3 @@ def decode_revocations(text: bytes) -> Revocations:
 def fingerprint(key: bytes) -> str:
     """A short name of ``key``, by which people tell keys apart."""
     return blake2b(key, digest_size=8).hexdigest()
-
-
-def as_document(value: msgspec.Struct) -> dict[str, Any]:
-    """The fields of ``value`` for people: keys and serials in hexadecimal."""
-    plain = msgspec.structs.asdict(value)
-    return {key: each.hex() if isinstance(each, bytes) else each for key, each in plain.items()}
