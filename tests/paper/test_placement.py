@@ -11,6 +11,7 @@ from federator.planner.delegation.policies import Policy, compare
 from lab.papers.placement import delegation as delegation_paper
 from lab.papers.placement.claims import CLAIMS, means
 from lab.papers.placement.sweeps import points, rows
+from tests.planner.delegation.closed_forms import expected_external
 
 SEEDS = 20
 WITHIN = 0.01
@@ -29,7 +30,7 @@ KNOWN = [
 @pytest.mark.parametrize(("changes", "printed"), KNOWN, ids=str)
 def test_figures_8_and_11_match_the_closed_forms_within_one_percent(changes, printed):
     setting = delegation_paper.Setting(**changes)
-    expected = delegation_paper.expected_external(setting)
+    expected = expected_external(setting)
 
     runs = [compare(delegation_paper.draw(setting, seed=seed)) for seed in range(SEEDS)]
 
@@ -41,7 +42,7 @@ def test_figures_8_and_11_match_the_closed_forms_within_one_percent(changes, pri
 
 
 def test_figure_11_lp_and_ns_are_within_one_percent_at_3_9_subscribers_per_topic():
-    expected = delegation_paper.expected_external(delegation_paper.Setting(subscriptions=390))
+    expected = expected_external(delegation_paper.Setting(subscriptions=390))
 
     assert expected[Policy.LP] / expected[Policy.NS] == pytest.approx(1.007, abs=5e-4)
 

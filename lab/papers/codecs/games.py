@@ -58,11 +58,6 @@ class Move(NamedTuple):
     total: int  # repair packets it sends on each of its links
 
 
-def leaf_ask(lost: int) -> Ask:
-    """What a leaf asks of its parent: it decides nothing."""
-    return Ask(lost, (), False)
-
-
 class Player:
     """One node with children.
 

@@ -8,43 +8,36 @@ ends when nothing better came for a while.
 Source: Esposito 2018, 3.1, Figure 1.
 """
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from lab.papers.codecs.plan import Plan, Problem, checked, costs, totals, with_codecs
 from lab.papers.codecs.tree import BoolArray, FloatArray, IntArray
 
-
-@dataclass(frozen=True, slots=True)
-class Breeding:
-    """The size and the odds of a search."""
-
-    population: int = 40  # chromosomes alive
-    patience: int = 15  # generations without a better one before it ends
-    generations_max: int = 300  # when it ends anyhow
-    flip: float = 0.3  # chance that one bit of a child flips
-    reverse: float = 0.3  # chance that a stretch of its permutation is reversed
+POPULATION = 40  # chromosomes alive
+PATIENCE = 15  # generations without a better one before it ends
+GENERATIONS_MAX = 300  # when it ends anyhow
+FLIP = 0.3  # chance that one bit of a child flips
+REVERSE = 0.3  # chance that a stretch of its permutation is reversed
 
 
-def evolve(problem: Problem, rng: np.random.Generator, breeding: Breeding = Breeding()) -> Plan:
+def evolve(problem: Problem, rng: np.random.Generator) -> Plan:
     """The best plan found, for one tree."""
     places = np.flatnonzero(problem.tree.children[problem.tree.roots :]) + problem.tree.roots
     if not len(places):
         return with_codecs(problem, np.zeros(len(problem.tree), dtype=bool))
     width = len(places).bit_length()
-    bits = rng.random((breeding.population, width)) < 0.5
-    orders = np.array([rng.permutation(len(places)) for _ in range(breeding.population)])
+    bits = rng.random((POPULATION, width)) < 0.5
+    orders = np.array([rng.permutation(len(places)) for _ in range(POPULATION)])
     fitness = _costs(problem, places, bits, orders)
     best, waited = np.inf, 0
-    for _ in range(breeding.generations_max):
-        ranked = np.argsort(fitness, kind="stable")[: breeding.population]
+    for _ in range(GENERATIONS_MAX):
+        ranked = np.argsort(fitness, kind="stable")[:POPULATION]
         bits, orders, fitness = bits[ranked], orders[ranked], fitness[ranked]
         waited = 0 if fitness[0] < best else waited + 1
         best = min(best, float(fitness[0]))
-        if waited >= breeding.patience:
+        if waited >= PATIENCE:
             break
-        young_bits, young_orders = _children(bits, orders, rng, breeding)
+        young_bits, young_orders = _children(bits, orders, rng)
         young = _costs(problem, places, young_bits, young_orders)
         bits = np.concatenate((bits, young_bits))
         orders = np.concatenate((orders, young_orders))
@@ -70,21 +63,21 @@ def _costs(problem: Problem, places: IntArray, bits: BoolArray, orders: IntArray
 
 
 def _children(
-    bits: BoolArray, orders: IntArray, rng: np.random.Generator, breeding: Breeding
+    bits: BoolArray, orders: IntArray, rng: np.random.Generator
 ) -> tuple[BoolArray, IntArray]:
     """Breed as many children as there are parents, of random pairs."""
     pairs = rng.permutation(len(bits))
     other_bits, other_orders = bits[pairs], orders[pairs]
     cut = rng.integers(1, bits.shape[1] + 1, len(bits))
     young = np.where(np.arange(bits.shape[1]) < cut[:, None], bits, other_bits)
-    flips = rng.random(len(bits)) < breeding.flip
+    flips = rng.random(len(bits)) < FLIP
     young[flips, rng.integers(bits.shape[1], size=len(bits))[flips]] ^= True
     born = orders.copy()
     size = orders.shape[1]
     ends = np.sort(rng.integers(0, size + 1, (len(bits), 4)).reshape(-1, 2, 2), axis=2)
     for child, (mating, mutation) in enumerate(ends):
         born[child] = order_crossed(orders[child], other_orders[child], *mating)
-        if rng.random() < breeding.reverse:
+        if rng.random() < REVERSE:
             born[child, slice(*mutation)] = born[child, slice(*mutation)][::-1].copy()
     return young, born
 

@@ -54,34 +54,24 @@ class Flight:
         return Flight(self.source[kept], self.target[kept], self.message[kept], self.bits[kept])
 
 
-def fanout_for(nodes: int) -> int:
-    """How many others each node tells."""
-    return math.ceil(math.log(max(nodes, 2)) + FANOUT_ABOVE_LOG)
-
-
 def simulate_gossip(
     lossy: Lossy,
     mode: Mode,
     messages: int,
     rng: np.random.Generator,
     *,
-    fanout: int | None = None,
     interval_ms: float = LIST_INTERVAL_MS,
 ) -> Outcome:
-    """Publish ``messages`` at the root of one tree.
+    """Publish ``messages`` at the root of one tree, whose mean direct links lose like.
 
-    Args:
-        lossy: The tree; direct links lose like its mean.
-        fanout: How many others each node tells; ``fanout_for`` unless given.
-        interval_ms: Between two lists, with pull.
+    With pull, ``interval_ms`` lie between two lists.
 
     Raises:
         CodecError: It is a forest: rumours do not cross trees.
     """
     if lossy.tree.roots != 1:
         raise CodecError(f"gossip wants one tree, got {lossy.tree.roots}")
-    told = fanout or fanout_for(len(lossy.tree))
-    run = _Run(lossy, mode, messages, rng, fanout=told, interval_ms=interval_ms)
+    run = _Run(lossy, mode, messages, rng, interval_ms)
     for step in range(STEPS_MAX):
         if not run.step(step):
             break
@@ -95,12 +85,11 @@ class _Run:
         mode: Mode,
         messages: int,
         rng: np.random.Generator,
-        *,
-        fanout: int,
         interval_ms: float,
     ) -> None:
         nodes = len(lossy.tree)
-        self._lossy, self._mode, self._rng, self._fanout = lossy, mode, rng, fanout
+        self._lossy, self._mode, self._rng = lossy, mode, rng
+        self._fanout = math.ceil(math.log(max(nodes, 2)) + FANOUT_ABOVE_LOG)
         self._nodes, self._messages = nodes, messages
         self._list_steps = max(round(interval_ms / LINK_MS), 1)
         self._has = np.zeros((nodes, messages), dtype=np.uint32)

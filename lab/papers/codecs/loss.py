@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from federator.protocol.datagrams.protection import Chain
 from lab.papers.codecs.tree import BoolArray, CodecError, FloatArray, IntArray
 
 SOURCE_PACKETS = 16
@@ -44,22 +45,13 @@ class Loss:
 
 def lost_distribution(loss: Loss, sent: int) -> FloatArray:
     """P(exactly k of ``sent`` packets are lost), shape (sent + 1,)."""
-    good = np.zeros(sent + 1)
-    bad = np.zeros(sent + 1)
-    good[0], bad[0] = 1.0 - loss.plr, loss.plr
-    for _ in range(sent):
-        bad[1:], bad[0] = bad[:-1].copy(), 0.0
-        good, bad = (
-            good * (1.0 - loss.to_bad) + bad * loss.to_good,
-            good * loss.to_bad + bad * (1.0 - loss.to_good),
-        )
-    return good + bad
+    return np.array(Chain(loss.plr, loss.abl).lost_distribution(sent))
 
 
-def lost_at_most(loss: Loss, *, share: float, sent: int = SOURCE_PACKETS) -> int:
+def lost_at_most(loss: Loss, *, share: float) -> int:
     """Losses that are exceeded in less than ``1 - share`` of messages: the planners' scalar."""
-    reached = np.cumsum(lost_distribution(loss, sent)) >= share
-    return int(np.argmax(reached)) if reached.any() else sent
+    reached = np.cumsum(lost_distribution(loss, SOURCE_PACKETS)) >= share
+    return int(np.argmax(reached)) if reached.any() else SOURCE_PACKETS
 
 
 def planned_for(plr: FloatArray, abl: FloatArray, *, share: float) -> IntArray:

@@ -1,9 +1,9 @@
 """Codecs elected by complaints: the algorithm of Wu and Radha, [31] of the paper.
 
 Who cannot decode says how many packets were missing (NACK). A node that can decode and hears more
-than ``threshold`` children complain becomes a codec and adds what the worst of them lacks; with
-fewer it asks its codec for more. Who gets more than anyone below it needs says so, and its codec
-adds less (UPDATE with a negative length). It counts complaints, not redundancy: no optimum.
+than ``THRESHOLD`` children, sigma, complain becomes a codec and adds what the worst of them lacks;
+with fewer it asks its codec for more. Who gets more than anyone below it needs says so, and its
+codec adds less (UPDATE with a negative length). It counts complaints, not redundancy: no optimum.
 
 A round here is one message down the tree and all that is said about it.
 
@@ -16,25 +16,21 @@ from lab.papers.codecs.plan import REPAIR_MAX, Plan, Problem, surviving
 from lab.papers.codecs.tree import ROOT, BoolArray, IntArray
 
 ROUNDS_MAX = 1000
+THRESHOLD = 1
 
 
-def complain(
-    problem: Problem, *, threshold: int = 1, rounds_max: int = ROUNDS_MAX
-) -> tuple[Plan, int]:
-    """The placement when nobody has anything to say any more, and the rounds it took.
-
-    With more unreached children than ``threshold``, sigma, a node becomes a codec.
-    """
+def complain(problem: Problem) -> tuple[Plan, int]:
+    """The placement when nobody has anything to say any more, and the rounds it took."""
     tree = problem.tree
     codec = np.zeros(len(tree), dtype=bool)
     adding = np.zeros(len(tree), dtype=np.int64)
-    for rounds in range(1, rounds_max + 1):
+    for rounds in range(1, ROUNDS_MAX + 1):
         total = _sent(problem, codec, adding)
         here = surviving(problem, total)
-        complained = _complaints(problem, codec, adding, here, threshold)
+        complained = _complaints(problem, codec, adding, here)
         if not (complained or _waste(problem, adding, here)):
             return Plan(codec, total), rounds
-    return Plan(codec, _sent(problem, codec, adding)), rounds_max
+    return Plan(codec, _sent(problem, codec, adding)), ROUNDS_MAX
 
 
 def _sent(problem: Problem, codec: BoolArray, adding: IntArray) -> IntArray:
@@ -48,9 +44,7 @@ def _sent(problem: Problem, codec: BoolArray, adding: IntArray) -> IntArray:
     return total
 
 
-def _complaints(
-    problem: Problem, codec: BoolArray, adding: IntArray, here: IntArray, threshold: int
-) -> bool:
+def _complaints(problem: Problem, codec: BoolArray, adding: IntArray, here: IntArray) -> bool:
     """Elect and raise; whether anybody complained to a node that can do something about it."""
     tree = problem.tree
     unreached = np.zeros(len(tree), dtype=np.int64)
@@ -61,7 +55,7 @@ def _complaints(
         lacking[above] = max(lacking[above], -here[node])
     more = np.zeros_like(adding)
     for node in np.flatnonzero((unreached > 0) & (here >= 0)).tolist():
-        if not codec[node] and (unreached[node] > threshold or tree.parent[node] == ROOT):
+        if not codec[node] and (unreached[node] > THRESHOLD or tree.parent[node] == ROOT):
             codec[node] = True
         asked = node
         while not codec[asked] and tree.parent[asked] != ROOT:

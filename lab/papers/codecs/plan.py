@@ -36,11 +36,7 @@ class Charge(StrEnum):
 
 @dataclass(frozen=True, eq=False)
 class Problem:
-    """Where to put codecs.
-
-    Raises:
-        CodecError: Shapes or values make no sense.
-    """
+    """Where to put codecs. Raises ``CodecError``: shapes or values make no sense."""
 
     tree: Tree  # or a forest
     lost: IntArray  # packets to plan for on the link from the parent, 0 at roots, shape (N,)

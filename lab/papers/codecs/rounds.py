@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from lab.papers.codecs.games import Ask, Player, Rule, leaf_ask
+from lab.papers.codecs.games import Ask, Player, Rule
 from lab.papers.codecs.plan import Plan, Problem
 from lab.papers.codecs.tree import ROOT
 
@@ -23,7 +23,7 @@ class Played:
 
     plan: Plan  # what stands at the end
     rounds: int  # until nobody changed anything any more
-    settled: bool  # false when ``rounds_max`` came first
+    settled: bool  # false when ``ROUNDS_MAX`` came first
 
 
 class Game:
@@ -43,7 +43,7 @@ class Game:
             node: Player(rule, opening=problem.opening, root=node < tree.roots)
             for node in self._inside
         }
-        self._asks = [leaf_ask(lost) for lost in self._lost]
+        self._asks = [Ask(lost, (), False) for lost in self._lost]  # as leaves, who decide nothing
         self._codec = np.zeros(len(tree), dtype=bool)
         self._total = np.zeros(len(tree), dtype=np.int64)
         drawn = rng.random(len(tree)) < 0.5
@@ -83,12 +83,10 @@ class Game:
         return changed
 
 
-def play(
-    problem: Problem, rule: Rule, rng: np.random.Generator, *, rounds_max: int = ROUNDS_MAX
-) -> Played:
+def play(problem: Problem, rule: Rule, rng: np.random.Generator) -> Played:
     """Rounds until nothing changes."""
     game = Game(problem, rule, rng)
-    for rounds in range(rounds_max):
+    for rounds in range(ROUNDS_MAX):
         if not game.round():
             return Played(game.plan, rounds, settled=True)
-    return Played(game.plan, rounds_max, settled=False)
+    return Played(game.plan, ROUNDS_MAX, settled=False)

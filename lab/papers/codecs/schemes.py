@@ -22,11 +22,6 @@ def best_effort(problem: Problem) -> Plan:
     return Plan(np.zeros(nodes, dtype=bool), np.zeros(nodes, dtype=np.int64))
 
 
-def root_only(problem: Problem) -> Plan:
-    """Equation (1): the root covers the worst way down, and everyone gets that much."""
-    return with_codecs(problem, np.zeros(len(problem.tree), dtype=bool))
-
-
 def every_node(problem: Problem) -> Plan:
     """Equation (2): each node covers its own links, as network coding would."""
     return with_codecs(problem, problem.tree.children > 0)
@@ -52,7 +47,8 @@ def decide(scheme: Scheme, problem: Problem, rng: np.random.Generator) -> Plan:
 
 _PLANS: dict[Scheme, Callable[[Problem, np.random.Generator], Plan]] = {
     Scheme.BEST_EFFORT: lambda problem, _: best_effort(problem),
-    Scheme.ROOT_ONLY: lambda problem, _: root_only(problem),
+    # Equation (1): the root covers the worst way down, and everyone gets that much.
+    Scheme.ROOT_ONLY: lambda problem, _: with_codecs(problem, best_effort(problem).codec),
     Scheme.EVERY_NODE: lambda problem, _: every_node(problem),
     Scheme.COMPLAINTS: lambda problem, _: complain(problem)[0],
     Scheme.NON_COOPERATIVE: lambda problem, rng: play(problem, Rule.ALL_AT_ONCE, rng).plan,

@@ -33,11 +33,7 @@ class CodecError(FederatorError):
 
 @dataclass(frozen=True, eq=False)
 class Tree:
-    """A tree, or a forest, numbered breadth first.
-
-    Raises:
-        CodecError: It is not numbered so.
-    """
+    """A tree, or a forest, numbered breadth first. Raises ``CodecError``: it is not numbered so."""
 
     parent: IntArray  # of each node, shape (N,); -1 for roots, which come first. Never falls.
     children: IntArray = field(init=False, repr=False)

@@ -11,7 +11,6 @@ Sources: Manzoni 2022, 5; Wei et al. (2014), its [29].
 import math
 import random
 from collections import Counter
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -25,30 +24,21 @@ LOOK_EVERY = 500
 """Moves between two looks at the watch."""
 
 
-@dataclass(frozen=True, slots=True)
-class Schedule:
-    """How temperature falls."""
-
-    moves: int = 30_000  # in all
-    paths: int = 8  # drawn for each request
-    hottest: float = 1.0  # first temperature, in mean costs of a request
-    coldest: float = 0.005  # last temperature, likewise
+MOVES = 30_000
+PATHS = 8  # drawn for each request
+COLDEST = 0.005  # last temperature, in mean costs of a request; the first is 1
 
 
-def solve(
-    instance: Instance, *, seed: int = 0, schedule: Schedule | None = None, watch: Watch = UNWATCHED
-) -> Outcome:
+def solve(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:
     """The best state without overload that was met."""
-    return _Annealing(instance, random.Random(seed), schedule or Schedule(), watch).run(seed)
+    return _Annealing(instance, random.Random(seed), watch).run(seed)
 
 
 class _Annealing:
     """The state: a path number per request; who carries what, kept up to date."""
 
-    def __init__(
-        self, instance: Instance, rng: random.Random, schedule: Schedule, watch: Watch
-    ) -> None:
-        self.instance, self.rng, self.schedule, self.watch = instance, rng, schedule, watch
+    def __init__(self, instance: Instance, rng: random.Random, watch: Watch) -> None:
+        self.instance, self.rng, self.watch = instance, rng, watch
         self.graph = ShortestPaths(instance)
         self.used: list[Counter[int]] = [Counter() for _ in range(instance.topics)]
         self.load = [0.0] * len(instance.capacity)
@@ -57,7 +47,7 @@ class _Annealing:
 
     def run(self, seed: int) -> Outcome:
         """Anneal, then make trees of the best state."""
-        instance, rng, schedule = self.instance, self.rng, self.schedule
+        instance, rng = self.instance, self.rng
         choices = self._draw_paths(seed)
         state = [0] * instance.requests
         for request in range(instance.requests):
@@ -66,14 +56,14 @@ class _Annealing:
         fine = typical * 10
         best, best_cost = None, math.inf
         done = 0
-        for done in range(schedule.moves):
+        for done in range(MOVES):
             if self.overloads == 0 and self.cost < best_cost - TOLERANCE:
                 best, best_cost = state.copy(), self.cost
             if done % LOOK_EVERY == 0:
-                self.watch.report(Progress(done / schedule.moves, best_cost))
+                self.watch.report(Progress(done / MOVES, best_cost))
                 if self.watch.over():
                     break
-            cooling = (schedule.coldest / schedule.hottest) ** (done / schedule.moves)
+            cooling = COLDEST ** (done / MOVES)
             request = rng.randrange(instance.requests)
             chosen = rng.randrange(len(choices[request]))
             before = self.cost + fine * self.overloads
@@ -95,7 +85,7 @@ class _Annealing:
         rng = np.random.default_rng(seed)
         found: list[dict[bytes, tuple[IntArray, float]]] = [{} for _ in range(instance.requests)]
         usable = np.stack([instance.usable(k) for k in range(instance.topics)])
-        for turn in range(self.schedule.paths):
+        for turn in range(PATHS):
             noise = np.ones(usable.shape) if turn == 0 else rng.uniform(0.3, 3.0, usable.shape)
             lengths = np.where(usable, instance.cost * noise + TOLERANCE, np.inf)
             trees = self.graph.trees(lengths, instance.publisher)

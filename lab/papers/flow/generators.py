@@ -24,6 +24,8 @@ from typing import Any
 
 import numpy as np
 from numpy.random import Generator
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import connected_components
 from scipy.spatial import cKDTree
 
 from federator.errors import InstanceError
@@ -43,6 +45,7 @@ RATE_MAX = 4
 DETOUR_RATHER_THAN_WIDEN = 4
 """Dearest arcs that a detour may cost before a full link is widened instead."""
 COST_MAX = 9
+NEAR = 4
 KM_PER_COST = 50.0
 
 
@@ -183,52 +186,39 @@ def grid(
         for step, fits in ((1, c + 1 < columns), (columns, r + 1 < rows))
         if fits
     ]
-    name = f"grid-{rows}x{columns}-{seed}"
-    return federation(
-        name, places, edges, topics=topics, fan_out=fan_out, rng=rng, tightness=tightness
-    )
+    how: dict[str, Any] = {"topics": topics, "fan_out": fan_out, "tightness": tightness}
+    return federation(f"grid-{rows}x{columns}-{seed}", places, edges, rng=rng, **how)
 
 
 def geometric(
-    nodes: int, *, topics: int, fan_out: int, seed: int, tightness: float = 0.9, near: int = 4
+    nodes: int, *, topics: int, fan_out: int, seed: int, tightness: float = 0.9
 ) -> Instance:
-    """Points in a square, each linked with its ``near`` nearest; parts are joined."""
+    """Points in a square, each linked with its ``NEAR`` nearest; parts are joined."""
     rng = np.random.default_rng(seed)
     places = rng.random((nodes, 2))
     tree = cKDTree(places)
-    _, nearest = tree.query(places, k=min(near + 1, nodes))
+    _, nearest = tree.query(places, k=min(NEAR + 1, nodes))
     edges = {(min(a, int(b)), max(a, int(b))) for a in range(nodes) for b in nearest[a][1:]}
     _join_parts(places, edges)
-    name = f"geometric-{nodes}-{seed}"
     where = [(float(x), float(y)) for x, y in places]
-    return federation(
-        name, where, sorted(edges), topics=topics, fan_out=fan_out, rng=rng, tightness=tightness
-    )
+    how: dict[str, Any] = {"topics": topics, "fan_out": fan_out, "tightness": tightness}
+    return federation(f"geometric-{nodes}-{seed}", where, sorted(edges), rng=rng, **how)
 
 
 def _join_parts(places: FloatArray, edges: set[tuple[int, int]]) -> None:
-    """Link each part to the nearest node outside it until there is one part."""
-    owner = list(range(len(places)))
-
-    def root(node: int) -> int:
-        while owner[node] != node:
-            owner[node] = owner[owner[node]]
-            node = owner[node]
-        return node
-
-    for a, b in edges:
-        owner[root(a)] = root(b)
+    """Link the smallest part to the nearest node outside it until there is one part."""
     while True:
-        roots = np.array([root(node) for node in range(len(places))])
-        smallest = min(np.unique(roots), key=lambda r: int((roots == r).sum()))
-        inside, outside = np.flatnonzero(roots == smallest), np.flatnonzero(roots != smallest)
-        if not outside.size:
+        ends = tuple(np.array(sorted(edges)).T)
+        linked = csr_matrix((np.ones(len(edges)), ends), shape=(len(places), len(places)))
+        count, part = connected_components(linked, directed=False)
+        if count == 1:
             return
+        smallest = np.bincount(part).argmin()
+        inside, outside = np.flatnonzero(part == smallest), np.flatnonzero(part != smallest)
         distance, place = cKDTree(places[outside]).query(places[inside])
         best = int(np.argmin(distance))
         a, b = int(inside[best]), int(outside[place[best]])
         edges.add((min(a, b), max(a, b)))
-        owner[root(a)] = root(b)
 
 
 def federation(

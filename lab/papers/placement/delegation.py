@@ -1,4 +1,4 @@
-"""The delegation paper's networks: random traffic, and the closed forms that foretell its account.
+"""The delegation paper's networks: random traffic.
 
 Every publisher has a topic of its own. A subscription falls on a topic of the own network with
 probability ``locality``, else on one of another network; within either group by rank^-k (k = 0:
@@ -8,13 +8,12 @@ probability exp(-2), which is what the paper's figures show.
 Source: Fawwaz 2022, 5.1, Table 2; docs/placement.md 1.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
 
-from federator.planner.delegation.policies import Policy, Traffic
+from federator.planner.delegation.policies import Traffic
 
 Ints = npt.NDArray[np.int64]
 
@@ -43,11 +42,6 @@ class Setting:
         """All topics of all networks."""
         return self.networks * self.publishers
 
-    @property
-    def subscribers_per_topic(self) -> float:
-        """Subscribers of a topic on average, everywhere."""
-        return self.subscribers * self.subscriptions / self.publishers
-
 
 def draw(setting: Setting, *, seed: int) -> Traffic:
     """Random traffic; topic ``n * publishers + r`` is of network ``n`` and has rank ``r``."""
@@ -67,28 +61,3 @@ def draw(setting: Setting, *, seed: int) -> Traffic:
     published = np.zeros((setting.topics, networks))
     published[np.arange(setting.topics), np.repeat(np.arange(networks), publishers)] = 1.0
     return Traffic(published, counts)
-
-
-def expected_external(setting: Setting) -> Mapping[Policy, float]:
-    """The mean of ``Account.external`` for uniform popularity.
-
-    With m subscribers per topic, e = m (1 - locality) of them outside: somebody outside wants a
-    topic with probability ``any``, and ``pairs`` other networks do on average.
-    """
-    if setting.popularity:
-        raise ValueError(f"known for popularity 0 only, got {setting.popularity}")
-    topics, others = setting.topics, max(setting.networks - 1, 1)
-    m = setting.subscribers_per_topic
-    inside, outside = m * setting.locality, m * (1 - setting.locality)
-    any_ = -np.expm1(-outside)
-    pairs = -others * np.expm1(-outside / others)
-    unwanted = np.exp(-inside)
-    shared = topics * (any_ + pairs)
-    return {
-        Policy.LP: float(topics * (unwanted + (1 - unwanted) * any_ + outside)),
-        Policy.NS: float(topics * (any_ + outside)),
-        Policy.EP: float(shared),
-        Policy.CENTRALISED: float(topics * (1 + m)),
-        Policy.SF: float(shared),
-        Policy.EMMA: float(shared),
-    }

@@ -23,7 +23,8 @@ from federator.planner.delegation.policies import (
     inter_broker_messages,
 )
 from federator.planner.delegation.traffic_file import parse
-from lab.papers.placement.delegation import Setting, draw, expected_external
+from lab.papers.placement.delegation import Setting, draw
+from tests.planner.delegation.closed_forms import expected_external
 
 PROPOSED = (Policy.LP, Policy.NS, Policy.EP)
 

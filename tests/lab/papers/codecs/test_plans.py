@@ -69,7 +69,7 @@ def test_crossing_keeps_a_stretch_and_the_order_of_the_rest():
 def test_one_complaint_makes_no_codec_but_the_root():
     line = Problem(Tree(np.array([-1, 0, 1])), np.array([0, 2, 3]))
 
-    plan, rounds = complain(line, threshold=1)
+    plan, rounds = complain(line)
 
     assert (plan.codec.tolist(), plan.total.tolist()) == ([True, False, False], [5, 3, 0])
     assert rounds < 10
