@@ -82,11 +82,7 @@ def get(url: str, page: str, **query: str) -> Any:  # noqa: ANN401 - JSON of any
 
 
 def get_text(url: str, page: str, **query: str) -> str:
-    """One page as it is.
-
-    Raises:
-        LinkError: As ``get``.
-    """
+    """One page as it is. Raises ``LinkError``: as ``get``."""
     path = f"{page}?{urlencode(query, safe='', quote_via=quote)}" if query else page
     try:
         parts = urlsplit(url)

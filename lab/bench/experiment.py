@@ -14,6 +14,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import numpy as np
+from numpy.typing import NDArray
+
 from federator.errors import LinkError
 from lab.bench import records as r
 from lab.bench.generator import Ends, Generator
@@ -117,7 +120,7 @@ class Experiment(Started):
                 pairs = self._plan.clients // 2
                 subject = _Subject(system, key, Generator(self._folder, name, pairs=pairs))
                 self._subjects.append(subject)
-                await subject.generator.start(ends, layout)
+                await subject.generator.connect(ends, layout)
                 for topic in topics(layout.topic, pairs):
                     await system.stands(topic)
                 await self._probe(subject)
@@ -134,7 +137,8 @@ class Experiment(Started):
     async def _probe(self, subject: _Subject) -> None:
         """Publish until a whole run arrives."""
         deadline = time.monotonic() + PROBE_TIMEOUT_S
-        while not (probe := await subject.generator.pace(rate=PROBE_RATE, seconds=PROBE_S)).exact:
+        probing = {"rate": PROBE_RATE, "seconds": PROBE_S}
+        while not (probe := await subject.generator.run("pace", **probing)).exact:
             if time.monotonic() > deadline:
                 raise LinkError(f"{subject.key}: {probe.lost} of {probe.sent} probes were lost")
 
@@ -170,9 +174,8 @@ class Experiment(Started):
                 self._progress("finding windows", done, total)
                 done += 1
                 for window in self._plan.windows:
-                    got = await subject.generator.saturate(
-                        window=window, seconds=self._plan.climb_s, warm_up_s=self._plan.climb_s / 3
-                    )
+                    how = {"seconds": self._plan.climb_s, "warm_up_s": self._plan.climb_s / 3}
+                    got = await subject.generator.run("saturate", window=window, **how)
                     before = rates.get((subject.key, window), 0.0)
                     lossy = bool(got.lost) or before < 0
                     rates[subject.key, window] = -1.0 if lossy else max(before, got.rate)
@@ -186,12 +189,11 @@ class Experiment(Started):
 
     async def _saturate(self, subject: _Subject) -> None:
         plan, steps = self._plan, 0
+        how = {"seconds": plan.seconds, "warm_up_s": plan.warm_up_s}
         while True:
             before = _processor(subject.system)
-            got = await subject.generator.saturate(
-                window=subject.window, seconds=plan.seconds, warm_up_s=plan.warm_up_s
-            )
-            spent = _since(before, _processor(subject.system))
+            got = await subject.generator.run("saturate", window=subject.window, **how)
+            spent = _processor(subject.system) - before
             smaller = [window for window in plan.windows if window < subject.window]
             if not got.lost or not smaller:
                 break
@@ -208,8 +210,8 @@ class Experiment(Started):
 
     async def _pace(self, subject: _Subject, rate: int) -> None:
         before = _processor(subject.system)
-        got = await subject.generator.pace(rate=rate, seconds=self._plan.seconds)
-        spent = _since(before, _processor(subject.system))
+        got = await subject.generator.run("pace", rate=rate, seconds=self._plan.seconds)
+        spent = _processor(subject.system) - before
         self._check(subject, f"{rate}/s", got)
         add = self.results.add
         add(subject.key, f"delay_p50_at_{rate}", got.delay_us_p50, "us")
@@ -218,9 +220,9 @@ class Experiment(Started):
         self._add_processor(subject, f"{rate}", got, spent)
 
     def _add_processor(
-        self, subject: _Subject, when: str, got: Outcome, spent: tuple[float, float]
+        self, subject: _Subject, when: str, got: Outcome, spent: NDArray[np.float64]
     ) -> None:
-        for who, seconds in zip(("broker", "agent"), spent, strict=True):
+        for who, seconds in zip(("broker", "agent"), spent.tolist(), strict=True):
             each = seconds / max(1, got.sent) * MILLION
             self.results.add(subject.key, f"{who}_cpu_at_{when}", seconds, "s")
             self.results.add(subject.key, f"{who}_cpu_per_million_at_{when}", each, "s")
@@ -238,10 +240,7 @@ class Experiment(Started):
         await asyncio.gather(*(system.stop() for system in self._systems))
 
 
-def _processor(system: System) -> tuple[float, float]:
-    brokers, agents = system.brokers, system.agents
-    return processor_s(each.pid for each in brokers), processor_s(each.pid for each in agents)
-
-
-def _since(before: tuple[float, float], after: tuple[float, float]) -> tuple[float, float]:
-    return after[0] - before[0], after[1] - before[1]
+def _processor(system: System) -> NDArray[np.float64]:
+    """Processor seconds of the brokers, and of the agents."""
+    each = (system.brokers, system.agents)
+    return np.array([processor_s(child.pid for child in children) for children in each])

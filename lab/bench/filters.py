@@ -23,9 +23,8 @@ from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from lab.bench.processor import resident_mb
-from lab.grid.processes.agent import AgentConfig, AgentProcess
-from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.started import Started
+from lab.grid.running import RunningGrid
+from lab.grid.topology import Graph
 
 KNOWN_TIMEOUT_S: Final = 120.0
 LOSS_TIMEOUT_S: Final = 60.0
@@ -53,10 +52,10 @@ class FilterCosts:
     loss_stall_ms: float  # the agent's longest silence after the other broker was killed
 
 
-def made_up_filters(count: int, *, site: str) -> list[str]:
+def made_up_filters(count: int) -> list[str]:
     """``count`` different filters: half without wildcards, a quarter each with ``+`` and ``#``."""
-    kinds = ("{}/line{}/machine{}/t", "{}/line{}/+/m{}", "{}/line{}/machine{}", "{}/l{}/m{}/#")
-    return [kinds[n % 4].format(site, n // 1_000, n) for n in range(count)]
+    kinds = ("line{}/machine{}/t", "line{}/+/m{}", "line{}/machine{}", "l{}/m{}/#")
+    return [f"site/{kinds[n % 4].format(n // 1_000, n)}" for n in range(count)]
 
 
 def lookup_us(filters: list[str]) -> tuple[float, float]:
@@ -95,7 +94,7 @@ async def measure_filters(
     Raises:
         LinkError: The agents did not come to know them all in time.
     """
-    table = made_up_filters(filters, site="site")
+    table = made_up_filters(filters)
     cached_us, uncached_us = lookup_us(table)
     async with _Pair(folder / "empty") as pair:
         empty_mb = resident_mb(pair.agents[HERE].pid)
@@ -106,29 +105,13 @@ async def measure_filters(
     return FilterCosts(filters, cached_us, uncached_us, full_mb, empty_mb, stall_ms)
 
 
-class _Pair(Started):
+class _Pair(RunningGrid):
     """Two neighbouring brokers, their agents, and a client at each."""
 
     def __init__(self, folder: Path) -> None:
-        ids = (HERE, THERE)
-        self.brokers = {i: BrokerProcess(folder / f"broker-{i}") for i in ids}
-        self.agents: dict[BrokerId, AgentProcess] = {}
-        self._folder = folder
+        folder.mkdir()
+        super().__init__(Graph(((HERE, THERE),)), folder, link_delay_ms=0)
         self._clients: dict[BrokerId, asyncio.Task[None]] = {}
-
-    async def start(self) -> None:
-        """Start both; returns when they are linked."""
-        await asyncio.gather(*(broker.start() for broker in self.brokers.values()))
-        for here, there in ((HERE, THERE), (THERE, HERE)):
-            config = AgentConfig(
-                id=here,
-                broker_url=self.brokers[here].url,
-                neighbours={there: self.brokers[there].url},
-                federation="bench",
-            )
-            self.agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
-        await asyncio.gather(*(agent.start() for agent in self.agents.values()))
-        await self.until_known(0)
 
     async def subscribe(self, filters: list[str], progress: Callable[[int], None]) -> None:
         """Subscribe half of ``filters`` at each broker; returns when both agents know them all.
@@ -137,8 +120,7 @@ class _Pair(Started):
         """
         known = 0
         for here, wanted in ((THERE, filters[1::2]), (HERE, filters[::2])):
-            broker = self.brokers[here]
-            endpoint = Endpoint(broker.host, broker.port)
+            endpoint = Endpoint(*self.brokers[here].place)
             link = MqttLink(endpoint, _Silent(), client_id=f"many-filters-{here}")
             self._clients[here] = asyncio.create_task(link.run(), name=link.client_id)
             for at in range(0, len(wanted), STEP):
@@ -153,8 +135,7 @@ class _Pair(Started):
         for client in self._clients.values():
             client.cancel()
         await asyncio.gather(*self._clients.values(), return_exceptions=True)
-        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
-        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+        await super().stop()
 
     async def until_known(self, filters: int) -> None:
         """Wait until both agents are ready, linked, and have ``filters`` filters in their tables.

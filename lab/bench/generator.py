@@ -8,8 +8,8 @@ import gc
 import json
 import sys
 from dataclasses import asdict, dataclass
+from itertools import count
 from pathlib import Path
-from typing import Any
 
 from federator.errors import LinkError
 from lab.bench.layout import Layout, topics
@@ -27,52 +27,27 @@ class Ends:
     subscribe_at: tuple[str, int]
 
 
-class Generator:
+class Generator(Helper):
     """The bench's side of one load generator, with ``pairs`` of a publisher and a subscriber.
 
     Its ``name`` distinguishes client ids and logs.
     """
 
-    def __init__(self, folder: Path, name: str, *, pairs: int = 1) -> None:
+    def __init__(self, folder: Path, name: str, *, pairs: int) -> None:
+        super().__init__(python("lab.bench.generator"), log=folder / f"load-{name}.log")
         self._name = name
         self._pairs = pairs
-        self._helper = Helper(python("lab.bench.generator"), log=folder / f"load-{name}.log")
-        self._run = 0
+        self._runs = count(1)
 
-    async def start(self, ends: Ends, layout: Layout) -> None:
-        """Start the process; returns when its clients are connected and subscribed.
-
-        Raises:
-            LinkError: It could not.
-        """
-        await self._helper.start()
+    async def connect(self, ends: Ends, layout: Layout) -> None:
+        """Start the process; returns when its clients are connected and subscribed."""
+        await self.start()
         shape = {"topic": layout.topic, "qos": layout.qos, "payload_bytes": layout.payload_bytes}
-        await self._ask({"name": self._name, "pairs": self._pairs, **asdict(ends), **shape})
+        await self.ask({"name": self._name, "pairs": self._pairs, **asdict(ends), **shape})
 
-    async def saturate(self, *, window: int, seconds: float, warm_up_s: float) -> Outcome:
-        """Have the helper saturate; see ``load.saturate``."""
-        order = {"window": window, "seconds": seconds, "warm_up_s": warm_up_s}
-        return Outcome(**await self._ask({"saturate": {"run": self._next(), **order}}))
-
-    async def pace(self, *, rate: float, seconds: float) -> Outcome:
-        """Have the helper publish at a pace; see ``load.pace``."""
-        order = {"rate": rate, "seconds": seconds}
-        return Outcome(**await self._ask({"pace": {"run": self._next(), **order}}))
-
-    async def stop(self) -> None:
-        """End the process."""
-        await self._helper.stop()
-
-    def _next(self) -> int:
-        self._run += 1
-        return self._run
-
-    async def _ask(self, order: dict[str, Any]) -> dict[str, Any]:
-        await self._helper.tell(order)
-        found = await self._helper.hear()
-        if "error" in found:
-            raise LinkError(f"{self._name}: {found['error']}")
-        return found
+    async def run(self, load: str, **how: float) -> Outcome:
+        """Have it ``saturate`` or ``pace``: functions of ``load``, with these arguments."""
+        return Outcome(**await self.ask({load: {"run": next(self._runs), **how}}))
 
 
 def _serve() -> None:
@@ -107,7 +82,7 @@ def main() -> None:
     try:
         _serve()
     except LinkError as error:
-        answer({"error": str(error)})
+        answer({"error": f"{' '.join(sys.argv)}: {error}"})
 
 
 if __name__ == "__main__":

@@ -21,11 +21,7 @@ SETTLE_S = 2.0
 
 @contextlib.asynccontextmanager
 async def idle_clients(host: str, port: int, *, count: int) -> AsyncIterator[None]:
-    """``count`` clients while the context lasts.
-
-    Raises:
-        LinkError: One was not let in.
-    """
+    """``count`` clients while the context lasts. Raises ``LinkError``: one was not let in."""
     room = asyncio.Semaphore(AT_ONCE)
     writers: list[asyncio.StreamWriter] = []
 

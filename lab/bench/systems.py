@@ -243,7 +243,7 @@ class Echo(System):
 
 
 def _ends(line: list[BrokerProcess]) -> Ends:
-    return Ends((line[0].host, line[0].port), (line[-1].host, line[-1].port))
+    return Ends(line[0].place, line[-1].place)
 
 
 def _leads_on(status: dict[str, Any], filter: str, *, last: bool) -> bool:

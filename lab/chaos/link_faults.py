@@ -6,11 +6,11 @@ tell whether they were felt.
 
 import asyncio
 import random
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
+from functools import partial
 from typing import Final
 
-from federator.protocol.types import BrokerId
-from lab.chaos.stage import Act, Draw, Injury, Kind, Stage
+from lab.chaos.stage import Act, Draw, Injury, Kind, Stage, soon
 from lab.grid.topology import Link
 
 CUT_S: Final = (1.0, 5.0, 10.0)
@@ -24,13 +24,6 @@ RESET_GAP_S: Final = 0.4
 _BOTH, _THERE, _BACK = "both ways", "there", "back"
 _WAYS: Final = (_BOTH, _THERE, _BACK)
 
-_OfLink = Callable[[Link], Awaitable[None]]
-_OfDirection = Callable[[BrokerId, BrokerId], Awaitable[None]]
-
-
-async def _nothing() -> None:
-    """Do nothing: the fault heals itself."""
-
 
 def _injury(
     stage: Stage,
@@ -41,21 +34,18 @@ def _injury(
     *,
     trace: str,
     hurt: Act,
-    heal: Act = _nothing,
+    heal: Act = soon(lambda: None),  # noqa: B008
 ) -> Injury:
     """An injury of ``links`` whose relays' counter ``trace`` grows while it is felt."""
     before = 0
 
-    async def count() -> int:
-        return sum([await stage.grid.link_counter(link, trace) for link in links])
-
     async def inflict() -> None:
         nonlocal before
-        before = await count()
+        before = await stage.grid.count(trace, *links)
         await hurt()
 
     async def felt() -> bool:
-        return await count() > before
+        return await stage.grid.count(trace, *links) > before
 
     victims = frozenset(f"link {link.a}-{link.b}" for link in links)
     return Injury(kind, victims, f"{detail}{hold_s:g} s", hold_s, inflict, heal, felt)
@@ -77,14 +67,7 @@ def _draw_partition(stage: Stage, rng: random.Random) -> Injury:
 
 
 def _cut(stage: Stage, kind: str, links: Sequence[Link], detail: str, hold_s: float) -> Injury:
-    async def hurt() -> None:
-        for link in links:
-            await stage.grid.cut(link)
-
-    async def heal() -> None:
-        for link in links:
-            await stage.grid.heal(link)
-
+    hurt, heal = (partial(stage.grid.order, act, *links) for act in ("cut", "heal"))
     return _injury(stage, kind, links, detail, hold_s, trace="broken", hurt=hurt, heal=heal)
 
 
@@ -93,7 +76,7 @@ def _draw_reset(stage: Stage, rng: random.Random) -> Injury:
 
     async def hurt() -> None:
         for _ in range(RESETS):
-            await stage.grid.reset(link)
+            await stage.grid.order("reset", link)
             await asyncio.sleep(RESET_GAP_S)
 
     detail = f"{RESETS} times, "
@@ -101,47 +84,38 @@ def _draw_reset(stage: Stage, rng: random.Random) -> Injury:
 
 
 def _draw_silence(stage: Stage, rng: random.Random) -> Injury:
-    grid = stage.grid
-    link, hold_s = rng.choice(grid.grid.links), stage.span_s(rng, HURT_S)
+    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
     way = rng.choice(_WAYS)
-    acts: dict[str, Act] = {
-        "hurt": lambda: _one_way_or_both(link, way, grid.silence, grid.silence_towards),
-        "heal": lambda: grid.heal(link),
-    }
-    return _injury(stage, "link-silence", [link], f"{way}, ", hold_s, trace="stuck", **acts)
+    hurt = partial(_one_way_or_both, stage, "silence", link, way)
+    heal = partial(stage.grid.order, "heal", link)
+    how = {"hurt": hurt, "heal": heal}
+    return _injury(stage, "link-silence", [link], f"{way}, ", hold_s, trace="stuck", **how)
 
 
 def _draw_half_open(stage: Stage, rng: random.Random) -> Injury:
-    grid = stage.grid
-    link, hold_s = rng.choice(grid.grid.links), stage.span_s(rng, HURT_S)
+    link, hold_s = rng.choice(stage.grid.grid.links), stage.span_s(rng, HURT_S)
     way = rng.choice(_WAYS)
-
-    def hurt() -> Awaitable[None]:
-        return _one_way_or_both(link, way, grid.swallow, grid.swallow_towards)
-
+    hurt = partial(_one_way_or_both, stage, "swallow", link, way)
     detail = f"{way}, for good, watched for "
     return _injury(stage, "half-open", [link], detail, hold_s, trace="swallowed", hurt=hurt)
 
 
-async def _one_way_or_both(link: Link, way: str, both: _OfLink, towards: _OfDirection) -> None:
+async def _one_way_or_both(stage: Stage, act: str, link: Link, way: str) -> None:
     if way == _BOTH:
-        await both(link)
-    elif way == _THERE:
-        await towards(link.a, link.b)
+        await stage.grid.order(act, link)
     else:
-        await towards(link.b, link.a)
+        ends = (link.a, link.b) if way == _THERE else (link.b, link.a)
+        await stage.grid.order_one_way(act, *ends)
 
 
 def _draw_delay(stage: Stage, rng: random.Random) -> Injury:
     grid = stage.grid
     link, hold_s = rng.choice(grid.grid.links), stage.span_s(rng, HURT_S)
     extra_ms, usual_ms = rng.choice(EXTRA_DELAY_MS), grid.link_delay_ms
-    acts: dict[str, Act] = {
-        "hurt": lambda: grid.set_delay_ms(link, usual_ms + extra_ms),
-        "heal": lambda: grid.set_delay_ms(link, usual_ms),
-    }
-    detail = f"{extra_ms:g} ms more, "
-    return _injury(stage, "link-delay", [link], detail, hold_s, trace="chunks", **acts)
+    hurt = partial(grid.order, "delay", link, delay_ms=usual_ms + extra_ms)
+    heal = partial(grid.order, "delay", link, delay_ms=usual_ms)
+    how, detail = {"hurt": hurt, "heal": heal}, f"{extra_ms:g} ms more, "
+    return _injury(stage, "link-delay", [link], detail, hold_s, trace="chunks", **how)
 
 
 def _kind(name: str, what: str, draw: Draw) -> Kind:

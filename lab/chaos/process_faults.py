@@ -5,14 +5,13 @@ What a fault may cost depends on whom it hits, so kills are classes by the broke
 
 import random
 from collections.abc import Callable
-from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout
-from lab.chaos.stage import Act, Draw, Injury, Kind, Stage
+from lab.chaos.stage import Act, Draw, Injury, Kind, Stage, soon
 from lab.grid.processes.children import Child
 
 BROKER_AWAY_S: Final = (1.0, 5.0)
@@ -32,10 +31,7 @@ ROLES: Final[dict[str, Callable[[Layout], tuple[BrokerId, ...]]]] = {
 def _kill_broker(role: str) -> Draw:
     def draw(stage: Stage, rng: random.Random) -> Injury:
         here = rng.choice(ROLES[role](stage.layout))
-
-        async def kill() -> None:
-            stage.kill_broker(here)
-
+        kill = soon(partial(stage.kill_broker, here))
         return _broker_down(stage, f"broker-kill-{role}", here, rng, kill, "kill -9", BROKER_AWAY_S)
 
     return draw
@@ -66,9 +62,7 @@ def _broker_down(
 ) -> Injury:
     hold_s = stage.span_s(rng, spans_s)
 
-    async def felt() -> bool:
-        return not stage.grid.brokers[here].running
-
+    felt = soon(lambda: not stage.grid.brokers[here].running)
     detail = f"{how}, back after {hold_s:g} s"
     victims, heal = frozenset({f"broker {here}"}), partial(stage.start_broker, here)
     return Injury(kind, victims, detail, hold_s, inflict, heal, felt)
@@ -77,18 +71,9 @@ def _broker_down(
 def _kill_agent(role: str) -> Draw:
     def draw(stage: Stage, rng: random.Random) -> Injury:
         here, hold_s = rng.choice(ROLES[role](stage.layout)), stage.span_s(rng, AGENT_AWAY_S)
-
-        async def inflict() -> None:
-            stage.ledger.interrupted(here, stage.now_s())
-            stage.kill_agent(here)
-
-        async def heal() -> None:
-            stage.ledger.goes_on(here, stage.now_s())
-            await stage.start_agent(here)
-
-        async def felt() -> bool:
-            return not stage.grid.agents[here].running
-
+        inflict = soon(partial(stage.kill_agent, here))
+        heal = partial(stage.start_agent, here)
+        felt = soon(lambda: not stage.grid.agents[here].running)
         kind, victims = f"agent-kill-{role}", frozenset({f"agent {here}"})
         detail = f"kill -9, back after {hold_s:g} s"
         return Injury(kind, victims, detail, hold_s, inflict, heal, felt)
@@ -98,38 +83,36 @@ def _kill_agent(role: str) -> Draw:
 
 def _draw_agent_pause(stage: Stage, rng: random.Random) -> Injury:
     here = rng.choice(stage.grid.grid.ids)
-    return _pause(stage, "agent-pause", f"agent {here}", stage.grid.agents[here], rng)
+    agent, hold_s = stage.grid.agents[here], stage.span_s(rng, PAUSED_S)
+    return _pause("agent", here, agent, hold_s, lambda: agent.pause(), lambda: agent.resume())
 
 
 def _draw_broker_pause(stage: Stage, rng: random.Random) -> Injury:
     here = rng.choice(stage.grid.grid.ids)
-    injury = _pause(stage, "broker-pause", f"broker {here}", stage.grid.brokers[here], rng)
-    pause, resume = injury.inflict, injury.heal
+    broker = stage.grid.brokers[here]
 
-    async def inflict() -> None:
+    def pause() -> None:
         stage.ledger.interrupted(here, stage.now_s())
-        await pause()
+        broker.pause()
 
-    async def heal() -> None:
+    def resume() -> None:
         stage.ledger.goes_on(here, stage.now_s())
-        await resume()
+        broker.resume()
 
-    return replace(injury, inflict=inflict, heal=heal)
+    return _pause("broker", here, broker, stage.span_s(rng, PAUSED_S), pause, resume)
 
 
-def _pause(stage: Stage, kind: str, victim: str, process: Child, rng: random.Random) -> Injury:
-    hold_s = stage.span_s(rng, PAUSED_S)
-
-    async def inflict() -> None:
-        process.pause()
-
-    async def heal() -> None:
-        process.resume()
-
-    async def felt() -> bool:
-        return _is_stopped(process.pid)
-
-    return Injury(kind, frozenset({victim}), f"SIGSTOP, {hold_s:g} s", hold_s, inflict, heal, felt)
+def _pause(
+    what: str,
+    here: BrokerId,
+    process: Child,
+    hold_s: float,
+    pause: Callable[[], None],
+    resume: Callable[[], None],
+) -> Injury:
+    victims, detail = frozenset({f"{what} {here}"}), f"SIGSTOP, {hold_s:g} s"
+    felt = soon(lambda: _is_stopped(process.pid))
+    return Injury(f"{what}-pause", victims, detail, hold_s, soon(pause), soon(resume), felt)
 
 
 def _is_stopped(pid: int) -> bool:
@@ -140,18 +123,9 @@ def _is_stopped(pid: int) -> bool:
 def _draw_disk_full(stage: Stage, rng: random.Random) -> Injury:
     here, hold_s = rng.choice(sorted(stage.disks)), stage.span_s(rng, PAUSED_S)
     disk = stage.disks[here]
-
-    async def inflict() -> None:
-        disk.fill()
-
-    async def heal() -> None:
-        disk.empty()
-
-    async def felt() -> bool:
-        return disk.is_full()
-
+    acts = soon(disk.fill), soon(disk.empty), soon(disk.is_full)
     detail = f"no free block, {hold_s:g} s"
-    return Injury("disk-full", frozenset({f"agent {here}"}), detail, hold_s, inflict, heal, felt)
+    return Injury("disk-full", frozenset({f"agent {here}"}), detail, hold_s, *acts)
 
 
 def _kill_kinds(what: str, draw: Callable[[str], Draw]) -> list[Kind]:

@@ -15,18 +15,14 @@ from typing import Final
 
 from lab.chaos.link_faults import LINK_FAULTS
 from lab.chaos.process_faults import PROCESS_FAULTS
-from lab.chaos.stage import Injury, Kind, Stage
+from lab.chaos.stage import Injury, Kind, Stage, soon
 
 QUIET_S: Final = 3.0
 
 
 def _draw_none(stage: Stage, rng: random.Random) -> Injury:
-    async def nothing() -> None: ...
-
-    async def felt() -> bool:
-        return True
-
     hold_s = stage.span_s(rng, (QUIET_S,))
+    nothing, felt = soon(lambda: None), soon(lambda: True)
     return Injury("none", frozenset(), "a quiet time", hold_s, nothing, nothing, felt)
 
 

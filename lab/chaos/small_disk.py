@@ -44,11 +44,7 @@ class SmallDisk:
     folder: Path
 
     def mount(self) -> None:
-        """Put it there, empty.
-
-        Raises:
-            LinkError: The system does not let us.
-        """
+        """Put it there, empty. Raises ``LinkError``: the system does not let us."""
         self.folder.mkdir(parents=True, exist_ok=True)
         _run("mount", "-t", "tmpfs", "-o", f"size={ROOMY}", "federator-chaos", str(self.folder))
 

@@ -9,6 +9,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from typing import TypeVar
 
 from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout
@@ -56,11 +57,13 @@ class Stage:
 
     def kill_agent(self, here: BrokerId) -> None:
         """End a process by ``kill -9``."""
+        self.ledger.interrupted(here, self.now_s())
         self.down.add(here)
         self.grid.agents[here].kill9()
 
     async def start_agent(self, here: BrokerId) -> None:
         """Let it come back with its state."""
+        self.ledger.goes_on(here, self.now_s())
         await self.grid.agents[here].start()
         self.down.discard(here)
 
@@ -71,6 +74,16 @@ def draw_persistent(ids: tuple[BrokerId, ...], rng: random.Random) -> frozenset[
 
 
 Act = Callable[[], Awaitable[None]]
+_Done = TypeVar("_Done")
+
+
+def soon(do: Callable[[], _Done]) -> Callable[[], Awaitable[_Done]]:
+    """What is done at once, as something to wait for."""
+
+    async def acted() -> _Done:
+        return do()
+
+    return acted
 
 
 @dataclass(frozen=True, slots=True)

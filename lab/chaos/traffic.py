@@ -80,8 +80,7 @@ class Traffic:
         self._place_of = {topic: place for place, topic in enumerate(self._topics)}
 
         def client(name: str, here: BrokerId, subscriber: Subscriber | None = None) -> Client:
-            place = (brokers[here].host, brokers[here].port)
-            wanted = None if subscriber is None else subscriber.filter
+            place, wanted = brokers[here].place, None if subscriber is None else subscriber.filter
             return Client(place, _Ears(self, name), client_id=name, qos=qos, filter=wanted)
 
         at = {here: client(f"publisher-{here}", here) for here in layout.origins}

@@ -12,6 +12,7 @@ from statistics import median
 from typing import Any, Final
 
 from federator.protocol.types import BrokerId
+from lab.bench.processor import resident_mb
 from lab.grid.processes.agent import AgentProcess
 
 SAMPLE_S: Final = 2.0
@@ -90,7 +91,7 @@ class Vitals:
             if now_s - seen_s < STARTS_UP_S:
                 continue
             try:
-                resident_kib = _resident_kib(agent.pid)
+                resident_kib = round(resident_mb(agent.pid) * 1e6 / 1_024)
                 files = len(list(Path(f"/proc/{agent.pid}/fd").iterdir()))
             except OSError:
                 continue  # it ended while we looked
@@ -145,10 +146,3 @@ def _event(line: str) -> str:
     except ValueError:
         return "(not JSON)"
     return str(entry.get("event", "?")) if isinstance(entry, dict) else "(not JSON)"
-
-
-def _resident_kib(pid: int) -> int:
-    for line in Path(f"/proc/{pid}/status").read_text(encoding="ascii").splitlines():
-        if line.startswith("VmRSS:"):
-            return int(line.split()[1])
-    return 0

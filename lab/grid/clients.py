@@ -18,6 +18,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import msgspec
 import structlog
 import uvloop
 from mqtt5 import QoS, TopicFilter
@@ -26,7 +27,7 @@ from federator.errors import LinkError
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from lab.grid.processes.children import Helper, answer, orders, python
 from lab.grid.processes.precise_loop import go_first
-from lab.grid.tally import Arrivals, Delays, Tally, stamped
+from lab.grid.tally import Arrivals, Tally, stamped
 
 CONNECT_TIMEOUT_S: Final = 30.0
 SILENCE_S: Final = 5.0
@@ -43,12 +44,8 @@ POLL_S: Final = 0.002
 FIRST_PUBLISHER: Final = "publisher"
 
 
-@dataclass(frozen=True, slots=True)
-class Place:
-    """Where a client connects."""
-
-    host: str
-    port: int
+Place = tuple[str, int]
+"""Host and port where a client connects."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,68 +60,29 @@ class Traffic:
     step: int = 0  # note when each so many publications are complete
 
 
-class ClientProcess:
+class ClientProcess(Helper):
     """Measurement clients in a child process; ``name`` is in its clients' ids and its log's."""
 
     def __init__(self, folder: Path, name: str) -> None:
+        super().__init__(python("lab.grid.clients"), log=folder / f"clients-{name}.log")
         self._name = name
-        self._helper = Helper(python("lab.grid.clients"), log=folder / f"clients-{name}.log")
 
-    @property
-    def pid(self) -> int:
-        """Process id of the child."""
-        return self._helper.pid
-
-    async def start(
-        self,
-        *,
-        subscribers: dict[str, Place],
-        topic: str,
-        filter: str,
-        qos: int = 0,
-        publisher: Place | None = None,
-        publishers: dict[str, Place] | None = None,
+    async def connect(
+        self, publishers: dict[str, Place], subscribers: dict[str, Place], topic: str, *, qos: int
     ) -> None:
-        """Start the child; returns when all clients are connected and subscribed.
-
-        ``publisher``: the only one; ``publishers``: several, by name.
-        """
-        each = ({} if publisher is None else {FIRST_PUBLISHER: publisher}) | (publishers or {})
-        await self._helper.start()
-        await self._helper.tell(
-            {
-                "name": self._name,
-                "publishers": {name: asdict(place) for name, place in each.items()},
-                "subscribers": {name: asdict(place) for name, place in subscribers.items()},
-                "topic": topic,
-                "filter": filter,
-                "qos": qos,
-            }
-        )
-        await self._helper.hear()
+        """Start the child with clients by name; returns when all are connected and subscribed."""
+        await self.start()
+        clients = {"publishers": publishers, "subscribers": subscribers}
+        await self.ask({"name": self._name, **clients, "topic": topic, "qos": qos})
 
     async def run(
         self, traffic: Traffic, *, progress: Callable[[int], None] = lambda sent: None
     ) -> dict[str, Arrivals]:
         """Publish and count; returns what each subscriber got."""
-        await self._helper.tell(asdict(traffic))
-        while True:
-            message = await self._helper.hear()
-            if "arrivals" in message:
-                return {name: arrivals_of(each) for name, each in message["arrivals"].items()}
+        await self.tell(asdict(traffic))
+        while "arrivals" not in (message := await self.hear()):
             progress(message["sent"])
-
-    async def stop(self) -> None:
-        """Disconnect the clients and end the child."""
-        await self._helper.stop()
-
-
-def arrivals_of(told: dict[str, Any]) -> Arrivals:
-    """``asdict`` and JSON undone."""
-    delays = told["delays"]
-    buckets = tuple((bucket, count) for bucket, count in delays["buckets"])
-    own = Delays(**{**delays, "buckets": buckets, "each_us": tuple(delays["each_us"])})
-    return Arrivals(**{**told, "completed_ms": tuple(told["completed_ms"]), "delays": own})
+        return msgspec.convert(message["arrivals"], dict[str, Arrivals])
 
 
 class _Client:
@@ -136,7 +94,7 @@ class _Client:
         self._arrival = arrival
         self.tally: Tally | None = None
         self.subscribed = asyncio.Event()
-        self.link = MqttLink(Endpoint(place.host, place.port), self, client_id=client_id)
+        self.link = MqttLink(Endpoint(*place), self, client_id=client_id)
         if filter is not None:
             self.link.subscribe([TopicFilter(filter, max_qos=QoS(qos))])
 
@@ -170,12 +128,12 @@ class _Experiment:
             prefix = f"grid-{order['name']}-{role}"
             return {
                 name: _Client(
-                    Place(**place), self._arrival, f"{prefix}-{name}", filter=filter, qos=self._qos
+                    place, self._arrival, f"{prefix}-{name}", filter=filter, qos=self._qos
                 )
                 for name, place in order[f"{role}s"].items()
             }
 
-        self._subscribers = clients("subscriber", order["filter"])
+        self._subscribers = clients("subscriber", self._topic)
         self._publishers = clients("publisher", None)
 
     @property
@@ -266,7 +224,7 @@ async def _serve() -> None:
         await experiment.connected()
         answer({"connected": True})
         async for order in told:
-            traffic = Traffic(**{**order, "gap_ms": tuple(order["gap_ms"])})
+            traffic = msgspec.convert(order, Traffic)
             arrivals = await experiment.run(traffic, lambda sent: answer({"sent": sent}))
             answer({"arrivals": {name: asdict(each) for name, each in arrivals.items()}})
         for link in links:

@@ -8,7 +8,6 @@ Source: docs/topology.md.
 
 import asyncio
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +19,9 @@ from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.started import Started
 from lab.grid.running import FEDERATION, start_each, told_of
 
+NEIGHBOURS: Final = 6
+"""Links that each wants."""
+
 SETTLE_TIMEOUT_S: Final = 180.0
 POLL_S: Final = 0.5
 QUICKLY: Final = {"settle_ms": 2_000, "patience_ms": 2_000, "measure_ms": 1_000}
@@ -29,40 +31,21 @@ QUICKLY: Final = {"settle_ms": 2_000, "patience_ms": 2_000, "measure_ms": 1_000}
 class JoinedGrid(Started):
     """Brokers 0 to ``count - 1``, of which 0 is the seed; an async context manager.
 
-    Args:
-        folder: For configurations, keys, state and logs; exists.
-        neighbours: Links that each wants.
-        signed: Whether agents have keys.
-        progress: Told what was started.
+    ``folder``, which exists, is for configurations, keys, state and logs.
     """
 
-    def __init__(
-        self,
-        count: int,
-        folder: Path,
-        *,
-        neighbours: int = 6,
-        signed: bool = True,
-        progress: Callable[[str], None] = lambda what: None,
-    ) -> None:
+    def __init__(self, count: int, folder: Path) -> None:
         self.brokers = {BrokerId(id): BrokerProcess(folder / f"broker-{id}") for id in range(count)}
         self.agents: dict[BrokerId, AgentProcess] = {}
-        self.wanted = min(neighbours, count - 1)
-        self._neighbours = neighbours
         self._folder = folder
-        self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
-        self._progress = progress
+        self._keys = KeyFolder(folder / "keys", FEDERATION)
 
     async def start(self) -> None:
-        """Start all brokers, then all agents.
-
-        Raises:
-            LinkError: One did not start.
-        """
-        await start_each("broker", self.brokers, self._progress)
+        """Start all brokers, then all agents. Raises ``LinkError``: one did not start."""
+        await start_each("broker", self.brokers)
         for id in self.brokers:
             self.agents[id] = AgentProcess(self._folder / f"agent-{id}", self._config(id))
-        await start_each("agent", self.agents, self._progress)
+        await start_each("agent", self.agents)
 
     async def stop(self) -> None:
         """End everything, agents first: they say goodbye."""
@@ -99,20 +82,20 @@ class JoinedGrid(Started):
         brokers, links = graphs.pop()
         return strength_of(near_of(brokers, links))
 
-    async def settled(self, *, timeout_s: float = SETTLE_TIMEOUT_S) -> Strength:
+    async def settled(self) -> Strength:
         """Wait until all agree on a graph of all that is as promised.
 
         Raises:
             LinkError: They did not in time; the text says what was wrong.
         """
-        deadline_s = time.monotonic() + timeout_s
+        deadline_s = time.monotonic() + SETTLE_TIMEOUT_S
         while True:
             found = await self.strength()
             wrong = found if isinstance(found, str) else self.complaint(found)
             if not isinstance(found, str) and not wrong:
                 return found
             if time.monotonic() > deadline_s:
-                raise LinkError(f"not settled after {timeout_s:g} s: {wrong}")
+                raise LinkError(f"not settled after {SETTLE_TIMEOUT_S:g} s: {wrong}")
             await asyncio.sleep(POLL_S)
 
     def complaint(self, found: Strength) -> str:
@@ -121,7 +104,7 @@ class JoinedGrid(Started):
             return f"{found.brokers} of {len(self.agents)} brokers are known"
         if not found.survives_any_death:
             return f"{len(found.parts)} parts, held together by {found.weak.brokers}"
-        least, most = min(self._neighbours, found.brokers - 1) - 1, self._neighbours + 1
+        least, most = min(NEIGHBOURS, found.brokers - 1) - 1, NEIGHBOURS + 1
         if not least <= found.degree_min <= found.degree_max <= most:
             return f"{found.degree_min} to {found.degree_max} links, {least} to {most} wanted"
         return ""
@@ -132,14 +115,7 @@ class JoinedGrid(Started):
 
     def _config(self, id: BrokerId) -> AgentConfig:
         seed = self.brokers[BrokerId(0)].url
-        topology = {"mode": "auto", "seeds": [seed], "neighbours": self._neighbours, **QUICKLY}
-        more: dict[str, dict[str, Any]] = {"topology": topology}
-        if self._keys is not None:
-            more["keys"] = self._keys.section(id)
-        return AgentConfig(
-            id=id,
-            broker_url=self.brokers[id].url,
-            neighbours={},
-            more=more,
-            security="open" if self._keys is None else "signed",
-        )
+        topology = {"mode": "auto", "seeds": [seed], "neighbours": NEIGHBOURS, **QUICKLY}
+        more = {"topology": topology, "keys": self._keys.section(id)}
+        url = self.brokers[id].url
+        return AgentConfig(id=id, broker_url=url, neighbours={}, more=more, security="signed")

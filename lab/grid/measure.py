@@ -18,7 +18,7 @@ from federator.errors import LinkError
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from lab.grid.clients import ClientProcess, Place, Traffic
+from lab.grid.clients import FIRST_PUBLISHER, ClientProcess, Traffic
 from lab.grid.measured import Run
 from lab.grid.observed import (
     Announced,
@@ -41,6 +41,7 @@ from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.running import RunningGrid
 from lab.grid.scenario import Scenario
+from lab.grid.tally import Arrivals
 from lab.grid.topology import announcement_bound, announcement_flood, expected_mesh
 from lab.grid.trial import Progress
 
@@ -85,11 +86,11 @@ class Measurement:
         Raises:
             LinkError: It does not become the one that the graph gives.
         """
-        await self._clients.start(
-            publisher=self._place(self.scenario.publisher),
-            subscribers={str(i): self._place(i) for i in self.scenario.subscribers},
-            topic=TOPIC,
-            filter=TOPIC,
+        brokers = self.running.brokers
+        await self._clients.connect(
+            {FIRST_PUBLISHER: brokers[self.scenario.publisher].place},
+            {str(i): brokers[i].place for i in self.scenario.subscribers},
+            TOPIC,
             qos=self.scenario.qos,
         )
         self._statuses = await self.running.until(
@@ -144,13 +145,16 @@ class Measurement:
         """Disconnect the clients."""
         await self._clients.stop()
 
-    def _place(self, here: BrokerId) -> Place:
-        broker = self.running.brokers[here]
-        return Place(broker.host, broker.port)
-
     def _traffic(self, publications: int, seed: int) -> Traffic:
         scenario = self.scenario
         return Traffic(publications, scenario.gap_ms, scenario.payload_bytes, seed)
+
+    def _delivery(
+        self, publications: int, place: BrokerId, subscriber: str, arrivals: Arrivals
+    ) -> Delivery:
+        hops = self.scenario.grid.hops_from(self.scenario.publisher)[place]
+        floor_ms = hops * self.scenario.link_delay_ms
+        return Delivery(publications, place, subscriber, hops, floor_ms, arrivals)
 
     async def _federated(self, publications: int, *, seed: int) -> list[Delivery]:
         what = f"{publications} publications, federated"
@@ -160,7 +164,6 @@ class Measurement:
             progress=lambda sent: self._progress(what, sent, publications),
         )
         self._progress(what, publications, publications)
-        hops = self.scenario.grid.hops_from(self.scenario.publisher)
         self.runs += [
             Run(
                 at_us=begun_us,
@@ -174,14 +177,7 @@ class Measurement:
             for here in self.scenario.subscribers
         ]
         return [
-            Delivery(
-                publications=publications,
-                place=here,
-                subscriber=str(here),
-                hops=hops[here],
-                floor_ms=hops[here] * self.scenario.link_delay_ms,
-                arrivals=arrivals[str(here)],
-            )
+            self._delivery(publications, here, str(here), arrivals[str(here)])
             for here in self.scenario.subscribers
         ]
 
@@ -240,13 +236,11 @@ class Measurement:
         clients = ClientProcess(self.running.folder, name)
         async with BrokerProcess(self.running.folder / f"broker-{name}") as broker:
             port = await relays.add(name, host=broker.host, port=broker.port, delay_ms=floor_ms)
-            beside = Place(broker.host, broker.port)
             try:
-                await clients.start(
-                    publisher=Place("127.0.0.1", port),
-                    subscribers={"A": beside, "B": beside},
-                    topic=TOPIC,
-                    filter=TOPIC,
+                await clients.connect(
+                    {FIRST_PUBLISHER: (broker.host, port)},
+                    {"A": broker.place, "B": broker.place},
+                    TOPIC,
                     qos=self.scenario.qos,
                 )
                 seed = SEED + self.scenario.runs.index(publications)
@@ -254,14 +248,4 @@ class Measurement:
                 progress(publications)
             finally:
                 await clients.stop()
-        return [
-            Delivery(
-                publications=publications,
-                place=place,
-                subscriber=subscriber,
-                hops=hops,
-                floor_ms=floor_ms,
-                arrivals=each,
-            )
-            for subscriber, each in arrivals.items()
-        ]
+        return [self._delivery(publications, place, *each) for each in arrivals.items()]

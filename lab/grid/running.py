@@ -7,7 +7,7 @@ else connects two nodes, so a publication cannot arrive before the links' delays
 
 import asyncio
 import time
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -84,18 +84,14 @@ class RunningGrid(Started):
         Raises:
             LinkError: Something did not start in time.
         """
-        try:
-            await self.relays.start()
-            await start_each("broker", self.brokers, self._progress)
-            for here in self.grid.ids:
-                config = await self._agent_config(here)
-                self.agents[here] = AgentProcess(self.folder / f"agent-{here}", config)
-            await start_each("agent", self.agents, self._progress)
-            await self.until(self.links_up)
-            await self.until(self.interest_known)
-        except BaseException:
-            await self.stop()
-            raise
+        await self.relays.start()
+        await start_each("broker", self.brokers, self._progress)
+        for here in self.grid.ids:
+            config = await self._agent_config(here)
+            self.agents[here] = AgentProcess(self.folder / f"agent-{here}", config)
+        await start_each("agent", self.agents, self._progress)
+        await self.until(self.links_up)
+        await self.until(self.interest_known)
 
     async def _agent_config(self, here: BrokerId) -> AgentConfig:
         urls = {}
@@ -137,17 +133,14 @@ class RunningGrid(Started):
         return dict(zip(self.agents, answers, strict=True))
 
     async def until(
-        self,
-        fault: Callable[[Mapping[BrokerId, dict[str, Any]]], str | None],
-        *,
-        timeout_s: float = READY_TIMEOUT_S,
+        self, fault: Callable[[Mapping[BrokerId, dict[str, Any]]], str | None]
     ) -> dict[BrokerId, dict[str, Any]]:
         """Ask every agent again and again until ``fault`` finds nothing; returns their statuses.
 
         Raises:
-            LinkError: ``fault`` still found something after ``timeout_s``; the text says what.
+            LinkError: It still found something after ``READY_TIMEOUT_S``; the text says what.
         """
-        deadline = time.monotonic() + timeout_s
+        deadline = time.monotonic() + READY_TIMEOUT_S
         while True:
             for here, agent in self.agents.items():
                 if not agent.running:
@@ -160,7 +153,7 @@ class RunningGrid(Started):
             if found is None:
                 return statuses
             if time.monotonic() > deadline:
-                raise LinkError(f"not settled after {timeout_s:g} s: {found}")
+                raise LinkError(f"not settled after {READY_TIMEOUT_S:g} s: {found}")
             await asyncio.sleep(POLL_S)
 
     def links_up(self, statuses: Mapping[BrokerId, dict[str, Any]]) -> str | None:
@@ -180,57 +173,22 @@ class RunningGrid(Started):
                 return f"agent {here} asks for everything: {status['discovery']['reason']}"
         return None
 
-    async def cut(self, link: Link) -> None:
-        """Reset a link's connections, both ways, and refuse new ones until healed."""
-        for name in _relays_of(link):
-            await self.relays.cut(name)
+    async def order(self, act: str, *links: Link, **how: object) -> None:
+        """Have both relays of each link do something: ``act`` is a method of ``Relay``."""
+        for name in _relays_of(links):
+            await self.relays.order(act, name, **how)
 
-    async def silence(self, link: Link) -> None:
-        """Carry nothing on a link, as a lost cable, until healed."""
-        for name in _relays_of(link):
-            await self.relays.silence(name)
-
-    async def silence_towards(self, here: BrokerId, there: BrokerId) -> None:
-        """Lose what goes from ``here`` to ``there``; the other direction still works.
+    async def order_one_way(self, act: str, here: BrokerId, there: BrokerId) -> None:
+        """``silence`` or ``swallow`` what goes from ``here`` to ``there``, not what comes back.
 
         It goes forth on the connection that ``here`` dialled, and back on the other one.
         """
-        await self.relays.silence(relay_name(here, there), Way.FORTH)
-        await self.relays.silence(relay_name(there, here), Way.BACK)
+        await self.relays.order(act, relay_name(here, there), ways=[Way.FORTH])
+        await self.relays.order(act, relay_name(there, here), ways=[Way.BACK])
 
-    async def narrow(self, link: Link, bytes_per_s: float | None) -> None:
-        """Let a link carry so much a second on each dialled side, each way; ``None``: all."""
-        for name in _relays_of(link):
-            await self.relays.narrow(name, bytes_per_s)
-
-    async def reset(self, link: Link) -> None:
-        """Reset a link's connections, both ways, once."""
-        for name in _relays_of(link):
-            await self.relays.reset(name)
-
-    async def swallow(self, link: Link) -> None:
-        """Make a link's connections half-open: what they carry is lost until they are given up."""
-        for name in _relays_of(link):
-            await self.relays.swallow(name)
-
-    async def swallow_towards(self, here: BrokerId, there: BrokerId) -> None:
-        """Make a link half-open from ``here`` to ``there`` only, on both connections."""
-        await self.relays.swallow(relay_name(here, there), Way.FORTH)
-        await self.relays.swallow(relay_name(there, here), Way.BACK)
-
-    async def set_delay_ms(self, link: Link, delay_ms: float) -> None:
-        """Change a link's delay for what is sent from now on."""
-        for name in _relays_of(link):
-            await self.relays.set_delay_ms(name, delay_ms)
-
-    async def link_counter(self, link: Link, counter: str) -> int:
-        """A counter of a link's two relays, added (see ``RelayProcess.counters``)."""
-        return sum([(await self.relays.counters(name))[counter] for name in _relays_of(link)])
-
-    async def heal(self, link: Link) -> None:
-        """Undo ``cut`` and ``silence``."""
-        for name in _relays_of(link):
-            await self.relays.heal(name)
+    async def count(self, counter: str, *links: Link) -> int:
+        """A counter of the links' relays, added (see ``RelayProcess.counters``)."""
+        return sum([(await self.relays.counters(name))[counter] for name in _relays_of(links)])
 
     def state(self) -> dict[str, Any]:
         """Where everything is, for other programs."""
@@ -260,12 +218,15 @@ def told_of(
     ]
 
 
-def _relays_of(link: Link) -> tuple[str, str]:
-    return relay_name(link.a, link.b), relay_name(link.b, link.a)
+def _relays_of(links: Iterable[Link]) -> list[str]:
+    ends = [(link.a, link.b) for link in links]
+    return [relay_name(*way) for a, b in ends for way in ((a, b), (b, a))]
 
 
 async def start_each(
-    what: str, processes: Mapping[BrokerId, Child], progress: Callable[[str], None]
+    what: str,
+    processes: Mapping[BrokerId, Child],
+    progress: Callable[[str], None] = lambda what: None,
 ) -> None:
     """Start all of ``processes``, a few at a time; the first failure cancels the rest."""
     room = asyncio.Semaphore(STARTS_AT_ONCE)

@@ -9,13 +9,14 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import partial
+from itertools import count
 from pathlib import Path
 from statistics import fmean
 from typing import Any, Final
 
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
-from lab.grid.clients import ClientProcess, Place, Traffic
+from lab.grid.clients import ClientProcess, Traffic
 from lab.grid.observed import Statuses, destinations_fault, mesh_fault, total_control_sent
 from lab.grid.running import RunningGrid
 from lab.grid.scenario import Scenario
@@ -145,13 +146,7 @@ async def run_trial(
     Raises:
         LinkError: The grid did not start, or does not route as its graph says.
     """
-    total = 2 * len(arrangement.graph.ids)
-    started: list[str] = []
-
-    def on_started(what: str) -> None:
-        started.append(what)
-        progress(f"{setting.name}: brokers and agents", len(started), total)
-
+    started, total = count(1), 2 * len(arrangement.graph.ids)
     running = RunningGrid(
         arrangement.graph,
         folder,
@@ -160,7 +155,7 @@ async def run_trial(
         link_costs=setting.costs,
         agent_options={"routing": {"strategy": setting.strategy.value}},
         broker_options=("sys_interval 1",),
-        progress=on_started,
+        progress=lambda what: progress(f"{setting.name}: brokers and agents", next(started), total),
     )
     async with running:
         clients = ClientProcess(folder, "trial")
@@ -177,15 +172,11 @@ async def _measure(
     clients: ClientProcess,
     progress: Progress,
 ) -> TrialOutcome:
-    def at(here: BrokerId) -> Place:
-        broker = running.brokers[here]
-        return Place(broker.host, broker.port)
-
-    await clients.start(
-        publishers={str(i): at(i) for i in arrangement.publishers},
-        subscribers={str(i): at(i) for i in arrangement.subscribers},
-        topic=TOPIC,
-        filter=TOPIC,
+    at = {str(i): broker.place for i, broker in running.brokers.items()}
+    await clients.connect(
+        {str(i): at[str(i)] for i in arrangement.publishers},
+        {str(i): at[str(i)] for i in arrangement.subscribers},
+        TOPIC,
         qos=arrangement.qos,
     )
     before = await running.until(lambda statuses: _unsettled(arrangement, setting, statuses))

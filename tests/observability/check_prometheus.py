@@ -61,7 +61,7 @@ class Prometheus(Child):
         self.port = free_ports(1)[0]
         self._targets = targets
 
-    async def start(self):
+    def _launch(self):
         path = self.folder / "prometheus.yml"
         config = {
             "global": {"scrape_interval": "1s", "evaluation_interval": "1s"},
@@ -79,14 +79,11 @@ class Prometheus(Child):
             f"--web.listen-address=127.0.0.1:{self.port}",
         ]
         self._process = spawn(command, log=self.log_path)
-        end_s = time.monotonic() + DEADLINE_S
-        while True:
-            with contextlib.suppress(OSError, LinkError):
-                if (await get(self.port, "/-/ready", who="Prometheus"))[0] == 200:
-                    return
-            if not self.running or time.monotonic() > end_s:
-                raise LinkError(f"Prometheus did not start:\n{self.log_tail()}")
-            await asyncio.sleep(POLL_S)
+
+    async def _answers(self):
+        with contextlib.suppress(OSError, LinkError):
+            return (await get(self.port, "/-/ready", who="Prometheus"))[0] == 200
+        return False
 
     async def api(self, path):
         url = f"http://127.0.0.1:{self.port}/api/v1/{path}"

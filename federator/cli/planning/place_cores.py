@@ -59,11 +59,7 @@ def command(traffic: Path, links: Path, write: Path | None, valid_s: int, as_jso
 
 
 def parse_links(text: str, *, name: str) -> list[tuple[int, int]]:
-    """Pairs of ids.
-
-    Raises:
-        ConfigError: One line that says what to mend.
-    """
+    """Pairs of ids. Raises ``ConfigError``: one line that says what to mend."""
     try:
         value = json.loads(text)
     except ValueError as error:

@@ -78,11 +78,7 @@ class _Version(msgspec.Struct):
 
 
 def decode(data: bytes) -> Instance:
-    """The instance that ``data`` describes.
-
-    Raises:
-        InstanceError: What to mend.
-    """
+    """The instance that ``data`` describes. Raises ``InstanceError``: what to mend."""
     version = read_json(data, _Version, wanted=": an instance wanted").version
     if version != VERSION:
         raise InstanceError(f"version: {version}: {VERSION} wanted")
@@ -111,11 +107,7 @@ def encode(instance: Instance) -> bytes:
 
 
 def build(file: InstanceFile) -> Instance:
-    """Check every value and lay the arrays out.
-
-    Raises:
-        InstanceError: What to mend.
-    """
+    """Check every value and lay the arrays out. Raises ``InstanceError``: what to mend."""
     if file.version != VERSION:
         raise InstanceError(f"version: {file.version}: {VERSION} wanted")
     _check_counts(file)

@@ -90,11 +90,7 @@ _Samples = dict[_Kind, _Sample]
 
 
 async def measure(plan: Plan, folder: Path, *, progress: Callable[[str], None]) -> list[Row]:
-    """Run all flows, transports by turns.
-
-    Raises:
-        LinkError: Something did not start.
-    """
+    """Run all flows, transports by turns. Raises ``LinkError``: something did not start."""
     samples: _Samples = {}
     async with Stage(folder, hops=plan.hops, delay_ms=plan.delay_ms, seed=plan.seed) as stage:
         for turn in range(1, plan.rounds + 1):
@@ -102,7 +98,7 @@ async def measure(plan: Plan, folder: Path, *, progress: Callable[[str], None]) 
                 progress(f"{transport}, round {turn} of {plan.rounds}")
                 await stage.roads(plr=0.0, abl=1.0)
                 await stage.start_agents(transport, plan.udp)
-                await stage.until_linked(transport)
+                await asyncio.gather(*(stage.until_linked(i, transport) for i in stage.brokers))
                 await _Flows(plan, stage, transport, turn, samples).run(folder)
                 await stage.stop_agents()
     return [_row(kind, sample, plan) for kind, sample in samples.items()]
@@ -141,14 +137,15 @@ class _Flows:
 
     async def _prepare(self, publisher: Helper, subscriber: Helper, count: int) -> None:
         count = WARM_UP if self._transport == TCP else count
-        await _ask(publisher, publish=count, rate_hz=self._plan.rate_hz)
+        await publisher.ask({"publish": count, "rate_hz": self._plan.rate_hz})
         await _quiet(subscriber)
 
     async def _flow(self, publisher: Helper, subscriber: Helper, qos: int, plr: float) -> None:
         """Publish, and wait until nothing more comes."""
         plan = self._plan
         before = await self._counts()
-        asked = await _ask(publisher, publish=plan.count, rate_hz=plan.rate_hz, qos=qos)
+        order = {"publish": plan.count, "rate_hz": plan.rate_hz, "qos": qos}
+        asked = await publisher.ask(order)
         came = await _quiet(subscriber)
         first, delays, twice = asked["first"], dict[int, int](), 0
         for number, delay_us in came:
@@ -249,17 +246,12 @@ def _client(stage: Stage, at: int, role: str, name: str, folder: Path) -> Helper
     return Helper(command, log=folder / f"{role}-{name}.log")
 
 
-async def _ask(client: Helper, **order: float) -> dict[str, Any]:
-    await client.tell(order)
-    return await client.hear()
-
-
 async def _until_through(publisher: Helper, subscriber: Helper) -> None:
     """Publish until all of a batch arrives."""
     async with asyncio.timeout(SETTLE_S):
         while True:
-            await _ask(subscriber, came=1)
-            await _ask(publisher, publish=BATCH, rate_hz=BATCH)
+            await subscriber.ask({"came": 1})
+            await publisher.ask({"publish": BATCH, "rate_hz": BATCH})
             if len(await _quiet(subscriber)) >= BATCH:
                 return
 
@@ -270,7 +262,7 @@ async def _quiet(subscriber: Helper) -> list[tuple[int, int]]:
     silent_s = 0.0
     while silent_s < 2.0:
         await asyncio.sleep(POLL_S)
-        more = (await _ask(subscriber, came=1))["came"]
+        more = (await subscriber.ask({"came": 1}))["came"]
         silent_s = 0.0 if more else silent_s + POLL_S
         came += more
     return came

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.grid.processes.agent import KeyFolder
+from lab.grid.processes.agent import AgentConfig, KeyFolder
 from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
 from lab.grid.processes.children import Helper, end, python, spawn
 from lab.grid.processes.started import Started
@@ -46,7 +46,8 @@ class Stage(Started):
     """
 
     def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
-        _check_means()
+        if os.geteuid() != 0 or not os.path.exists("/dev/net/tun") or shutil.which("ip") is None:
+            raise LinkError("lossy roads need root, /dev/net/tun and iproute2")
         self.brokers = list(range(1, hops + 2))
         self._folder = folder
         self._names = {i: f"fed-{os.getpid()}-{i}" for i in self.brokers}
@@ -88,8 +89,7 @@ class Stage(Started):
 
     async def roads(self, **order: float) -> dict[str, dict[str, int]]:
         """Have the roads lose otherwise, if that is said; what passed so far."""
-        await self._roads.tell(order)
-        return await self._roads.hear()
+        return await self._roads.ask(order)
 
     async def start_agents(self, transport: str, udp: dict[str, Any]) -> None:
         """Start an agent beside each broker, with fresh state."""
@@ -97,27 +97,23 @@ class Stage(Started):
             folder = self._folder / f"agent-{i}-{transport}"
             shutil.rmtree(folder, ignore_errors=True)
             folder.mkdir()
+            config = AgentConfig(
+                BrokerId(i),
+                _url(i),
+                {BrokerId(n): _url(n) for n in (i - 1, i + 1) if n in self._names},
+                federation=FEDERATION,
+                more={
+                    "links": {"transport": transport},
+                    "udp": {"listen": f"{address_of(i)}:{UDP_PORT}", **udp},
+                    "keys": self._keys.section(BrokerId(i)),
+                    "http": {"port": HTTP_PORT},
+                },
+                security="signed",
+            )
             path = folder / "federator.toml"
-            path.write_text(self._agent_toml(i, folder, transport, udp), encoding="utf-8")
+            path.write_text(config.toml(folder / "state"), encoding="utf-8")
             command = self.inside(i, python("federator", "run", "-c", str(path)))
             self._agents[i] = spawn(command, log=folder / "federator.log")
-
-    def _agent_toml(self, i: int, folder: Path, transport: str, udp: dict[str, Any]) -> str:
-        sections: dict[str, dict[str, Any]] = {
-            "broker": {"id": i, "url": f"mqtt://{address_of(i)}:{MQTT_PORT}"},
-            "links": {"transport": transport, "dial_back": False},
-            "udp": {"listen": f"{address_of(i)}:{UDP_PORT}", **udp},
-            "keys": self._keys.section(BrokerId(i)),
-            "http": {"port": HTTP_PORT},
-        }
-        lines = [f'federation = "{FEDERATION}"', f"state_dir = {json.dumps(str(folder / 'state'))}"]
-        for name, keys in sections.items():
-            lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in keys.items())]
-        for neighbour in (i - 1, i + 1):
-            if neighbour in self._names:
-                lines += ["[[neighbours]]", f'url = "mqtt://{address_of(neighbour)}:{MQTT_PORT}"']
-                lines += [f"id = {neighbour}"]
-        return "\n".join([*lines, ""])
 
     async def stop_agents(self) -> None:
         """End all agents."""
@@ -139,15 +135,12 @@ class Stage(Started):
             return status
         return None
 
-    async def until_linked(self, transport: str) -> None:
-        """Wait until every link is up, and used as it should be.
+    async def until_linked(self, i: int, transport: str) -> None:
+        """Wait until every link of a broker is up, and used as it should be.
 
         Raises:
             LinkError: They are not, in time.
         """
-        await asyncio.gather(*(self._until_linked(i, transport) for i in self.brokers))
-
-    async def _until_linked(self, i: int, transport: str) -> None:
         wanted = sum(neighbour in self._names for neighbour in (i - 1, i + 1))
         async with asyncio.timeout(START_TIMEOUT_S):
             while not _is_linked(await self.status(i), wanted, transport):
@@ -166,17 +159,16 @@ class Stage(Started):
                 _ip("netns", "del", name)
 
 
+def _url(broker: int) -> str:
+    return f"mqtt://{address_of(broker)}:{MQTT_PORT}"
+
+
 def _is_linked(status: dict[str, Any] | None, wanted: int, transport: str) -> bool:
     links = status["links"] if status is not None else []
     up = [link for link in links if link["state"] == "up"]
     if transport == "udp-fec":
         up = [link for link in up if (link.get("datagrams") or {}).get("used")]
     return len(up) == wanted
-
-
-def _check_means() -> None:
-    if os.geteuid() != 0 or not os.path.exists("/dev/net/tun") or shutil.which("ip") is None:
-        raise LinkError("lossy roads need root, /dev/net/tun and iproute2")
 
 
 def _ip(*arguments: str) -> None:

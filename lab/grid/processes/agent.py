@@ -3,7 +3,6 @@
 It is started as users start it, ``federator run -c FILE``, and asked through its HTTP listener.
 """
 
-import asyncio
 import contextlib
 import time
 from dataclasses import dataclass, field
@@ -14,7 +13,16 @@ from federator.errors import LinkError
 from federator.protocol.trust.key_files import KeyFile, write_key_file
 from federator.protocol.types import BrokerId
 from federator.runtime.trust.key_maker import KeyMaker
-from lab.grid.processes.children import Child, get, get_json, python, spawn, toml
+from lab.grid.processes.children import (
+    Child,
+    Sections,
+    get,
+    get_json,
+    python,
+    spawn,
+    toml,
+    toml_sections,
+)
 
 DAYS: Final = 1
 
@@ -41,10 +49,6 @@ class KeyFolder:
         return path
 
 
-START_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.05
-
-
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
     """What a grid says to one agent; the rest keeps its defaults."""
@@ -54,8 +58,7 @@ class AgentConfig:
     neighbours: dict[BrokerId, str]  # URL that reaches each neighbour's broker, usually a relay's
     federation: str = "grid"
     costs: dict[BrokerId, int] = field(default_factory=dict)  # of links, where they are not 1
-    # Further keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``.
-    more: dict[str, dict[str, Any]] = field(default_factory=dict)
+    more: Sections = field(default_factory=dict)  # further keys
     # As in the file. An experiment on loopback asks for none unless it is about that.
     security: str = "open"
 
@@ -63,16 +66,13 @@ class AgentConfig:
         """The configuration file."""
         top = {"federation": self.federation, "state_dir": str(state_dir)}
         lines = toml(top | {"security": self.security})
-        sections: dict[str, dict[str, Any]] = {
+        sections: Sections = {
             "broker": {"id": self.id, "url": self.broker_url},
             "links": {"dial_back": False},  # a dialled-back link would bypass the relays
             "http": {"port": 0},
             "log": {"format": "json"},
         }
-        for name, keys in self.more.items():
-            sections[name] = {**sections.get(name, {}), **keys}
-        for name, keys in sections.items():
-            lines += toml(keys, header=f"[{name}]")
+        lines += toml_sections(sections, self.more)
         for other, url in sorted(self.neighbours.items()):
             cost = {"cost": self.costs[other]} if other in self.costs else {}
             lines += toml({"id": other, "url": url} | cost, header="[[neighbours]]")
@@ -83,57 +83,32 @@ class AgentProcess(Child):
     """A ``federator run``; its configuration, state and log are in ``folder``."""
 
     def __init__(self, folder: Path, config: AgentConfig) -> None:
-        super().__init__("agent", folder / "federator.log")
+        super().__init__(f"agent {config.id}", folder / "federator.log")
         self.folder = folder
         self.config = config
         self.config_path = folder / "federator.toml"
         self.state_dir = folder / "state"
+        self._port_file = self.state_dir / "http.port"
         self._http_port: int | None = None
 
     @property
     def http(self) -> str:
-        """Base URL of its HTTP listener, since ``start`` returned."""
-        if self._http_port is None:
-            raise LinkError("the agent has no HTTP port before its start")
-        return f"http://127.0.0.1:{self._http_port}"
+        """Base URL of its HTTP listener, since ``start`` returned; it need not be ready."""
+        return f"http://127.0.0.1:{self._port}"
 
-    async def start(self) -> None:
-        """Start the agent and return once its HTTP listener answers; it need not be ready.
-
-        Raises:
-            LinkError: It ended or did not answer in time; the text ends with its log.
-        """
-        if self.running:
-            return
+    def _launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
         self.config_path.write_text(self.config.toml(self.state_dir), encoding="utf-8")
-        port_file = self.state_dir / "http.port"
-        port_file.unlink(missing_ok=True)
+        self._port_file.unlink(missing_ok=True)
         self._http_port = None
         command = python("federator", "run", "-c", str(self.config_path))
         self._process = spawn(command, log=self.log_path)
-        try:
-            await self._until_it_answers(port_file)
-        except BaseException:
-            self.kill9()
-            raise
-
-    async def _until_it_answers(self, port_file: Path) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while True:
-            if not self.running:
-                raise LinkError(f"agent {self.config.id} ended at once:\n{self.log_tail()}")
-            if time.monotonic() > deadline:
-                raise LinkError(
-                    f"agent {self.config.id} did not answer within {START_TIMEOUT_S} s:\n"
-                    f"{self.log_tail()}"
-                )
-            self._http_port = _read_port(port_file)
-            if self._http_port is not None and await self._answers():
-                return
-            await asyncio.sleep(POLL_S)
 
     async def _answers(self) -> bool:
+        text = self._port_file.read_text(encoding="utf-8") if self._port_file.exists() else ""
+        if not text.strip():
+            return False
+        self._http_port = int(text)
         with contextlib.suppress(OSError, LinkError):
             await self._get("/healthz")
             return True
@@ -150,25 +125,15 @@ class AgentProcess(Child):
         return await self.page("/status")
 
     async def page(self, path: str) -> dict[str, Any]:
-        """What one of its pages says.
-
-        Raises:
-            LinkError: It did not answer as it should.
-        """
-        document: dict[str, Any] = await get_json(self._port, path, who=f"agent {self.config.id}")
+        """What one of its pages says. Raises ``LinkError``: it did not answer as it should."""
+        document: dict[str, Any] = await get_json(self._port, path, who=self._what)
         return document
 
     async def _get(self, path: str) -> tuple[int, bytes]:
-        return await get(self._port, path, who=f"agent {self.config.id}")
+        return await get(self._port, path, who=self._what)
 
     @property
     def _port(self) -> int:
         if self._http_port is None:
-            raise LinkError(f"agent {self.config.id} has no HTTP port yet")
+            raise LinkError(f"{self._what} has no HTTP port before its start")
         return self._http_port
-
-
-def _read_port(file: Path) -> int | None:
-    """The port in ``file``; ``None`` while it is not written."""
-    text = file.read_text(encoding="utf-8").strip() if file.exists() else ""
-    return int(text) if text else None

@@ -10,15 +10,13 @@ Source: docs/ARCHITECTURE.md, "The grid"; Mosquitto's mosquitto.conf(5).
 import asyncio
 import os
 import shutil
-import time
 from pathlib import Path
 from typing import Final
 
 from federator.errors import LinkError
-from lab.grid.processes.children import POLL_S, Child, spawn
+from lab.grid.processes.children import Child, spawn
 from lab.grid.processes.ports import free_ports, refusal
 
-START_TIMEOUT_S: Final = 30.0
 START_ATTEMPTS: Final = 3
 """Only for a port chosen here: another program may take it before the broker does."""
 
@@ -74,7 +72,7 @@ class BrokerProcess(Child):
         persistence: bool = False,
         log_topics: bool = True,
     ) -> None:
-        super().__init__("broker", folder / "mosquitto.log")
+        super().__init__("the broker", folder / "mosquitto.log")
         self.folder = folder
         self._port = port
         self._extra_config = extra_config
@@ -95,35 +93,25 @@ class BrokerProcess(Child):
         return self._port
 
     @property
+    def place(self) -> tuple[str, int]:
+        """Where clients connect."""
+        return self.host, self.port
+
+    @property
     def url(self) -> str:
         """What a configuration's ``broker.url`` wants."""
         return f"mqtt://{self.host}:{self.port}"
 
     async def start(self) -> None:
-        """Starts the broker and returns once it answers a CONNECT.
-
-        Raises:
-            LinkError: it ended at once or did not answer in time; the text ends with its log.
-        """
-        if self.running:
-            return
+        """Start it and return once it answers a CONNECT. Raises as ``Child.start``."""
         attempts = START_ATTEMPTS if self._port is None else 1
-        for attempt in range(attempts):
-            if self._port is None or attempt > 0:
-                (self._port,) = free_ports(1)
+        for left in reversed(range(attempts)):
             try:
-                # Another program that serves the port would answer our probe in the broker's name.
-                if error := refusal(self.port, lingering=True):
-                    raise LinkError(f"port {self.port} of {self.host}: {error.strerror}") from error
-                self._launch()
-                await self._until_it_answers()
+                await super().start()
             except LinkError:
-                self.kill9()
-                if attempt + 1 == attempts:
+                if not left:
                     raise
-            except BaseException:  # cancelled: leave nothing behind
-                self.kill9()
-                raise
+                self._port = None
             else:
                 return
 
@@ -142,22 +130,16 @@ class BrokerProcess(Child):
         return "\n".join(lines) + "\n"
 
     def _launch(self) -> None:
+        if self._port is None:
+            (self._port,) = free_ports(1)
+        # Another program that serves the port would answer our probe in the broker's name.
+        if error := refusal(self.port, lingering=True):
+            raise LinkError(f"port {self.port} of {self.host}: {error.strerror}") from error
+        self._what = f"mosquitto on port {self.port}"
         self.folder.mkdir(parents=True, exist_ok=True)
         conf = self.folder / "mosquitto.conf"
         conf.write_text(self.configuration(), encoding="utf-8")
         self._process = spawn([find_mosquitto(), "-c", str(conf)], log=self.log_path)
-
-    async def _until_it_answers(self) -> None:
-        deadline = time.monotonic() + START_TIMEOUT_S
-        while not await self._answers():
-            if not self.running:
-                raise LinkError(f"mosquitto on port {self.port} ended at once:\n{self.log_tail(5)}")
-            if time.monotonic() > deadline:
-                raise LinkError(
-                    f"mosquitto on port {self.port} did not answer a CONNECT within "
-                    f"{START_TIMEOUT_S} s:\n{self.log_tail(5)}"
-                )
-            await asyncio.sleep(POLL_S)
 
     async def _answers(self) -> bool:
         try:

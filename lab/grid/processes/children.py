@@ -21,8 +21,9 @@ from typing import Any, Final
 from federator.errors import LinkError
 from lab.grid.processes.started import Started
 
+START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
-POLL_S: Final = 0.01
+POLL_S: Final = 0.02
 LINE_BYTES_MAX: Final = 64 * 1024 * 1024
 """Longest line that a helper may be told or print: the result of a long run."""
 
@@ -56,13 +57,25 @@ def toml(keys: Mapping[str, object], *, header: str = "") -> list[str]:
     return lines + [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
 
 
-async def end(process: subprocess.Popen[bytes], *, timeout_s: float = STOP_TIMEOUT_S) -> bool:
-    """End ``process`` with SIGTERM, by force after ``timeout_s``; whether it obeyed."""
+Sections = Mapping[str, Mapping[str, Any]]
+"""Keys by section, as in the file: ``{"mesh": {"redundancy": 1}}``."""
+
+
+def toml_sections(sections: Sections, more: Sections) -> list[str]:
+    """``toml`` of all sections; keys of ``more`` win."""
+    lines = []
+    for name in {**sections, **more}:
+        lines += toml({**sections.get(name, {}), **more.get(name, {})}, header=f"[{name}]")
+    return lines
+
+
+async def end(process: subprocess.Popen[bytes]) -> bool:
+    """End ``process`` with SIGTERM, by force after ``STOP_TIMEOUT_S``; whether it obeyed."""
     if process.poll() is not None:
         return True
     process.send_signal(signal.SIGTERM)
     process.send_signal(signal.SIGCONT)  # a paused process obeys nothing
-    deadline = time.monotonic() + timeout_s
+    deadline = time.monotonic() + STOP_TIMEOUT_S
     while process.poll() is None:
         if time.monotonic() > deadline:
             process.kill()
@@ -87,7 +100,7 @@ class Child(Started):
     def pid(self) -> int:
         """Process id of the program itself: ``setpriv`` turns into it."""
         if self._process is None:
-            raise LinkError(f"the {self._what} was never started")
+            raise LinkError(f"{self._what} was never started")
         return self._process.pid
 
     @property
@@ -95,13 +108,35 @@ class Child(Started):
         """Whether the process exists; a paused one does."""
         return self._process is not None and self._process.poll() is None
 
-    @abstractmethod
     async def start(self) -> None:
-        """Start it and return once it answers.
+        """Start it, unless it runs, and return once it answers.
 
         Raises:
             LinkError: It ended or did not answer in time; the text ends with its log.
         """
+        if self.running:
+            return
+        self._launch()
+        deadline = time.monotonic() + START_TIMEOUT_S
+        try:
+            while not await self._answers():
+                if not self.running:
+                    raise LinkError(f"{self._what} ended at once:\n{self.log_tail()}")
+                if time.monotonic() > deadline:
+                    late = f"did not answer within {START_TIMEOUT_S:g} s"
+                    raise LinkError(f"{self._what} {late}:\n{self.log_tail()}")
+                await asyncio.sleep(POLL_S)
+        except BaseException:  # also when cancelled: leave nothing behind
+            self.kill9()
+            raise
+
+    @abstractmethod
+    def _launch(self) -> None:
+        """Write its configuration and spawn it as ``_process``."""
+
+    @abstractmethod
+    async def _answers(self) -> bool:
+        """Whether it serves by now."""
 
     async def stop(self) -> bool:
         """End it with SIGTERM, by force when it does not obey; whether it obeyed."""
@@ -183,11 +218,7 @@ class Helper:
         await stdin.drain()
 
     async def hear(self) -> dict[str, Any]:
-        """The next object.
-
-        Raises:
-            LinkError: The program ended.
-        """
+        """The next object. Raises ``LinkError``: the program ended."""
         stdout = self._running().stdout
         assert stdout is not None
         line = await stdout.readline()
@@ -196,6 +227,18 @@ class Helper:
             raise LinkError(f"{' '.join(self._command[1:])} ended:\n{tail}")
         message: dict[str, Any] = json.loads(line)
         return message
+
+    async def ask(self, order: dict[str, Any]) -> dict[str, Any]:
+        """Tell it one object, and hear the next.
+
+        Raises:
+            LinkError: The program ended, or its answer holds an ``error``.
+        """
+        await self.tell(order)
+        found = await self.hear()
+        if "error" in found:
+            raise LinkError(str(found["error"]))
+        return found
 
     async def stop(self) -> None:
         """Close its stdin and wait for its end, by force when it does not obey."""
@@ -252,11 +295,7 @@ async def _exchange(port: int, request: bytes) -> bytes:
 
 
 async def get_json(port: int, path: str, *, who: str) -> Any:  # noqa: ANN401 - a document
-    """The document of a page.
-
-    Raises:
-        LinkError: It did not answer as it should.
-    """
+    """The document of a page. Raises ``LinkError``: it did not answer as it should."""
     try:
         code, body = await get(port, path, who=who)
     except OSError as error:

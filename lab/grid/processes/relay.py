@@ -18,7 +18,8 @@ import socket
 import struct
 import time
 from collections import deque
-from enum import Enum
+from collections.abc import Collection
+from enum import Enum, StrEnum
 
 BUFFER_BYTES_MAX = 4 * 1024 * 1024
 """Under way in one direction of one connection: 5 ms at 800 MB/s."""
@@ -27,19 +28,11 @@ STUCK_S = 0.5
 """Later than a busy machine is late."""
 
 
-class Way(Enum):
+class Way(StrEnum):
     """A direction of a link, seen from the side that dials."""
 
     FORTH = "forth"
     BACK = "back"
-
-
-class LinkState(Enum):
-    """What a link does with bytes."""
-
-    UP = "up"
-    CUT = "cut"
-    SILENT = "silent"
 
 
 NARROW_QUEUE_S = 0.25
@@ -76,8 +69,8 @@ class Relay:
         self.target = target
         self.delay_s = delay_s
         self.buffer_bytes_max = buffer_bytes_max
-        self.state = LinkState.UP
-        self.silent: frozenset[Way] = frozenset()
+        self.is_cut = False
+        self.silent: Collection[Way] = ()
         self.bytes_per_s: float | None = None
         self.free_at = dict.fromkeys(Way, 0.0)  # when a narrow link has sent all it was given
         self.connections = 0
@@ -113,7 +106,7 @@ class Relay:
             accepted, _ = self._listener.accept()
         except OSError:
             return  # it left before we looked, or descriptors ran out: it may try again
-        if self.state is LinkState.CUT:
+        if self.is_cut:
             accepted.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             accepted.close()
             return
@@ -126,7 +119,7 @@ class Relay:
 
     def cut(self) -> None:
         """Reset every connection and refuse new ones."""
-        self.state = LinkState.CUT
+        self.is_cut = True
         self.reset()
 
     def reset(self) -> None:
@@ -135,22 +128,22 @@ class Relay:
             self.broken += 1
             connection.abort()
 
-    def silence(self, ways: frozenset[Way]) -> None:
+    def silence(self, ways: Collection[Way] = tuple(Way)) -> None:
         """Keep connections, hand nothing on in ``ways``; what waits is kept until healed."""
-        self.state = LinkState.SILENT
         self.silent = ways
         for connection in tuple(self.open):
             connection.flow()
 
-    def swallow(self, ways: frozenset[Way]) -> None:
+    def swallow(self, ways: Collection[Way] = tuple(Way)) -> None:
         """Lose for good what the connections there are now send in ``ways``, their ends too."""
         for connection in tuple(self.open):
-            connection.swallow(ways)
+            for queue in (connection.forth, connection.back):
+                if queue.way in ways:
+                    queue.swallow()
 
     def heal(self) -> None:
         """Carry traffic again, as much as before it was cut or silenced."""
-        self.state = LinkState.UP
-        self.silent = frozenset()
+        self.is_cut, self.silent = False, ()
         for connection in tuple(self.open):
             connection.flow()
 
@@ -159,8 +152,15 @@ class Relay:
         self.bytes_per_s = bytes_per_s
         self.free_at = dict.fromkeys(Way, 0.0)
         for connection in tuple(self.open):
-            connection.narrow()
+            connection.near.bound_receiving()
+            connection.far.bound_receiving()
+            connection.forth.forget_turn()
+            connection.back.forget_turn()
             connection.flow()
+
+    def delay(self, delay_ms: float) -> None:
+        """Hold so long what arrives from now on; order is kept."""
+        self.delay_s = delay_ms / 1000
 
     @property
     def read_bytes(self) -> int:
@@ -217,19 +217,6 @@ class _Connection:
         """Look at both queues again: the link's state or a socket changed."""
         self.forth.flow()
         self.back.flow()
-
-    def narrow(self) -> None:
-        """The relay's width changed."""
-        for end in (self.near, self.far):
-            end.bound_receiving()
-        for queue in (self.forth, self.back):
-            queue.forget_turn()
-
-    def swallow(self, ways: frozenset[Way]) -> None:
-        """Be half-open from now on."""
-        for queue, way in ((self.forth, Way.FORTH), (self.back, Way.BACK)):
-            if way in ways:
-                queue.swallow()
 
     def abort(self) -> None:
         """Reset both ends now."""
@@ -370,7 +357,7 @@ class _Queue:
     def __init__(self, connection: _Connection, way: Way, *, source: _End, sink: _End) -> None:
         self._connection = connection
         self._relay = connection.relay
-        self._way = way
+        self.way = way
         self._source = source
         self._sink = sink
         self._waiting: deque[tuple[float, bytes | _Ending]] = deque()
@@ -411,10 +398,8 @@ class _Queue:
 
     def flow(self) -> None:
         """Hand on what is due and set the timer for what is not."""
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
-        if self._way in self._relay.silent:
+        self._stop_timer()
+        if self.way in self._relay.silent:
             return
         now = self._loop.time()
         while self._waiting and self._sink.writable:
@@ -438,8 +423,8 @@ class _Queue:
         if relay.bytes_per_s is None or isinstance(entry, _Ending):
             return now
         if self._turn is None:
-            begins = max(now, relay.free_at[self._way])
-            self._turn = relay.free_at[self._way] = begins + len(entry) / relay.bytes_per_s
+            begins = max(now, relay.free_at[self.way])
+            self._turn = relay.free_at[self.way] = begins + len(entry) / relay.bytes_per_s
         return self._turn
 
     def _hand_on(self, chunk: bytes) -> None:
@@ -467,6 +452,9 @@ class _Queue:
         """Forget everything."""
         self._closed = True
         self._waiting.clear()
+        self._stop_timer()
+
+    def _stop_timer(self) -> None:
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None

@@ -9,10 +9,9 @@ import asyncio
 from pathlib import Path
 from typing import Any
 
-from federator.errors import LinkError
 from lab.grid.processes.children import Helper, answer, orders, python
 from lab.grid.processes.precise_loop import go_first, precise_loop, sharpen_timers
-from lab.grid.processes.relay import Relay, Way
+from lab.grid.processes.relay import Relay
 
 
 class RelayProcess(Helper):
@@ -24,90 +23,45 @@ class RelayProcess(Helper):
 
     async def add(self, name: str, *, host: str, port: int, delay_ms: float) -> int:
         """A new relay to ``host:port``; returns the loopback port it listens on."""
-        found = await self._do("add", name=name, host=host, port=port, delay_ms=delay_ms)
+        found = await self._do("add", name, host=host, port=port, delay_ms=delay_ms)
         return int(found["port"])
 
-    async def cut(self, name: str) -> None:
-        """Reset its connections and refuse new ones until healed."""
-        await self._do("cut", name=name)
-
-    async def reset(self, name: str) -> None:
-        """Reset its connections, once."""
-        await self._do("reset", name=name)
-
-    async def silence(self, name: str, *ways: Way) -> None:
-        """Keep its connections and carry nothing in ``ways`` (none given: both) until healed."""
-        await self._do("silence", name=name, ways=[way.value for way in ways or tuple(Way)])
-
-    async def swallow(self, name: str, *ways: Way) -> None:
-        """Make its connections half-open in ``ways`` (none given: both); new ones work."""
-        await self._do("swallow", name=name, ways=[way.value for way in ways or tuple(Way)])
-
-    async def heal(self, name: str) -> None:
-        """Carry traffic again."""
-        await self._do("heal", name=name)
-
-    async def set_delay_ms(self, name: str, delay_ms: float) -> None:
-        """Change the delay for what arrives from now on; order is kept."""
-        await self._do("delay", name=name, delay_ms=delay_ms)
-
-    async def narrow(self, name: str, bytes_per_s: float | None) -> None:
-        """Carry so much a second each way from now on; ``None``: all that comes."""
-        await self._do("narrow", name=name, bytes_per_s=bytes_per_s)
+    async def order(self, act: str, name: str, **how: object) -> None:
+        """Have one do something: ``act`` is a method of ``Relay``, ``how`` its arguments."""
+        await self._do(act, name, **how)
 
     async def counters(self, name: str) -> dict[str, int]:
         """The counters of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, and what
         faults did: connections ``broken``, bytes ``swallowed``, directions ``stuck``.
         """
-        return await self._do("counters", name=name)
+        return await self._do("counters", name)
 
-    async def _do(self, command: str, **arguments: object) -> dict[str, Any]:
+    async def _do(self, act: str, name: str, **how: object) -> dict[str, Any]:
         async with self._turn:
-            await self.tell({"do": command, **arguments})
-            found = await self.hear()
-        if "error" in found:
-            raise LinkError(f"relay {arguments.get('name')}: {found['error']}")
-        return found
+            return await self.ask({"do": act, "name": name, **how})
 
 
 def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
-    name = order["name"]
-    if order["do"] == "add":
+    act, name = order.pop("do"), order.pop("name")
+    if act == "add":
         if name in relays:
-            return {"error": "exists already"}
-        relay = Relay((order["host"], order["port"]), delay_s=order["delay_ms"] / 1000)
-        relays[name] = relay
-        return {"port": relay.listen()}
+            return {"error": f"relay {name}: exists already"}
+        relays[name] = Relay((order["host"], order["port"]), delay_s=order["delay_ms"] / 1000)
+        return {"port": relays[name].listen()}
     if name not in relays:
-        return {"error": "unknown"}
+        return {"error": f"relay {name}: unknown"}
     relay = relays[name]
-    match order["do"]:
-        case "cut":
-            relay.cut()
-        case "reset":
-            relay.reset()
-        case "silence":
-            relay.silence(frozenset(Way(way) for way in order["ways"]))
-        case "swallow":
-            relay.swallow(frozenset(Way(way) for way in order["ways"]))
-        case "heal":
-            relay.heal()
-        case "delay":
-            relay.delay_s = order["delay_ms"] / 1000
-        case "narrow":
-            relay.narrow(order["bytes_per_s"])
-        case "counters":
-            return {
-                "connections": relay.connections,
-                "open": len(relay.open),
-                "chunks": relay.chunks,
-                "bytes": relay.bytes_relayed,
-                "broken": relay.broken,
-                "swallowed": relay.bytes_swallowed,
-                "stuck": relay.stuck,
-            }
-        case unknown:
-            return {"error": f"unknown command {unknown}"}
+    if act == "counters":
+        return {
+            "connections": relay.connections,
+            "open": len(relay.open),
+            "chunks": relay.chunks,
+            "bytes": relay.bytes_relayed,
+            "broken": relay.broken,
+            "swallowed": relay.bytes_swallowed,
+            "stuck": relay.stuck,
+        }
+    getattr(relay, act)(**order)
     return {}
 
 

@@ -10,11 +10,7 @@ class Started(ABC):
 
     @abstractmethod
     async def start(self) -> None:
-        """Start all of it.
-
-        Raises:
-            LinkError: It did not start.
-        """
+        """Start all of it. Raises ``LinkError``: it did not start."""
 
     @abstractmethod
     async def stop(self) -> object:

@@ -3,14 +3,14 @@
 import json
 from dataclasses import asdict
 
+import msgspec
 import pytest
 
 from federator.protocol.telemetry.records import decode
 from federator.protocol.telemetry.sketch import quantile
-from lab.grid.clients import arrivals_of
 from lab.grid.measured import Run, gather_spools, median_us, write_clients
 from lab.grid.reporting import Copies, compare
-from lab.grid.tally import DELAYS_KEPT_MAX, Tally, stamped
+from lab.grid.tally import DELAYS_KEPT_MAX, Arrivals, Tally, stamped
 
 
 def arrivals(*delays_ms, sent=None):
@@ -99,7 +99,7 @@ def test_what_clients_measured_is_written_as_records(tmp_path):
 def test_arrivals_survive_the_way_out_of_the_child_process():
     got = arrivals(1.5, 3.0)
 
-    assert arrivals_of(json.loads(json.dumps(asdict(got)))) == got
+    assert msgspec.convert(json.loads(json.dumps(asdict(got))), Arrivals) == got
 
 
 def test_the_median_of_long_runs_is_that_of_the_histogram():

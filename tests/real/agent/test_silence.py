@@ -66,14 +66,14 @@ async def test_a_silent_link_is_no_reason_to_change_cores_for_ever(square, ways)
         watching = asyncio.create_task(cores_seen(square, seen))
 
         if ways == "one way":
-            await square.silence_towards(0, 1)
+            await square.order_one_way("silence", 0, 1)
         else:
-            await square.silence(Link(0, 1))
+            await square.order("silence", Link(0, 1))
         await until(lambda: bool(named(square.agents[1], "link.down")), "the silence is noticed")
         await gets_through(publisher, *subscribers)
         await asyncio.sleep(8)  # more than two time-outs and an announcement: a livelock shows
         await gets_through(publisher, *subscribers)
-        await square.heal(Link(0, 1))
+        await square.order("heal", Link(0, 1))
         await square.until(square.links_up)
         await gets_through(publisher, *subscribers)
         watching.cancel()

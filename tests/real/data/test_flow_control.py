@@ -103,7 +103,7 @@ async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
         usual_s = await usual_delay_s(publisher, quick, seconds=3.0)
         before = resident_bytes(line.agents[1].pid)
 
-        await line.narrow(Link(1, 2), NARROW_BYTES_PER_S)
+        await line.order("narrow", Link(1, 2), bytes_per_s=NARROW_BYTES_PER_S)
         first = await slow_phase(publisher)
         await until(lambda: max(quick.came) > first, "the quick one is served")
         slowed_s = p90(publisher.delays_s(quick, since=first))
@@ -118,7 +118,7 @@ async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
         assert 0 < told["dropped"] == told["so_far"]
         assert grown < GROWTH_BYTES_MAX
 
-        await line.narrow(Link(1, 2), None)
+        await line.order("narrow", Link(1, 2), bytes_per_s=None)
         await gets_through(publisher, slow)
         first = publisher.sent
         dropped = (await data_counters(line, 1))["dropped"]
@@ -198,7 +198,7 @@ async def test_a_subscription_overtakes_the_data_that_waits_on_a_narrow_link(lin
     publisher = Padded(line.brokers[1].port, "flow/x", client_id="pub", rate_hz=RATE_HZ)
     async with running(quick, slow, publisher):
         await gets_through(publisher, quick, slow)
-        await line.narrow(Link(1, 2), VERY_NARROW_BYTES_PER_S)
+        await line.order("narrow", Link(1, 2), bytes_per_s=VERY_NARROW_BYTES_PER_S)
         await until(
             lambda: bool(named(line.agents[1], "connection.dropped")), "the queue has been full"
         )
@@ -224,7 +224,7 @@ async def test_at_qos_1_a_narrow_link_loses_nothing(line):
         usual_s = await usual_delay_s(publisher, quick, seconds=2.0)
         before = {here: resident_bytes(line.agents[here].pid) for here in (1, 2)}
 
-        await line.narrow(Link(1, 2), NARROW_BYTES_PER_S)
+        await line.order("narrow", Link(1, 2), bytes_per_s=NARROW_BYTES_PER_S)
         first = await slow_phase(publisher)
         grown = {here: resident_bytes(line.agents[here].pid) - before[here] for here in (1, 2)}
         assert p90(publisher.delays_s(quick, since=first)) <= 10 * usual_s + LATE_S
@@ -235,7 +235,7 @@ async def test_at_qos_1_a_narrow_link_loses_nothing(line):
         assert max(slow.came) < max(quick.came) - RATE_HZ, "the link was not narrow"
         assert max(grown.values()) < GROWTH_BYTES_MAX, grown
 
-        await line.narrow(Link(1, 2), None)
+        await line.order("narrow", Link(1, 2), bytes_per_s=None)
         publisher.pause()
         await until(lambda: not publisher.link.unacknowledged, "all is acknowledged")
         begins = max(min(quick.came), min(slow.came))

@@ -252,14 +252,14 @@ async def test_what_waits_for_a_cut_link_comes_out_as_old_as_it_is(line, client,
     publisher.paho.publish(topic, b"before", qos=1)
     assert far.get().payload == b"before"
     last_link = Link(BrokerId(LAST - 1), BrokerId(LAST))
-    await line.cut(last_link)
+    await line.order("cut", last_link)
     for payload, expiry_s in ((b"long", 3_600), (b"short", 1), (b"for ever", None)):
         properties = Properties(PacketTypes.PUBLISH)
         if expiry_s is not None:
             properties.MessageExpiryInterval = expiry_s
         publisher.paho.publish(topic, payload, 1, properties=properties)
     await asyncio.sleep(WAITS_S)
-    await line.heal(last_link)
+    await line.order("heal", last_link)
 
     aged, ageless = far.get(), far.get()
 

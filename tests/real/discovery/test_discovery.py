@@ -280,7 +280,7 @@ async def test_what_the_broker_has_not_from_us_yet_does_not_hide_what_a_client_h
     standing = asyncio.create_task(stands_in.run())
     await until(lambda: stands_in.connected, "connected")
 
-    await relays.silence("own")
+    await relays.order("silence", "own")
     stands_in.subscribe([TopicFilter("$share/g/jobs/#")])
     async with aiomqtt.Client(counting.host, counting.port, identifier=OWN_ID):
         await until(lambda: agent.times_down > 0, "another has its name")
@@ -292,7 +292,7 @@ async def test_what_the_broker_has_not_from_us_yet_does_not_hide_what_a_client_h
     assert stands_in.connected
     assert not stands_in.subscribed
 
-    await relays.heal("own")
+    await relays.order("heal", "own")
     await until(lambda: stands_in.subscribed, "it stands")
     await agent.settles()
     await agent.wants("jobs/#")

@@ -82,7 +82,7 @@ class Federation:
         """Cut what links the halves, or heal it."""
         for link in self.grid.grid.links:
             if (link.a in NEAR) != (link.b in NEAR):
-                await (self.grid.heal(link) if healed else self.grid.cut(link))
+                await self.grid.order("heal" if healed else "cut", link)
 
 
 def clients_of(name, gateway):

@@ -37,9 +37,9 @@ async def test_what_a_cut_link_loses_is_counted_and_a_fault(tmp_path):
             (link,) = grid.links
             run = asyncio.create_task(measurement.run())
             await until(lambda: bool(sent_at_cut), "the first publications leave")
-            await running.cut(link)
+            await running.order("cut", link)
             await running.until(lambda statuses: None if no_links(statuses) else "linked")
-            await running.heal(link)
+            await running.order("heal", link)
             outcome = await run
         finally:
             await measurement.stop()

@@ -79,7 +79,7 @@ async def test_changes_and_deletes_on_one_side_of_a_cut_hold_everywhere_after_it
             await setter.set(topic, b"old")
         await until(lambda: len(far.latest) == len(near.latest) == 4, "values everywhere")
 
-        await line.cut(CUT)
+        await line.order("cut", CUT)
         await line.until(lambda statuses: None if is_down(statuses) else "the link is up")
         await setter.set("cut/both", b"first")
         await setter.set("cut/changed", b"once", qos=0)
@@ -87,7 +87,7 @@ async def test_changes_and_deletes_on_one_side_of_a_cut_hold_everywhere_after_it
         await setter.set("cut/deleted", b"")
         await setter.set("cut/added", b"new", qos=0)
         await other.set("cut/both", b"second")  # comes first where the first comes late
-        await line.heal(CUT)
+        await line.order("heal", CUT)
         await line.until(line.links_up)
         up_s = time.monotonic()
         wanted = {

@@ -134,7 +134,7 @@ async def test_a_cut_path_is_replaced_at_once_and_each_copy_still_comes_once(tmp
             ]
 
             (link,) = [link for link in grid.grid.links if (link.a, link.b) == (1, 3)]
-            await grid.cut(link)
+            await grid.order("cut", link)
             sent = publisher.sent
             await until(lambda: max(subscriber.came) > sent + 20, "it goes the other way")
 
@@ -156,8 +156,8 @@ async def test_with_cost_by_delay_the_way_leaves_a_link_that_became_slow(tmp_pat
             await grid.until(knows_destinations("plant/#", 3))
             slow, fast = [link for link in grid.grid.links if link.b == 3]
             for link, other in ((slow, fast.a), (fast, slow.a)):
-                await grid.set_delay_ms(slow, 5)
-                await grid.set_delay_ms(link, 60)
+                await grid.order("delay", slow, delay_ms=5)
+                await grid.order("delay", link, delay_ms=60)
                 await grid.until(goes_by("plant/#", other))
 
 

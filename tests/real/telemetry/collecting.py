@@ -1,9 +1,7 @@
 """A collector as users start it, and what stands in spools and in landing folders."""
 
-import asyncio
 import contextlib
 import json
-import time
 
 from federator.errors import LinkError
 from lab.grid.processes.children import Child, get_json, python, spawn
@@ -34,18 +32,15 @@ class CollectorProcess(Child):
             f'[http]\nport = {self.http_port}\n[log]\nformat = "json"\n'
         )
 
-    async def start(self):
-        """Start it and return once it answers."""
+    def _launch(self):
         command = python("federator", "collect", "-c", str(self._config))
         self._process = spawn(command, log=self.log_path)
-        end_s = time.monotonic() + START_TIMEOUT_S
-        while True:
-            try:
-                return await self.status()
-            except LinkError:
-                if not self.running or time.monotonic() > end_s:
-                    raise
-            await asyncio.sleep(0.02)
+
+    async def _answers(self):
+        try:
+            return bool(await self.status())
+        except LinkError:
+            return False
 
     async def status(self):
         """Its ``/status``."""

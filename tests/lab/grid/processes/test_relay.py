@@ -275,11 +275,11 @@ async def test_relays_in_a_child_process_obey_by_name(tmp_path):
         assert time.monotonic() - sent >= 0.03
         assert (await relays.counters("1>2"))["bytes"] == 1
 
-        await relays.cut("1>2")
+        await relays.order("cut", "1>2")
         assert await ended(reader) == "reset"
         assert (await relays.counters("1>2"))["broken"] == 1
         with pytest.raises(LinkError, match="2>1"):
-            await relays.cut("2>1")
+            await relays.order("cut", "2>1")
         other_writer.close()
         writer.close()
     finally:
