@@ -21,7 +21,8 @@ settings.register_profile(QUICK, settings.get_profile("default"), max_examples=Q
 settings.load_profile(PROFILE)
 
 LONGEST = Path(__file__).with_name("longest.txt")
-"""Seconds and name of each test that takes some: what starts last is waited for at the end."""
+"""Seconds and name of each test that takes some: what starts last is waited for at the end. Of what
+shares a fixture one test stands for all."""
 
 # Linux shares processors among sessions: every broker and agent that a test starts has one of its
 # own, and all workers together would be one more. Each test's clients are to count as a process.
