@@ -13,7 +13,7 @@ from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
 from federator.runtime.process.exposition import Definition, families, table
-from federator.runtime.process.serving import Page
+from federator.runtime.process.http import AgentView
 
 _table: Final = partial(table, prefix="federator_collector_")
 
@@ -69,7 +69,7 @@ LISTED_MAX: Final = 1_000
 Answer = dict[str, object]
 
 
-class CollectorView(Page):
+class CollectorView(AgentView):
     """Answers for one collector.
 
     Attributes:

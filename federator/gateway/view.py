@@ -12,7 +12,7 @@ from federator.config.certificates import expiries_s
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.process.exposition import Labelled, families
-from federator.runtime.process.serving import Page
+from federator.runtime.process.http import AgentView
 
 LISTED_MAX: Final = 1_000
 """Clients in one answer; totals are given beside."""
@@ -20,7 +20,7 @@ LISTED_MAX: Final = 1_000
 Answer = dict[str, object]
 
 
-class GatewayView(Page):
+class GatewayView(AgentView):
     """The HTTP answers of one gateway.
 
     Attributes:

@@ -3,11 +3,12 @@
 What a filter is to us follows from what all lists say now, and not from the change that made us
 look. So it may be looked at later, and twice; small changes pass those that wait.
 
-The lists themselves follow at once. While much of one waits here, no other large change of it is
-taken: it stays out of step and is asked for again. So what waits is bounded by the lists.
+The lists themselves follow at once. While more than ``BUSY_FILTERS`` of one wait here, no other large
+change of it is taken: it stays out of step and is asked for again. So what waits is bounded by the
+lists.
 """
 
-from collections import OrderedDict, deque
+from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from itertools import islice
 from typing import Final
@@ -23,6 +24,7 @@ from federator.protocol.signals import (
 from federator.protocol.types import Millis
 
 SLICE_GAP_MS = 10
+BUSY_FILTERS = 32_768
 
 FiltersChanged = AnnouncedFiltersChanged | ChildFiltersChanged | ParentsChanged
 FILTERS_CHANGED: Final = (AnnouncedFiltersChanged, ChildFiltersChanged, ParentsChanged)
@@ -41,10 +43,11 @@ class Backlog:
     def __init__(self) -> None:
         self.due_ms: Millis | None = None
         self._waiting: OrderedDict[FiltersChanged, deque[_Rest]] = OrderedDict()  # by list
+        self._filters: Counter[FiltersChanged] = Counter()  # that wait, by list
 
-    def holds(self, change: FiltersChanged) -> bool:
-        """Whether a large change of the list waits that ``change``, an empty one, is about."""
-        return change in self._waiting
+    def is_busy(self, change: FiltersChanged) -> bool:
+        """Whether very much of the list waits that ``change``, an empty one, is about."""
+        return self._filters[change] > BUSY_FILTERS
 
     def postpones(self, change: FiltersChanged, *, now_ms: Millis) -> bool:
         """Whether ``change`` is too large for one turn: then it waits."""
@@ -53,6 +56,7 @@ class Backlog:
         list_ = replace(change, filters=frozenset(), gave_up=False)
         rest = (iter(change.filters), change.gave_up)
         self._waiting.setdefault(list_, deque()).append(rest)
+        self._filters[list_] += len(change.filters)
         if self.due_ms is None:
             self.due_ms = now_ms
         return True
@@ -66,7 +70,10 @@ class Backlog:
         some = frozenset(islice(filters, SMALL_CHANGE_MAX))
         if len(some) < SMALL_CHANGE_MAX:
             waiting.popleft()
+        self._filters[list_] -= len(some)
         if waiting:
             self._waiting[list_] = waiting
+        else:
+            del self._filters[list_]
         self.due_ms = Millis(now_ms + SLICE_GAP_MS) if self._waiting else None
         return replace(list_, filters=some, gave_up=gave_up)

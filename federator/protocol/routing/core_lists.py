@@ -111,7 +111,7 @@ class CoreLists:
         return self._links.send(nearest, request)
 
     def _is_busy(self, route: CoreRoute) -> bool:
-        return self._backlog.holds(AnnouncedFiltersChanged(route.core))
+        return self._backlog.is_busy(AnnouncedFiltersChanged(route.core))
 
     def _answer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
         if not route.announced.synced:

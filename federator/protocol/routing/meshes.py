@@ -273,7 +273,7 @@ class Meshes:
         return ChildFiltersChanged(core, child, gone, gave_up)
 
     def _is_busy(self, core: BrokerId, child: BrokerId) -> bool:
-        return self._announcements.backlog.holds(ChildFiltersChanged(core, child))
+        return self._announcements.backlog.is_busy(ChildFiltersChanged(core, child))
 
     def _is_child_core(self, core: BrokerId, filter_: str) -> bool:
         lists = self.children.get(core, {}).values()

@@ -45,7 +45,7 @@ class Loss:
 
 def lost_distribution(loss: Loss, sent: int) -> FloatArray:
     """P(exactly k of ``sent`` packets are lost), shape (sent + 1,)."""
-    return np.array(Chain(loss.plr, loss.abl).lost_distribution(sent))
+    return np.add(*Chain(loss.plr, loss.abl).walk(sent, 1.0 - loss.plr, loss.plr))
 
 
 def lost_at_most(loss: Loss, *, share: float) -> int:

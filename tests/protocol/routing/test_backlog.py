@@ -1,6 +1,6 @@
 """Large changes wait, small ones pass them, and lists take turns. docs/protocol.md 5."""
 
-from federator.protocol.routing.backlog import SLICE_GAP_MS, Backlog
+from federator.protocol.routing.backlog import BUSY_FILTERS, SLICE_GAP_MS, Backlog
 from federator.protocol.routing.filter_lists import SMALL_CHANGE_MAX
 from federator.protocol.signals import AnnouncedFiltersChanged, ChildFiltersChanged
 
@@ -53,11 +53,15 @@ def test_lists_take_turns():
     assert {type(first), type(second)} == {AnnouncedFiltersChanged, ChildFiltersChanged}
 
 
-def test_a_list_is_busy_while_some_of_it_waits():
+def test_a_list_is_busy_while_very_much_of_it_waits():
     backlog = Backlog()
+    many = frozenset(f"many/{n}" for n in range(BUSY_FILTERS))
+
+    backlog.postpones(ChildFiltersChanged(1, 9, many), now_ms=0)
+    assert not backlog.is_busy(ChildFiltersChanged(1, 9))
     backlog.postpones(ChildFiltersChanged(1, 9, MANY), now_ms=0)
 
-    assert backlog.holds(ChildFiltersChanged(1, 9))
-    assert not backlog.holds(ChildFiltersChanged(1, 8))
+    assert backlog.is_busy(ChildFiltersChanged(1, 9))
+    assert not backlog.is_busy(ChildFiltersChanged(1, 8))
     slices(backlog)
-    assert not backlog.holds(ChildFiltersChanged(1, 9))
+    assert not backlog.is_busy(ChildFiltersChanged(1, 9))

@@ -6,6 +6,7 @@ import time
 
 from mqtt5 import PublishPacket
 
+from federator.runtime.links import control_inbox
 from federator.runtime.links.control_inbox import SENDER_BYTES_MAX, TURN_S, ControlInbox
 from tests.real.polling import until
 
@@ -22,7 +23,8 @@ def told(packet):
     return sender, number
 
 
-async def test_what_there_is_time_for_is_looked_at_at_once():
+async def test_what_there_is_time_for_is_looked_at_at_once(monkeypatch):
+    monkeypatch.setattr(control_inbox, "TURN_S", 60.0)
     taken = []
     inbox = ControlInbox(lambda packet: taken.append(told(packet)))
 

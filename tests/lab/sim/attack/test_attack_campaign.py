@@ -6,7 +6,7 @@ from federator.protocol.custody import Receiver
 from federator.protocol.effects import HangUp
 from federator.protocol.links.links import Links
 from federator.protocol.trust.peers import Peer
-from federator.protocol.trust.proofs import ProofReader
+from federator.protocol.trust.proofs import ProofJudge
 from lab.sim.attack.campaign import run_attack
 from lab.sim.attack.story import MoveKind, draw
 from tests.effort import seeds
@@ -50,7 +50,7 @@ def takes_seals_twice(monkeypatch):
 
 def believes_anybody_about_cores(monkeypatch):
     """An announcement needs no signature of its core."""
-    monkeypatch.setattr(ProofReader, "check", lambda self, ann, *, now_s: None)
+    monkeypatch.setattr(ProofJudge, "check_announcement", lambda self, ann, *, now_s: None)
 
 
 def asks_no_origin(monkeypatch):
