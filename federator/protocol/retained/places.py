@@ -57,6 +57,7 @@ class Places:
         self._accounts: dict[BrokerId, dict[str, None]] = {}  # in the order in which they came
         self._guests: dict[str, None] = {}  # the one looked at last is the last one
         self._largest = self_id
+        self._turned_away: Counter[BrokerId] = Counter()  # by account, while it is crowded
 
     @property
     def guests(self) -> int:
@@ -68,12 +69,13 @@ class Places:
         return topic in self._guests
 
     def culprit(self) -> tuple[BrokerId, int, str]:
-        """Who makes it crowded: an origin, how many topics it has here, and where most begin."""
-        topics = self._accounts.get(self._largest, {})
+        """Whose topics find no place: an origin, how many have one, and where most begin."""
+        ((account, _),) = self._turned_away.most_common(1) or [(self._largest, 0)]
+        topics = self._accounts.get(account, {})
         newest = islice(reversed(topics), CULPRIT_TOPICS)
         levels = Counter(topic.partition("/")[0] for topic in newest)
         ((level, _),) = levels.most_common(1) or [("", 0)]
-        return self._largest, len(topics), level
+        return account, len(topics), level
 
     def take(
         self, topic: str, origin: BrokerId, *, found: bool = False
@@ -89,7 +91,7 @@ class Places:
             A topic that is a guest from now on, and one that has no place any more.
         """
         account = origin if origin in self._accounts else OTHERS
-        if account is OTHERS and (origin == self._self_id or len(self._accounts) < ACCOUNTS_MAX):
+        if account == OTHERS and (origin == self._self_id or len(self._accounts) < ACCOUNTS_MAX):
             account = origin
         before = self._lasting.get(topic)
         if before == account:
@@ -101,12 +103,16 @@ class Places:
             self._settle(topic, account)
             return None, None
         self.crowded = True
+        loser = account
         guest, gave_way = topic, None
         if not found and self._claim(account) + 1 < self._claim(self._largest):
+            loser = self._largest
             guest = gave_way = next(reversed(self._accounts[self._largest]))
             self._leave(guest)
             self._settle(topic, account)
         self._guests[guest] = None
+        if not found:
+            self._turned_away[loser] += 1
         if len(self._guests) <= self.guests_max:
             return gave_way, None
         self.refused += 1
@@ -116,7 +122,9 @@ class Places:
         """``topic`` needs no place any more."""
         if topic in self._lasting:
             self._leave(topic)
-            self.crowded = self.crowded and len(self._lasting) >= 0.9 * self._lasting_max
+            if len(self._lasting) < 0.9 * self._lasting_max:
+                self.crowded = False
+                self._turned_away.clear()
         else:
             del self._guests[topic]
 

@@ -102,6 +102,13 @@ def test_it_is_told_whose_fault_it_is_until_there_is_room_again(store):
     assert not store.places.crowded
 
 
+def test_whose_topics_found_no_place_is_to_blame_and_not_who_has_most(store):
+    put(store, ME, "ours", LASTING // 2 + 10)
+    put(store, FLOODED, "flood", ROOM)
+
+    assert store.places.culprit() == (FLOODED, LASTING // 2 - 10, "flood")
+
+
 def test_origins_that_somebody_invents_share_one_account():
     places = Places(ME, topics_max=8_000)
     for origin in range(2, 10_000):
