@@ -7,7 +7,7 @@ the broker and with nothing else.
 """
 
 import asyncio
-from typing import Final, Protocol
+from typing import Final, Protocol, TypeVar
 
 import msgspec
 import structlog
@@ -34,6 +34,8 @@ PROBE_POLL_S: Final = 0.01
 PROBE_POLLS: Final = round(PROBE_S / PROBE_POLL_S)
 UNANSWERED_MAX: Final = 3
 """After so many questions without an answer nobody is waited for, until one is answered."""
+
+_Word = TypeVar("_Word", gateways.Claim, gateways.Recall, gateways.Recalled)
 
 _log = structlog.get_logger()
 
@@ -167,17 +169,14 @@ class Broker:
                 if self._words.believes(topic, payload, Wanted("agent", name, stays=True)):
                     self._observer.on_guide(guide)
         elif topic == topics.claims_topic(self._federation):
-            claim = decode(gateways.Claim, payload)
-            if self._is_gateways(claim.gateway, topic, payload):
+            if claim := self._of_gateway(gateways.Claim, topic, payload):
                 self._observer.on_claim(claim)
         elif topic == topics.recall_topic(self._federation):
-            recall = decode(gateways.Recall, payload)
-            if self.may_recall and self._is_gateways(recall.gateway, topic, payload):
+            if self.may_recall and (recall := self._of_gateway(gateways.Recall, topic, payload)):
                 self._observer.on_recall(recall, self)
         elif topic == topics.recalled_topic(self._federation, self._gateway):
-            recalled = decode(gateways.Recalled, payload)
-            if self.may_recall and self._is_gateways(recalled.gateway, topic, payload):
-                self._observer.on_recalled(recalled)
+            if self.may_recall and (told := self._of_gateway(gateways.Recalled, topic, payload)):
+                self._observer.on_recalled(told)
         elif topic == topics.taken_topic(self._federation, self._gateway):
             self.has_agent = True
             self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
@@ -186,10 +185,11 @@ class Broker:
             settled = decode(gateways.Settled, payload)
             self._observer.on_settled(settled.token, settled.known)
 
-    def _is_gateways(self, name: str, topic: str, payload: bytes) -> bool:
-        """Whether the gateway of that name said it, just now."""
-        wanted = Wanted("gateway", name, place=self.id, ages=True)
-        return self._words.believes(topic, payload, wanted)
+    def _of_gateway(self, kind: type[_Word], topic: str, payload: bytes) -> _Word | None:
+        """What another gateway said just now, if it is the one it says it is."""
+        word = decode(kind, payload)
+        wanted = Wanted("gateway", word.gateway, place=self.id, ages=True)
+        return word if self._words.believes(topic, payload, wanted) else None
 
     # -- what it is asked -----------------------------------------------------------------------
 

@@ -1,6 +1,6 @@
 """What messages share: fields, with what is checked of each, and how bytes become one."""
 
-from typing import Annotated, Protocol, TypeVar
+from typing import Annotated, TypeVar
 
 import msgspec
 
@@ -17,14 +17,8 @@ Name = Annotated[str, msgspec.Meta(min_length=1, max_length=65_535)]
 Token = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[A-Za-z0-9_.-]+$")]
 """A name that may be a level of a topic."""
 
-_T = TypeVar("_T", covariant=True)
-
-
-class Decoder(Protocol[_T]):
-    """A decoder of msgspec, of JSON or MessagePack."""
-
-    def decode(self, data: bytes, /) -> _T:
-        """The value in ``data``."""
+_T = TypeVar("_T")
+Decoder = msgspec.json.Decoder[_T] | msgspec.msgpack.Decoder[_T]
 
 
 def decoded(decoder: Decoder[_T], what: str, data: bytes, bytes_max: int) -> _T:
