@@ -173,7 +173,7 @@ class Reader:
     def __init__(self, port):
         self.guides = []
         self.link = Subscriber(port, "$fed/fed/guide", client_id=f"reader-{port}").link
-        self.link._observer = self
+        self.link.observer = self
 
     def on_up(self, link, session_present): ...
 
