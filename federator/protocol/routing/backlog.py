@@ -3,9 +3,9 @@
 What a filter is to us follows from what all lists say now, and not from the change that made us
 look. So it may be looked at later, and twice; small changes pass those that wait.
 
-The lists themselves follow at once. While more than ``BUSY_FILTERS`` of one wait here, no other large
-change of it is taken: it stays out of step and is asked for again. So what waits is bounded by the
-lists.
+The lists themselves follow at once. While more than ``BUSY_FILTERS`` of one wait here, no other
+large change of it is taken: it stays out of step and is asked for again. So what waits is bounded
+by the lists.
 """
 
 from collections import Counter, OrderedDict, deque
