@@ -214,10 +214,9 @@ async def test_a_collector_that_has_the_federations_key_follows_signed_guides_on
         while (await known()).get(brokers[0].url) != 1:
             assert time.monotonic() < end_s, "its guide is believed"
             await asyncio.sleep(ASK_S)
-        before = await known()
         elsewhere = (GuideBroker(1, brokers[0].url), GuideBroker(9, "mqtt://localhost:9"))
         forged = encode(Guide(1, "fed", 1, 1, 2**60, 1, elsewhere))
         why = "agent 1 without its signature"
         await forger.say_until("guide", forged, lambda: refusals(collector, why))
 
-        assert await known() == before
+        assert "mqtt://localhost:9" not in await known()
