@@ -72,6 +72,8 @@ class GatewayMarks:
 
     def on_acknowledged(self) -> None:
         """All that came is in the custody log, and the broker was told so."""
+        if not (self._waiting or self._own_came):
+            return
         for caught_up in self._own_came:
             caught_up.set()
         self._own_came.clear()
