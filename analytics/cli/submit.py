@@ -1,6 +1,7 @@
 """``federator-analytics submit -- VERB ARGS``: the verb runs on a cluster, unchanged."""
 
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -26,15 +27,9 @@ from analytics.jobs.submit import Submission, submit
 )
 @click.argument("verb", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    master: str,
-    executor_memory: str,
-    driver_memory: str,
-    packages: str | None,
-    archives: str | None,
-    worker_python: str | None,
     conf: tuple[str, ...],
-    spark_home: Path | None,
     verb: tuple[str, ...],
+    **options: Any,  # noqa: ANN401  # fields of Submission by name
 ) -> int:
     """Run VERB with its arguments by spark-submit; its exit code is ours.
 
@@ -47,16 +42,4 @@ def command(
     for pair in conf:
         if "=" not in pair:
             raise click.BadParameter(f"{pair}: KEY=VALUE is wanted", param_hint="--conf")
-    return submit(
-        Submission(
-            master=master,
-            arguments=verb,
-            executor_memory=executor_memory,
-            driver_memory=driver_memory,
-            packages=packages,
-            archives=archives,
-            worker_python=worker_python,
-            conf=conf,
-            spark_home=spark_home,
-        )
-    )
+    return submit(Submission(arguments=verb, conf=conf, **options))

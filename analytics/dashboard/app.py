@@ -6,19 +6,18 @@ nothing but its own assets. The tables are read again when their files are other
 """
 
 import asyncio
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from jinja2 import Environment
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
+from starlette.middleware.base import BaseHTTPMiddleware, RequestResponseEndpoint
 from starlette.middleware.trustedhost import TrustedHostMiddleware
 from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from analytics.dashboard.view import fragments, newest
 from analytics.digest.tables import NAMES, Tables, part_files, read_tables, version_of
@@ -30,13 +29,14 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """The tables as last read whole.
+    """The tables as last read whole, and what is shown of them.
 
     ``version`` counts changes. ``written_ns`` is when the newest file was written, 0 when there is
     none. ``trouble`` says why these are not what is on disk now; empty when they are.
     """
 
     tables: Tables
+    fragments: Mapping[str, str]
     version: int
     written_ns: int
     trouble: str
@@ -53,7 +53,7 @@ class Watcher:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: Fingerprint | None = None
-        self._seen = Seen(Tables({}), 0, 0, "")
+        self._seen = Seen(Tables({}), fragments(Tables({})), 0, 0, "")
 
     def read(self) -> Seen:
         """What is there now, or what was there last with ``trouble``. Blocks while it reads."""
@@ -67,12 +67,11 @@ class Watcher:
             if self._known and not before:
                 raise InputError("the tables are gone")
         except (InputError, OSError) as error:
-            seen = self._seen
-            self._seen = Seen(seen.tables, seen.version, seen.written_ns, str(error)[:300])
+            self._seen = replace(self._seen, trouble=str(error)[:300])
             return self._seen
-        self._known = before
         newest_ns = max((written_ns for _, written_ns, _ in before), default=0)
-        self._seen = Seen(tables, self._seen.version + 1, newest_ns, "")
+        self._seen = Seen(tables, fragments(tables), self._seen.version + 1, newest_ns, "")
+        self._known = before
         return self._seen
 
 
@@ -120,14 +119,12 @@ class Live:
         self._lock = asyncio.Lock()
         self._seen: Seen | None = None
         self._looked_s = 0.0
-        self._version = 0
-        self._fragments: dict[str, str] = {}
 
     async def answer(self, known: str) -> dict[str, object]:
         """The state, with fragments unless the browser has this version."""
         async with self._lock:
             if self._seen is None or abs(self._now_s() - self._looked_s) >= LOOK_AGAIN_S:
-                self._seen = await asyncio.to_thread(self._look)
+                self._seen = await asyncio.to_thread(self._watcher.read)
                 self._looked_s = self._now_s()
             seen = self._seen
         at = newest(seen.tables)
@@ -139,31 +136,14 @@ class Live:
             "written_ms": seen.written_ns // 1_000_000,
             "trouble": seen.trouble,
         }
-        return state if known == version else state | {"fragments": self._fragments}
-
-    def _look(self) -> Seen:
-        seen = self._watcher.read()
-        if seen.version != self._version or not self._fragments:
-            self._fragments = dict(fragments(seen.tables))
-            self._version = seen.version
-        return seen
+        return state if known == version else state | {"fragments": seen.fragments}
 
 
-class SafeHeaders:
+async def _safely(request: Request, answer: RequestResponseEndpoint) -> Response:
     """Adds the headers that keep the browser from loading anything foreign."""
-
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Passes a request on, and adds the headers to its answer."""
-
-        async def send_safely(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
-            await send(message)
-
-        await self._app(scope, receive, send_safely)
+    response = await answer(request)
+    response.headers.update(_HEADERS)
+    return response
 
 
 def application(
@@ -201,7 +181,7 @@ def application(
     return Starlette(
         routes=[Route("/", show), Route("/live", tell), Route("/assets/{name}", give)],
         middleware=[
-            Middleware(SafeHeaders),
+            Middleware(BaseHTTPMiddleware, dispatch=_safely),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(names)),
         ],
     )

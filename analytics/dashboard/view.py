@@ -6,6 +6,7 @@ and a script that only puts fragments into their places.
 
 from collections.abc import Mapping
 from datetime import datetime
+from statistics import median_low
 from typing import Any
 
 from analytics.digest.figures import delay_rows, summarise
@@ -17,7 +18,7 @@ from analytics.report.costs import announcements_block, kinds_block
 from analytics.report.delay import over_time
 from analytics.report.load import broker_table
 from analytics.report.page import WEIGHTS, asset, span_words, templates
-from analytics.report.parts import Block, Tile, grid
+from analytics.report.parts import Block, Tile, table
 from analytics.report.topology import topology
 
 WINDOWS_SHOWN = 180
@@ -43,9 +44,9 @@ def fragments(tables: Tables) -> Mapping[str, str]:
             "tiles": _tiles(summary, recent),
             "topology": topology(liveness(tables), tables["links"]) if tables["links"] else None,
             "events": _events(tables),
-            "delay": [block for block in (over_time(recent), _slowest(tables)) if block],
-            "overhead": _overhead(tables),
-            "brokers": broker_table(tables["brokers"]) if tables["brokers"] else None,
+            "delay": [over_time(recent), _slowest(tables)],
+            "overhead": [announcements_block(tables["overhead"]), kinds_block(tables)],
+            "brokers": broker_table(tables["brokers"]),
         }
     )
     places = ("title", "span", "summary", "tiles", "topology", "events", "delay", "overhead")
@@ -108,7 +109,7 @@ def _delay_tiles(recent: Tables) -> list[Tile]:
     of_last = [row for row in rows if row["window_start"] == last]
     if not of_last:
         return [Tile("delay now", duration(None), "nothing crossed")]
-    middle = sorted(row["delay_us_p50"] for row in of_last)[(len(of_last) - 1) // 2]
+    middle = median_low(row["delay_us_p50"] for row in of_last)
     worst = max(of_last, key=lambda row: row["delay_us_p99"])
     way = f"from {worst['origin']} to {worst['destination']}"
     return [
@@ -131,23 +132,15 @@ def _events(tables: Tables) -> list[dict[str, str]]:
 
 def _slowest(tables: Tables) -> Block | None:
     rows = [row for row in delay_rows(tables, "pair") if row["delay_us_p99"] is not None]
-    if not rows:
-        return None
     rows.sort(key=lambda row: (row["quality"] == "flagged", -row["delay_us_p99"]))
-    return Block(
+    return table(
         "Slowest pairs",
         "Over the whole span; what cannot be believed comes last.",
-        grid=grid(
-            "delay",
-            rows,
-            ("way", lambda row: f"{row['origin']} \N{RIGHTWARDS ARROW} {row['destination']}"),
-            "p50: delay_us_p50, p99: delay_us_p99, quality",
-            shown=PAIRS_SHOWN,
-        ),
+        "delay",
+        rows,
+        ("way", lambda row: f"{row['origin']} \N{RIGHTWARDS ARROW} {row['destination']}"),
+        "p50: delay_us_p50, p99: delay_us_p99, quality",
+        shown=PAIRS_SHOWN,
+        is_wide=False,
         is_open=True,
     )
-
-
-def _overhead(tables: Tables) -> list[Block]:
-    found = (announcements_block(tables["overhead"]), kinds_block(tables))
-    return [block for block in found if block]

@@ -7,6 +7,7 @@ None where nothing is known.
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from datetime import datetime
+from statistics import median_low
 from typing import Any
 
 from analytics.digest.health import findings, verdict
@@ -43,15 +44,9 @@ def hop_rows(tables: Tables) -> list[Row]:
         if row["scope"] == "pair_hops" and row["floor_us"] and row["quality"] != "flagged":
             floors[row["hops"]] += row["floor_us"] * row["publications"]
             weights[row["hops"]] += row["publications"]
-    return [
-        {
-            **row,
-            "floor_us": floors[row["hops"]] // weights[row["hops"]]
-            if weights[row["hops"]]
-            else None,
-        }
-        for row in _sorted(delay_rows(tables, "hops"), "hops")
-    ]
+    means = {hops: floors[hops] // weight for hops, weight in weights.items() if weight}
+    rows = _sorted(delay_rows(tables, "hops"), "hops")
+    return [{**row, "floor_us": means.get(row["hops"])} for row in rows]
 
 
 def delay_figures(tables: Tables) -> Figures:
@@ -127,7 +122,7 @@ def convergence_figures(tables: Tables) -> Figures:
     for row in tables["convergence"]:
         durations[row["what"]].append(row["duration_us"])
     by_what: list[Figures] = [
-        {"what": what, "times": len(found), "median_us": _median(found), "max_us": max(found)}
+        {"what": what, "times": len(found), "median_us": median_low(found), "max_us": max(found)}
         for what, found in sorted(durations.items())
     ]
     return {
@@ -221,10 +216,6 @@ def _highest(rows: Sequence[Row], key: str, who: str) -> Figures | None:
     return {who: row[who], "value": row[key]}
 
 
-def _median(numbers: Sequence[int]) -> int:
-    return sorted(numbers)[(len(numbers) - 1) // 2]
-
-
 SUMMARY_VERSION = 1
 """Grows when a key goes or changes its meaning; new keys may come without."""
 
@@ -238,7 +229,7 @@ def summarise(tables: Tables, title: str = "") -> dict[str, Any]:
     span = next(iter(tables["span"]), None)
     summary: dict[str, Any] = {
         "version": SUMMARY_VERSION,
-        "title": title or _title(span),
+        "title": title or (f"Federation {span['federation']}" if span else "Report"),
         "span": _span(span) if span and span["records"] else None,
         "delay": delay_figures(tables),
         "overhead": overhead_figures(tables),
@@ -260,18 +251,11 @@ def summarise(tables: Tables, title: str = "") -> dict[str, Any]:
     return summary
 
 
-def _title(span: Row | None) -> str:
-    return f"Federation {span['federation']}" if span else "Report"
-
-
 def _span(row: Row) -> dict[str, Any]:
     first, last = row["first"], row["last"]
-    return {**row, "first": _iso(first), "last": _iso(last), "seconds": _seconds(first, last)}
+    seconds = (last - first).total_seconds() if first and last else None
+    return {**row, "first": _iso(first), "last": _iso(last), "seconds": seconds}
 
 
 def _iso(at: datetime | None) -> str | None:
     return at.isoformat() if at else None
-
-
-def _seconds(first: datetime | None, last: datetime | None) -> float | None:
-    return (last - first).total_seconds() if first and last else None

@@ -49,10 +49,7 @@ _VALUES = struct("hops long", "strategy string", "value_us long", "publications 
 def sorted_delays(chunks: DataFrame, pairs: DataFrame, folder: str) -> tuple[DataFrame, DataFrame]:
     """(scope, *FLOW, *PERCENTS), corrected; and (window_us, *WAY, publications, *PERCENTS), not.
 
-    Args:
-        chunks: CHUNKS.
-        pairs: PAIRS.
-        folder: Where something may be kept while the answer is used; it is replaced.
+    Something may be kept in ``folder`` while the answer is used; it is replaced.
     """
     flows = unpack(chunks, WIDE, FLOWS, *ARRAYS)
     judged = flows.join(F.broadcast(pairs), ["origin", "destination"]).drop("floor_us")

@@ -35,7 +35,6 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
     """Compute the tables of REPORT_TABLES and replace those below ``out``.
 
     Args:
-        spark: The session.
         inputs: Landing folders, folders of spools, or segment files.
         out: A folder or URL that all of Spark's machines see: the partials are staged there.
 

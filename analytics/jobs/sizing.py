@@ -33,9 +33,7 @@ _INTERPRETED = {
 def partitions_for(files: DataFrame, but: str | None = None) -> int:
     """The number of partitions that these files are worth: at most what the session is set to.
 
-    Args:
-        files: A table as it is read from files.
-        but: A folder's name: files in such folders count nothing.
+    ``files`` is a table as it is read from files; those in folders named ``but`` count nothing.
     """
     urls = [url for url in files.inputFiles() if but is None or f"/{but}/" not in url]
     size = _bytes(files.sparkSession, urls)
@@ -56,10 +54,7 @@ def planned_for(
 ) -> Iterator[None]:
     """Plan queries inside for what ``files`` hold.
 
-    Args:
-        files: As of ``partitions_for``.
-        but: Likewise.
-        compiled: Whether to make Java of queries even if the records are few: like ones will come.
+    If ``compiled``, it makes Java of queries even if the records are few: like ones will come.
     """
     spark, count = files.sparkSession, partitions_for(files, but)
     chosen = {_SHUFFLES: str(count)}
@@ -78,9 +73,7 @@ def planned_for(
 def small_session(spark: SparkSession, *, compiled: bool) -> SparkSession:
     """A session of its own that plans for one partition of few rows. It shares all else.
 
-    Args:
-        spark: Another session.
-        compiled: As of ``planned_for``: Java that was made of a query is kept for the next like it.
+    ``compiled`` is as of ``planned_for``: Java that was made of a query is kept for the next.
     """
     session = spark.newSession()
     how = _SMALL if compiled else _SMALL | _INTERPRETED

@@ -33,7 +33,6 @@ def settle(spark: SparkSession, inputs: Sequence[str], folder: str) -> DataFrame
     """CHUNKS of each record below ``inputs`` once, not merged.
 
     Args:
-        spark: The session.
         inputs: As of ``read_lines``.
         folder: Where it is kept while it is used; replaced.
 

@@ -98,10 +98,8 @@ class State:
     def add(self, batch: int, make: Callable[[Path], Path]) -> None:
         """Keep what one micro-batch gave.
 
-        Args:
-            batch: Its number.
-            make: Writes the part's files (``fold_into``) below a folder that is empty, or one
-                beside it; says which.
+        ``make`` writes the part's files (``fold_into``) below a folder that is empty, or one beside
+        it; says which.
         """
         span = Span(batch, batch)
         self._show(span, make(self._beside(span)))
@@ -229,7 +227,6 @@ def fold_into(
     """Fold BLOCKS as ``transforms.folding.fold``, and write what comes of it.
 
     Args:
-        batches: BLOCKS.
         folder: Of a part of the state that is being made, on a disk of all of Spark's machines.
         held: As of ``fold``.
 
@@ -253,9 +250,7 @@ def fold_into(
 def check_is_seen(folder: Path, counted: pa.Table) -> None:
     """Look whether the driver sees what the workers wrote.
 
-    Args:
-        folder: As they were told it.
-        counted: What all of them gave back.
+    They were told of ``folder``, and gave ``counted`` back.
 
     Raises:
         UsageError: It does not: they have another disk.

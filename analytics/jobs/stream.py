@@ -49,10 +49,7 @@ HOME = "_stream"
 class Fold:
     """Folds micro-batches into the state, and makes tables of it.
 
-    Args:
-        spark: The session.
-        out: Output folder.
-        compiled: Whether to make Java of the tables' queries: they will come again and again.
+    If ``compiled``, it makes Java of the tables' queries: they will come again and again.
     """
 
     def __init__(self, spark: SparkSession, out: Path, *, compiled: bool) -> None:
@@ -149,8 +146,7 @@ def run(
     """Keep the tables below ``out`` current until the query ends.
 
     Args:
-        spark: The session.
-        lines: A streaming DataFrame of BLOCKS.
+        lines: Streaming BLOCKS.
         out: Output folder, on a file system that all of Spark's machines see.
         once: End when everything that is there now was folded.
         refresh_s: Seconds between refreshes of the tables.

@@ -5,7 +5,7 @@ from typing import Any
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, some
 from analytics.report import vega
-from analytics.report.parts import Block, Section, Tile, grid
+from analytics.report.parts import Block, Section, Tile, grid, table
 from analytics.report.vega import SMALL, WIDE, Spec, draw
 
 MARKS_MAX = 1_000
@@ -25,13 +25,22 @@ def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
             f"after {words(slowest['what'])}" if slowest else "",
         ),
     ]
-    blocks = [_timeline(tables), _settling(tables), _event_table(tables)]
+    newest = sorted(tables["events"], key=lambda row: row["window_start"], reverse=True)
+    event_table = table(
+        "Events",
+        "The newest first.",
+        "events",
+        newest,
+        "time (UTC): window_start, broker",
+        ("what", lambda row: words(row["kind"])),
+        "neighbour, filter, about: subject, detail",
+    )
     return Section(
         "convergence",
         "Changes and failover",
         "What changed while the federation ran, and how long it took until everyone had settled on "
         "the new picture.",
-        [block for block in blocks if block],
+        [_timeline(tables), _settling(tables), event_table],
         tiles,
         absent="" if tables["events"] else "Nothing changed: no event was reported.",
     )
@@ -120,22 +129,4 @@ def _settling(tables: Tables) -> Block | None:
             ("what", lambda row: words(row["what"])),
             "started (UTC): started, settled (UTC): settled, took: duration_us, brokers",
         ),
-    )
-
-
-def _event_table(tables: Tables) -> Block | None:
-    rows = sorted(tables["events"], key=lambda row: row["window_start"], reverse=True)
-    if not rows:
-        return None
-    return Block(
-        "Events",
-        "The newest first.",
-        grid=grid(
-            "events",
-            rows,
-            "time (UTC): window_start, broker",
-            ("what", lambda row: words(row["kind"])),
-            "neighbour, filter, about: subject, detail",
-        ),
-        is_wide=True,
     )

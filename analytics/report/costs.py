@@ -7,7 +7,7 @@ from typing import Any
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, percent, ratio, size
 from analytics.report import vega
-from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out
+from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out, table
 
 KINDS_SHOWN = 12
 
@@ -19,13 +19,12 @@ def overhead_section(tables: Tables, summary: dict[str, Any]) -> Section:
     )
     overall: Row = summary["overhead"]["overall"] or {}
     cost, bound = overall.get("control_messages_per_announcement"), overall.get("bound_2l")
-    blocks = [announcements_block(rows), kinds_block(tables), _strategies(rows)]
     return Section(
         "overhead",
         "Overhead",
         "What agents say to each other beside the data, and how often the data itself is copied. "
         "Announcing a core costs at most two messages per link under equal delays.",
-        [block for block in blocks if block],
+        [announcements_block(rows), kinds_block(tables), _strategies(rows)],
         [
             Tile(
                 "control per announcement",
@@ -131,23 +130,18 @@ def kinds_block(tables: Tables) -> Block | None:
 
 
 def _strategies(rows: list[Row]) -> Block | None:
-    if not rows:
-        return None
-    return Block(
+    return table(
         "Per strategy and redundancy",
         "Control traffic has no strategy: where several share a federation, it stands under all.",
-        grid=grid(
-            "overhead",
-            rows,
-            ("", _name),
-            "announcements, control_messages",
-            "per announcement: control_messages_per_announcement, 2l: bound_2l",
-            "control_bytes, data_bytes",
-            "offered: publications_offered, delivered: publications_delivered",
-            "copies: data_copies, copies each: copies_per_publication",
-            "duplicates: duplicates_suppressed",
-        ),
-        is_wide=True,
+        "overhead",
+        rows,
+        ("", _name),
+        "announcements, control_messages",
+        "per announcement: control_messages_per_announcement, 2l: bound_2l",
+        "control_bytes, data_bytes",
+        "offered: publications_offered, delivered: publications_delivered",
+        "copies: data_copies, copies each: copies_per_publication",
+        "duplicates: duplicates_suppressed",
         is_open=True,
     )
 
@@ -176,7 +170,7 @@ def loss_section(tables: Tables, summary: dict[str, Any]) -> Section:
         "Loss and order",
         "Publications offered at an origin under a filter against those that arrived at a "
         "destination, compared only where the destination held the filter over the whole span.",
-        [block for block in (_missing(tables), _loss_table(tables)) if block],
+        [_missing(tables), _loss_table(tables)],
         tiles,
         absent="" if tables["loss"] else "Nothing was offered to another broker.",
     )
@@ -206,17 +200,12 @@ def _missing(tables: Tables) -> Block | None:
 
 
 def _loss_table(tables: Tables) -> Block | None:
-    if not tables["loss"]:
-        return None
     rows = sorted(tables["loss"], key=lambda row: (-row["missing"], row["filter"], row["origin"]))
-    return Block(
+    return table(
         "Filter by filter",
         "The most missing first.",
-        grid=grid(
-            "loss",
-            rows,
-            "filter, from: origin, to: destination, QoS: qos",
-            "offered, arrived, missing, out_of_order, note",
-        ),
-        is_wide=True,
+        "loss",
+        rows,
+        "filter, from: origin, to: destination, QoS: qos",
+        "offered, arrived, missing, out_of_order, note",
     )

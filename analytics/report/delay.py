@@ -1,13 +1,14 @@
 """The chapter on delay: over all, over time, per hop against the floor, per strategy."""
 
 from collections import defaultdict
+from statistics import median_low
 from typing import Any
 
 from analytics.digest.figures import delay_rows, hop_rows
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, some
 from analytics.report import vega
-from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out
+from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out, table
 from analytics.report.vega import DELAY_COLUMNS, QUANTILE_COLUMNS, SMALL, WIDE, Spec, draw
 
 TYPICAL, SLOWEST = "p50, middle pair", "p99, slowest pair"
@@ -16,22 +17,14 @@ TYPICAL, SLOWEST = "p50, middle pair", "p99, slowest pair"
 def delay_section(tables: Tables, summary: dict[str, Any]) -> Section:
     """The chapter on delay, from the origin agent's clock to the destination agent's."""
     figures = summary["delay"]
-    blocks = [
-        over_time(tables),
-        _by_hops(tables),
-        pairs_block(tables),
-        against_floor(tables),
-        _by_strategy(tables),
-        single_hops(tables),
-        as_clients_measured(tables),
-    ]
+    blocks = (over_time, _by_hops, pairs_block, against_floor, _by_strategy, single_hops)
     return Section(
         "delay",
         "Delay",
         "From the moment an agent took a publication at its origin until the agent at the "
         "destination had it. Half of the publications are faster than p50, 1 in 20 is slower than "
         "p95, 1 in 100 slower than p99.",
-        [block for block in blocks if block],
+        [block(tables) for block in (*blocks, as_clients_measured)],
         [
             Tile("p50", duration(figures["delay_us_p50"])),
             Tile("p95", duration(figures["delay_us_p95"])),
@@ -52,8 +45,7 @@ def over_time(tables: Tables) -> Block | None:
         return None
     lines = []  # (window, name, value): percentiles of several pairs cannot be merged
     for start in sorted(windows):
-        middle = sorted(row["delay_us_p50"] for row in windows[start])
-        lines.append((start, TYPICAL, middle[(len(middle) - 1) // 2]))
+        lines.append((start, TYPICAL, median_low(row["delay_us_p50"] for row in windows[start])))
         lines.append((start, SLOWEST, max(row["delay_us_p99"] for row in windows[start])))
     divisor, unit = vega.time_unit(max(value for *_, value in lines))
     data = [
@@ -265,26 +257,21 @@ def single_hops(tables: Tables) -> Block | None:
 def as_clients_measured(tables: Tables) -> Block | None:
     """What test clients measured beside the agents; a federation in service has none."""
     rows = sorted(tables["clients"], key=lambda row: (row["origin"], row["destination"]))
-    if not rows:
-        return None
     told = {(row["origin"], row["destination"]): row for row in delay_rows(tables, "pair")}
 
     def of_agents(row: Row, key: str) -> str:
         found = told.get((row["origin"], row["destination"]))
         return duration(found[key] if found else None)
 
-    return Block(
+    return table(
         "As clients measured it",
         "Test clients timed their own publications; agents do not see the time between a client "
         "and its broker.",
-        grid=grid(
-            "clients",
-            rows,
-            "from: origin, to: destination, publications",
-            QUANTILE_COLUMNS,
-            ("agents' p50", lambda row: of_agents(row, "delay_us_p50")),
-            ("agents' p95", lambda row: of_agents(row, "delay_us_p95")),
-        ),
-        is_wide=True,
+        "clients",
+        rows,
+        "from: origin, to: destination, publications",
+        QUANTILE_COLUMNS,
+        ("agents' p50", lambda row: of_agents(row, "delay_us_p50")),
+        ("agents' p95", lambda row: of_agents(row, "delay_us_p95")),
         is_open=True,
     )

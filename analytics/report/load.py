@@ -6,7 +6,7 @@ from typing import Any
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, percent, size
-from analytics.report.parts import Block, Section, Tile, grid
+from analytics.report.parts import Block, Section, Tile, table
 from analytics.report.topology import topology
 from analytics.report.vega import bars
 
@@ -38,29 +38,24 @@ def topology_section(tables: Tables, summary: dict[str, Any]) -> Section:
         ),
         Tile("over links", size(load["bytes"]), "data between agents, both ways"),
     ]
-    blocks = []
-    if load["brokers"]:
-        state = liveness(tables)
-        blocks = [
-            Block(
-                "The federation",
-                "A wider line carried more bytes. Dashed: lost at some time; red: still down at "
-                "the end. A crossed broker is down.",
-                topology(state, tables["links"]),
-                is_wide=True,
-            )
-        ]
+    drawn = Block(
+        "The federation",
+        "A wider line carried more bytes. Dashed: lost at some time; red: still down at the end. A "
+        "crossed broker is down.",
+        topology(liveness(tables), tables["links"]),
+        is_wide=True,
+    )
     return Section(
         "topology",
         "Brokers and links",
         "Who is beside whom, and what went over each link.",
-        [*blocks, *_links(tables)],
+        [drawn if load["brokers"] else None, *_links(tables)],
         tiles,
         absent="" if load["brokers"] else "No broker reported.",
     )
 
 
-def _links(tables: Tables) -> list[Block]:
+def _links(tables: Tables) -> list[Block | None]:
     rows = sorted(tables["links"], key=lambda row: -(row["bytes_ab"] + row["bytes_ba"]))
     if not rows:
         return []
@@ -80,19 +75,16 @@ def _links(tables: Tables) -> list[Block]:
             "Bytes both ways.",
             bars(data, "Bytes over the busiest links", axis="bytes"),
         ),
-        Block(
+        table(
             "Every link",
             "Least up first, then the slowest.",
-            grid=grid(
-                "links",
-                ordered,
-                ("link", _link_name),
-                "up: up_share, round trip p50: round_trip_us_p50, least: round_trip_us_min",
-                "bytes there: bytes_ab, bytes back: bytes_ba",
-                "publications there: publications_ab, back: publications_ba",
-                "duplicates, longest queue: queue_bytes_max",
-            ),
-            is_wide=True,
+            "links",
+            ordered,
+            ("link", _link_name),
+            "up: up_share, round trip p50: round_trip_us_p50, least: round_trip_us_min",
+            "bytes there: bytes_ab, bytes back: bytes_ba",
+            "publications there: publications_ab, back: publications_ba",
+            "duplicates, longest queue: queue_bytes_max",
         ),
     ]
 
@@ -117,12 +109,11 @@ def brokers_section(tables: Tables, summary: dict[str, Any]) -> Section:
         ("Publications delivered", "delivered", "publications", count, "s"),
         ("CPU of the agent", "cpu_share", "share of one core", percent, "%"),
     )
-    blocks = [_broker_bars(rows, *chart) for chart in charts]
     return Section(
         "brokers",
         "Load of the brokers",
         "What each agent took from its broker, gave to it, and needed to do so.",
-        [*(block for block in blocks if block), broker_table(rows)] if rows else [],
+        [*(_broker_bars(rows, *chart) for chart in charts), broker_table(rows)],
         tiles,
         absent="" if rows else "No agent reported its load.",
     )
@@ -150,18 +141,15 @@ def _broker_bars(
     return Block(title, f"By broker.{more}", drawing)
 
 
-def broker_table(rows: Sequence[Row]) -> Block:
+def broker_table(rows: Sequence[Row]) -> Block | None:
     """Every broker's counts and gauges."""
-    return Block(
+    return table(
         "Every broker",
         "Counts over the whole span; sizes and stalls at their highest.",
-        grid=grid(
-            "brokers",
-            sorted(rows, key=lambda row: row["broker"]),
-            "broker, clients, filters, taken: publications_in, sent on: publications_out",
-            "delivered, no_route, dropped, CPU: cpu_share, memory: rss_bytes_max",
-            "send queue: send_queue_bytes_max, custody: custody_bytes_max",
-            "stall: loop_lag_us_max, restarts, last_heard",
-        ),
-        is_wide=True,
+        "brokers",
+        sorted(rows, key=lambda row: row["broker"]),
+        "broker, clients, filters, taken: publications_in, sent on: publications_out",
+        "delivered, no_route, dropped, CPU: cpu_share, memory: rss_bytes_max",
+        "send queue: send_queue_bytes_max, custody: custody_bytes_max",
+        "stall: loop_lag_us_max, restarts, last_heard",
     )

@@ -40,13 +40,7 @@ _SECTIONS = (
 
 
 def page(tables: Tables, summary: dict[str, Any], *, made_at: datetime) -> str:
-    """The report as HTML.
-
-    Args:
-        tables: What ``read_tables`` gave.
-        summary: What ``summarise`` made of them.
-        made_at: When the report was made, in UTC.
-    """
+    """The report as HTML; ``made_at`` is in UTC."""
     environment = templates()
     script = asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()

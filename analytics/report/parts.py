@@ -93,6 +93,21 @@ class Block:
     is_open: bool = False
 
 
+def table(
+    title: str,
+    note: str,
+    source: str,
+    rows: Sequence[Row],
+    *columns: str | Column,
+    shown: int = ROWS_SHOWN,
+    is_wide: bool = True,
+    is_open: bool = False,
+) -> Block | None:
+    """A ``grid`` without a drawing; nothing without rows."""
+    told = grid(source, rows, *columns, shown=shown)
+    return Block(title, note, grid=told, is_wide=is_wide, is_open=is_open) if rows else None
+
+
 @dataclass(frozen=True, slots=True)
 class Tile:
     """One figure in large print."""
@@ -110,7 +125,7 @@ class Section:
     id: str
     title: str
     lead: str
-    blocks: Sequence[Block] = field(default_factory=tuple)
+    blocks: Sequence[Block | None] = field(default_factory=tuple)  # None where nothing is known
     tiles: Sequence[Tile] = field(default_factory=tuple)
     absent: str = ""
 

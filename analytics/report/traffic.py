@@ -5,7 +5,7 @@ from typing import Any
 
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, size, some
-from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out
+from analytics.report.parts import Block, Cell, Section, Tile, grid, heat_map, left_out, table
 from analytics.report.vega import bars
 
 FILTERS_SHOWN = 12
@@ -61,16 +61,13 @@ def traffic_section(tables: Tables, summary: dict[str, Any]) -> Section:
                 "Publications over all pairs.",
                 bars(data, "Publications by filter", axis="publications"),
             ),
-            Block(
+            table(
                 "Filter by filter",
                 "The busiest first.",
-                grid=grid(
-                    "traffic_matrix",
-                    rows,
-                    "filter, from: origin, to: destination, publications, bytes",
-                    "per second: rate_per_s",
-                ),
-                is_wide=True,
+                "traffic_matrix",
+                rows,
+                "filter, from: origin, to: destination, publications, bytes",
+                "per second: rate_per_s",
             ),
         ],
         [
@@ -101,42 +98,36 @@ def quality_section(tables: Tables, summary: dict[str, Any]) -> Section:
             "look" if quality["dropped_batches"] else "good",
         ),
     ]
-    blocks = [_clocks(tables), *_quarantine(tables, quality)]
     return Section(
         "quality",
         "How far to believe this",
         "Delays compare clocks of two machines. Where the least delays there and back show that "
         "clocks disagree, the difference is taken off; where nothing tells, the delay is marked "
         "and left out of every merged figure.",
-        [block for block in blocks if block],
+        [_clocks(tables), *_quarantine(tables, quality)],
         tiles,
     )
 
 
 def _clocks(tables: Tables) -> Block | None:
-    rows = tables["clocks"]
-    if not rows:
-        return None
     order = {"flagged": 0, "corrected": 1}
-    ordered = sorted(
-        rows, key=lambda row: (order.get(row["verdict"], 2), -abs(row["offset_us"] or 0))
+    rows = sorted(
+        tables["clocks"],
+        key=lambda row: (order.get(row["verdict"], 2), -abs(row["offset_us"] or 0)),
     )
-    return Block(
+    return table(
         "Clocks",
         "Each pair of brokers: by how much the second clock is ahead of the first.",
-        grid=grid(
-            "clocks",
-            ordered,
-            ("pair", lambda row: f"{row['a']} \N{EN DASH} {row['b']}"),
-            "offset: offset_us, least there: one_way_min_ab_us, least back: one_way_min_ba_us",
-            "windows, verdict",
-        ),
-        is_wide=True,
-        is_open=len(ordered) <= FILTERS_SHOWN,
+        "clocks",
+        rows,
+        ("pair", lambda row: f"{row['a']} \N{EN DASH} {row['b']}"),
+        "offset: offset_us, least there: one_way_min_ab_us, least back: one_way_min_ba_us",
+        "windows, verdict",
+        is_open=len(rows) <= FILTERS_SHOWN,
     )
 
 
-def _quarantine(tables: Tables, quality: dict[str, Any]) -> list[Block]:
+def _quarantine(tables: Tables, quality: dict[str, Any]) -> list[Block | None]:
     reasons = quality["quarantined_by_reason"]
     if not reasons:
         return []

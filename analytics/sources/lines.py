@@ -171,10 +171,7 @@ def parse(
 ) -> tuple[list[Record], list[Bad]]:
     """The records of one block, in order, and its bad lines. Empty lines are no lines.
 
-    Args:
-        content: A row of BLOCKS.
-        file: Likewise.
-        line: Likewise.
+    The arguments are a row of BLOCKS.
     """
     cut: list[Bad] = []
     if file is not None and file.endswith(".gz"):

@@ -70,7 +70,7 @@ def steps(hops: DataFrame, pairs: DataFrame | None = None) -> DataFrame:
 
     Args:
         hops: The partial of this name: all rows of each frame.
-        pairs: PAIRS, to leave out what ``hop_times`` will not tell.
+        pairs: To leave out what ``hop_times`` will not tell.
     """
     entry = F.struct("receiver", F.struct("hop", "sender", "at_us"))
     frames = hops.groupBy(*FRAME).agg(F.collect_list(entry).alias("entries"))

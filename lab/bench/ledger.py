@@ -35,10 +35,8 @@ class Ledger:
     def take(self, runs: NDArray[np.uint32], seqs: NDArray[np.uint64], *, sent: int) -> None:
         """Count one read.
 
-        Args:
-            runs: Of each message, in the order of arrival.
-            seqs: Its number.
-            sent: Publications that left so far, numbered from 0.
+        ``runs`` and ``seqs`` are of each message, in the order of arrival; ``sent`` publications
+        left so far, numbered from 0.
         """
         count = len(seqs)
         end = self._expected + count

@@ -53,10 +53,7 @@ def empty(instance: Instance) -> Routing:
 def account(instance: Instance, routing: Routing, *, overloads: bool = False) -> Account:
     """Follow every request back to its publisher, and count.
 
-    Args:
-        instance: What is to be routed.
-        routing: How.
-        overloads: Whether channels may carry more than they can.
+    With ``overloads``, channels may carry more than they can.
 
     Raises:
         InfeasibleRoutingError: When an arc may not be used, a node is fed twice or a channel is

@@ -46,10 +46,7 @@ class Relaxed:
 class Relaxation:
     """The relaxed problem, ready to be solved at any prices.
 
-    Args:
-        instance: What is relaxed.
-        paths: Its graph.
-        fitted: Whether shares are fitted; takes R * A numbers.
+    ``paths`` is its graph. Whether shares are ``fitted``: that takes R * A numbers.
     """
 
     def __init__(self, instance: Instance, paths: ShortestPaths, *, fitted: bool) -> None:

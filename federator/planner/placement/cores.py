@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
+from scipy.sparse.csgraph import shortest_path
 
 from federator.errors import FederatorError
 from federator.planner.delegation.live import Broker
@@ -152,18 +153,6 @@ def _hops(ids: Sequence[int], links: Sequence[tuple[int, int]]) -> Matrix:
 
 
 def hops_of(linked: npt.NDArray[np.bool_]) -> npt.NDArray[np.float64]:
-    """Hops between all nodes, shape (D, D); inf where no way leads.
-
-    Args:
-        linked: Shape (D, D), symmetric.
-    """
-    nodes = len(linked)
-    reached = np.eye(nodes, dtype=bool)
-    hops = np.where(reached, 0.0, np.inf)
-    for distance in range(1, nodes):
-        further = (reached @ linked) & ~reached
-        if not further.any():
-            break
-        hops[further] = distance
-        reached |= further
+    """Hops between all nodes, inf where no way leads; ``linked`` is symmetric; shapes (D, D)."""
+    hops: npt.NDArray[np.float64] = shortest_path(linked, unweighted=True)
     return hops

@@ -16,7 +16,7 @@ from federator.cli.options import FOLDER, PLACE, columns, option
 from federator.errors import ConfigError
 from lab.cli.line_chart import line_chart
 from lab.cli.paper.figures import markdown, write_figures
-from lab.papers.placement.claims import CLAIMS, Claim, Means, means
+from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.sweeps import FIGURES, Row, points, rows
 
 DIFFERS = 1
@@ -60,7 +60,9 @@ def command(out: Path, table: Path | None, delegation_seeds: int, placement_seed
     computed = (delegation_seeds, placement_seeds)
     found = _computed(*computed) if table is None else read_table(table)
     curves = means(found)
-    verdicts = [_verdict(claim, curves) for claim in CLAIMS]
+    verdicts = [
+        "yes" if claim.check(curves) else "differs" if claim.differs else "NO" for claim in CLAIMS
+    ]
     lines = [("figure", "holds", "the paper says", "ours")]
     for claim, verdict in zip(CLAIMS, verdicts, strict=True):
         why = f" ({claim.differs})" if claim.differs else ""
@@ -72,10 +74,6 @@ def command(out: Path, table: Path | None, delegation_seeds: int, placement_seed
     click.echo(f"{held} of {len(verdicts)} claims hold; plots and tables are in {out}")
     if "NO" in verdicts:
         sys.exit(DIFFERS)
-
-
-def _verdict(claim: Claim, curves: Means) -> str:
-    return "yes" if claim.check(curves) else "differs" if claim.differs else "NO"
 
 
 def read_table(path: Path) -> list[Row]:

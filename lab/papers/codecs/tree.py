@@ -95,8 +95,7 @@ class Tree:
 def arranged(parents: Sequence[int]) -> tuple[Tree, IntArray]:
     """The tree, and for each new number the old one.
 
-    Args:
-        parents: Of each node, in any order; -1 for roots.
+    ``parents`` are of each node, in any order; -1 for roots.
 
     Raises:
         CodecError: There is a cycle, no root, or a parent that is no node.
