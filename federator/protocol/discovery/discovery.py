@@ -170,6 +170,7 @@ class Discovery:
         probes = [self._reconciliation.drop_probe()] if self._first and session_present else []
         self._first = False
         self._heard_ms = now_ms
+        self._table.on_reconnected()
         self._continuity.on_up(session_present=session_present)
         self._reconciliation.on_broker_up(now_ms=now_ms)
         return self._finish(probes, now_ms=now_ms)
@@ -239,9 +240,7 @@ class Discovery:
         number = int(found.group())
         reconciliation = self._reconciliation
         if topic == UPTIME_TOPIC:
-            if number < self._uptime_s:
-                reconciliation.restarted = True
-            self._uptime_s = number
+            self._on_uptime(number, now_ms=now_ms)
             if not retained:
                 reconciliation.on_tick(now_ms=now_ms)
         elif topic == CONNECTED_TOPIC:
@@ -250,6 +249,15 @@ class Discovery:
             kind = COUNT_TOPICS[topic]
             reconciliation.on_count(kind, number, stored=retained, now_ms=now_ms)
         return self._finish([], now_ms=now_ms)
+
+    def _on_uptime(self, uptime_s: int, *, now_ms: Millis) -> None:
+        restarted = uptime_s < self._uptime_s
+        self._uptime_s = uptime_s
+        if restarted:
+            self._reconciliation.distrust("the broker restarted", gap=True, now_ms=now_ms)
+            self._reconciliation.restarted = True
+        if restarted or not self._reconciliation.hears_backlog(now_ms=now_ms):
+            self._table.on_restart_known(restarted=restarted)
 
     def on_regular_topic(self, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
         """Register, renew or withdraw a filter for a client."""

@@ -151,6 +151,10 @@ class Reconciliation:
         self._backlog_until_ms = Millis(now_ms + BACKLOG_MS_MAX)
         self._probe_at_ms = Millis(now_ms + FIRST_PROBE_MS)
 
+    def hears_backlog(self, *, now_ms: Millis) -> bool:
+        """Whether what comes may have waited for us in the broker."""
+        return now_ms < self._backlog_until_ms
+
     def on_stored(self) -> None:
         """Note that a stored value came: the broker sends those behind all that waited for us."""
         self._backlog_until_ms = Millis(0)
@@ -179,7 +183,7 @@ class Reconciliation:
 
     def on_tick(self, *, now_ms: Millis) -> None:
         """Open a tick: the broker begins to publish its numbers."""
-        ordered = now_ms >= max(self._unordered_until_ms, self._backlog_until_ms)
+        ordered = now_ms >= self._unordered_until_ms and not self.hears_backlog(now_ms=now_ms)
         if self._tick_ends_at_ms is None and ordered:
             self._tick_ends_at_ms = Millis(now_ms + self._parameters.tick_ms)
 

@@ -149,6 +149,8 @@ class SubscriptionTable:
         self._bytes = 0
         self._guesses: set[tuple[str, str]] = set()
         self._touched: set[str] = set()  # clients with anything believed since the last gap
+        # Clients heard of since the connection is back, with filters; ``None``: not of interest.
+        self._heard: dict[str, set[str]] | None = None
         self._counted = (0, dict.fromkeys(Kind, Tally()))
 
     # What is known
@@ -226,6 +228,8 @@ class SubscriptionTable:
         else:
             self._doubt(client)
         self._set_connected(client, True)
+        if self._heard is not None:
+            self._heard.setdefault(id, set())
         client.resumes = not clean
         if clean:
             client.qos = {}
@@ -254,6 +258,8 @@ class SubscriptionTable:
         if not known and not self._store(id, client, filter):
             return False
         self._believe(client, filter)
+        if self._heard is not None:
+            self._heard.setdefault(id, set()).add(filter)
         if client.resumes:
             client.qos[filter] = qos
         self.revision += 1
@@ -313,6 +319,25 @@ class SubscriptionTable:
             else:
                 self._doubt(self._clients[id])
                 self._disconnect(id, self._clients[id])
+
+    def on_reconnected(self) -> None:
+        """Remember what is heard from now on: the broker may turn out to have restarted before."""
+        self._heard = {}
+
+    def on_restart_known(self, *, restarted: bool) -> None:
+        """Doubt what was heard before ``on_reconnected``, where the broker ``restarted`` since.
+
+        It may have lost sessions without a line, and what was told of them meanwhile.
+        """
+        heard, self._heard = self._heard, None
+        if heard is None or not restarted:
+            return
+        self.complete = False
+        for id, client in list(self._clients.items()):
+            if not id.startswith(OWN_PREFIX):
+                self._doubt(client, client.sure - heard.get(id, set()))
+                if id not in heard:
+                    self._disconnect(id, client)
 
     def set_own(self, id: str, filters: frozenset[str]) -> None:
         """Note that one of our own clients is connected and holds exactly ``filters``."""

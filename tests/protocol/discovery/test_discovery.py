@@ -342,6 +342,42 @@ def test_a_restarted_broker_has_no_clean_sessions():
     assert agent.wanted == {"b"}
 
 
+def test_who_is_gone_with_a_broker_that_kept_our_session_makes_up_for_nobody():
+    agent = Driven()
+    agent.settle()
+    agent.sys(UPTIME, "500 seconds")
+    agent.log(*arrive("clean", "a", protocol=5), *arrive("keeper", "b", clean=False, protocol=5))
+
+    agent.down()
+    agent.apply(agent.discovery.on_broker_up(session_present=True, now_ms=agent.now_ms))
+    agent.sys(UPTIME, "500 seconds")  # waited for us
+    agent.sys(VERSION, f"mosquitto version {agent.version}", retained=True)
+    agent.log(*arrive("keeper", clean=False, protocol=5))  # it need not subscribe again
+    agent.sys(UPTIME, "1 seconds")
+    agent.counts(1)
+
+    assert agent.wanted == {"a", "b", "#"}
+    agent.log(*arrive("clean", "a", protocol=5))
+    agent.counts(2)
+    assert agent.wanted == {"a", "b"}
+
+
+def test_what_is_heard_before_a_restart_is_known_is_not_doubted():
+    agent = Driven()
+    agent.settle()
+    agent.sys(UPTIME, "500 seconds")
+    agent.log(*arrive("gone", "a"), *arrive("back", "b"))
+
+    agent.down()
+    agent.up(session_present=True)
+    agent.sys(VERSION, "mosquitto version 2.0.11", retained=True)
+    agent.log(*arrive("back", "b"))
+    agent.sys(UPTIME, "1 seconds")
+    agent.counts(1)
+
+    assert agent.wanted == {"b"}
+
+
 def test_lines_that_the_broker_dropped_for_us_are_a_gap():
     agent = Driven()
     agent.settle()
