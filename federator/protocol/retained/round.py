@@ -11,7 +11,7 @@ algorithms for replicated database maintenance", 1987.
 
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from federator.protocol.filters import matches
 from federator.protocol.messages.control import (
@@ -59,19 +59,6 @@ class _Newest:
     version: Version
     digest: int
     deleted: bool
-
-
-@dataclass(slots=True)
-class Decision:
-    """What to do after all catalogues were read.
-
-    Attributes:
-        erase: Topics to delete on our broker, with the version of the delete.
-        adopted: Versions taken over for values that we hold already.
-    """
-
-    erase: list[tuple[str, Version]] = field(default_factory=list)
-    adopted: int = 0
 
 
 class Round:
@@ -146,9 +133,15 @@ class Round:
         self._waiting.clear()
         return unread
 
-    def decide(self, now_us: int) -> Decision:
-        """Take over versions, and find out what to delete here and what to ask for."""
-        decision = Decision()
+    def decide(self, now_us: int) -> tuple[list[tuple[str, Version]], int]:
+        """Take over versions, and find out what to ask for.
+
+        Returns:
+            Topics to delete on our broker, with the version of the delete; and how many versions
+            were taken over for values that we hold already.
+        """
+        erase: list[tuple[str, Version]] = []
+        adopted = 0
         store = self._store
         asks: dict[tuple[Way, str], list[str]] = {}
         for topic, found in sorted(self._newest.items()):
@@ -156,19 +149,19 @@ class Round:
             if own is not None and own.version >= found.version:
                 continue
             if found.deleted and own is not None and not own.deleted:
-                decision.erase.append((topic, found.version))
+                erase.append((topic, found.version))
             elif found.deleted:
                 if own is not None or not store.is_expired(found.version, now_us):
                     store.put(topic, found.version, 0, deleted=True, now_us=now_us)
             elif own is not None and own.digest == found.digest and own.here and not own.deleted:
                 store.put(topic, found.version, found.digest, deleted=False, now_us=now_us)
-                decision.adopted += 1
+                adopted += 1
             elif own is not None or self._found(topic) != found.digest:
                 asks.setdefault((found.way, found.filter), []).append(topic)
         for (way, filter), topics in asks.items():
             for some in _parts(topics, ASK_TOPICS_MAX):
                 self._asks.append((way, filter, some))
-        return decision
+        return erase, adopted
 
     def next_ask(self) -> tuple[Way, RetainedAsk] | None:
         """Ask for a few values, after those asked for before have come."""

@@ -197,9 +197,9 @@ class RetainedRounds:
 
     async def _fetch(self, round_: Round) -> bool:
         """Bring our broker up to date; whether all that was asked for came."""
-        decision = round_.decide(wall_clock_us())
-        self._counters.adopted += decision.adopted
-        for topic, version in decision.erase:
+        erase, adopted = round_.decide(wall_clock_us())
+        self._counters.adopted += adopted
+        for topic, version in erase:
             self._broker.delete(topic, version)
         while (ask := round_.next_ask()) is not None:
             self._values = None

@@ -105,8 +105,8 @@ class Peer:
             post += round_.on_page(way, answer_pull(by_id[way[-1]].store, pull))
 
     def _fetch(self, round_, by_id, now_us):
-        decision = round_.decide(now_us)
-        for topic, version in decision.erase:
+        erase, _ = round_.decide(now_us)
+        for topic, version in erase:
             self._publish(topic, b"")
             self.store.put(topic, version, 0, deleted=True, now_us=now_us)
         while (ask := round_.next_ask()) is not None:
