@@ -152,6 +152,10 @@ class MessageBroker:
             del self.sessions[session.client_id]
             self._log("N", f"Expiring client {session.client_id} due to timeout.")
 
+    def retains(self, topic: str) -> bool:
+        """Whether it keeps a value on ``topic``."""
+        return topic in self._retained
+
     def subscribe(self, session: Session, filters: Mapping[str, int]) -> None:
         """Grant subscriptions, and send what is stored."""
         for filter, qos in filters.items():

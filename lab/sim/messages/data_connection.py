@@ -23,6 +23,8 @@ from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Session, data_client_id
 
 QUEUE_MAX = 1_000
+NOTED_MS = 2_500
+"""By then what was sent is acknowledged, and its marker noted, once a second."""
 
 
 class HostContext(DataWorld, Protocol):
@@ -74,6 +76,7 @@ class DataConnection(Writer):
         self._queue: deque[Message] = deque()
         self._in_flight: deque[Message] = deque()
         self._unmarked: list[int] = []  # sent to the broker behind the last marker
+        self._lately: deque[tuple[int, int]] = deque()  # when sent, and what
 
     # --- as a connection ---
 
@@ -183,6 +186,11 @@ class DataConnection(Writer):
         self._queue.clear()
         self._in_flight.clear()
 
+    @property
+    def unnoted(self) -> list[int]:
+        """What was sent so lately that its marker may not be noted."""
+        return [number for _, number in self._lately]
+
     def broker_dies(self) -> None:
         """The broker takes what it has not acknowledged with it."""
         for message in self._in_flight:
@@ -201,6 +209,9 @@ class DataConnection(Writer):
             self._in_flight.append(message)
             if message.number >= 0:
                 self._unmarked.append(message.number)
+                self._lately.append((self._agenda.now_ms, message.number))
+                while self._lately[0][0] < self._agenda.now_ms - NOTED_MS:
+                    self._lately.popleft()
             else:
                 self._unmarked.clear()
             when_ms = self._agenda.now_ms + LOCAL_MS

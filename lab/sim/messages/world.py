@@ -61,6 +61,7 @@ class MessageWorld(World):
             for each in plan.subscribers
         }
         self._recovering: set[BrokerId] = set()
+        self._unnoted: dict[BrokerId, list[int]] = {}  # what agents that are dead sent lately
         self._connections: dict[BrokerId, DataConnection] = {}  # the newest of each agent
         for subscriber in self.subscribers.values():
             self.agenda.at(subscriber.plan.start_ms, subscriber.start)
@@ -113,7 +114,9 @@ class MessageWorld(World):
         orderly = graceful and agent is not None and not agent.pauses
         super().stop_agent(id, graceful=graceful)
         if id not in self.agents and id in self.hosts:
-            self.hosts.pop(id).end(orderly=orderly)
+            host = self.hosts.pop(id)
+            self._unnoted[id] = host.connection.unnoted
+            host.end(orderly=orderly)
             saved_ms = self.host_disks[id].saved_at_ms - self.host_disks[id].wall_offset_ms
             for subscriber in self.subscribers.values():
                 if subscriber.plan.broker == id and not orderly:
@@ -218,6 +221,9 @@ class MessageWorld(World):
         super()._local_attempt(agent)
         host = self._host_of(agent)
         if agent.subscribed and host is not None and host.data is None:
+            if not self.local[agent.id].retains(agent.data.delivery.marker_topic):
+                for number in self._unnoted.pop(agent.id, ()):
+                    self.ledger.tolerate_at(agent.id, number)
             host.connect()
             self._recovering.discard(agent.id)
 
