@@ -221,8 +221,9 @@ class MessageWorld(World):
         super()._local_attempt(agent)
         host = self._host_of(agent)
         if agent.subscribed and host is not None and host.data is None:
+            unnoted = self._unnoted.pop(agent.id, ())
             if not self.local[agent.id].retains(agent.data.delivery.marker_topic):
-                for number in self._unnoted.pop(agent.id, ()):
+                for number in unnoted:
                     self.ledger.tolerate_at(agent.id, number)
             host.connect()
             self._recovering.discard(agent.id)
