@@ -15,11 +15,13 @@ import mqtt5
 
 from federator.config import Settings
 from federator.protocol.messages.topics import all_topics
+from federator.runtime.doctor.queue import PUBLISHED
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 
 CONFIG_EXIT_CODE = 78
 LOG_KINDS = ("subscribe", "unsubscribe", "notice")
+QUEUE_LINE = "max_queued_messages 100000"
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -49,7 +51,12 @@ class TopicAccess:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker did; ``logs`` are those of ``LOG_KINDS`` that told of our own deeds."""
+    """What the broker did.
+
+    Attributes:
+        logs: Those of ``LOG_KINDS`` that told of our own deeds.
+        kept: Publications that it kept of ``PUBLISHED``; ``None``: that could not be tried.
+    """
 
     version: str | None
     connack: mqtt5.ConnAckPacket
@@ -59,6 +66,7 @@ class Facts:
     data_connection: Sequence[TopicAccess]
     system_seen: bool
     speakers: Speakers
+    kept: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +101,7 @@ def judge(facts: Facts, settings: Settings) -> Report:
         _access("clients' topics", facts.clients),
         _data_connection(facts),
         *_limits(facts.connack, settings),
+        *_queue(facts),
         _log_topics(facts, settings),
         _system(facts),
         _strangers(facts, settings),
@@ -158,6 +167,16 @@ def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
     return findings
 
 
+def _queue(facts: Facts) -> list[Finding]:
+    if facts.kept is None:
+        return []
+    if facts.kept >= PUBLISHED:
+        return [Finding("queue", "ok", f"{PUBLISHED} publications and more for one client")]
+    found = f"of {PUBLISHED} publications {facts.kept} were kept for a slow client"
+    mend = f"set {QUEUE_LINE}: log lines get lost in storms, publications after cuts"
+    return [Finding("queue", "warn", found, mend)]
+
+
 def _missing_logs(facts: Facts) -> list[str]:
     return [kind for kind in LOG_KINDS if kind not in facts.logs]
 
@@ -198,6 +217,8 @@ def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
         lines += [f"log_type {name}" for name in missing]
     if not facts.system_seen:
         lines.append("sys_interval 10")
+    if facts.kept is not None and facts.kept < PUBLISHED:
+        lines.append(QUEUE_LINE)
     wanted = settings.data.frame_bytes_max + FRAME_ROOM_BYTES
     if (facts.connack.max_packet_size or wanted) < wanted:
         lines.append(f"max_packet_size {wanted}")

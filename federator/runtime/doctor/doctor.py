@@ -26,6 +26,7 @@ from federator.protocol.messages.topics import (
     retained_mark_topic,
 )
 from federator.runtime.doctor.diagnosis import LOG_KINDS, Facts, TopicAccess
+from federator.runtime.doctor.queue import kept_for_the_slow
 from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
@@ -87,6 +88,10 @@ class Findings:
                     self.note(await probe.next_message())
 
 
+async def _kept(settings: Settings, topic: str) -> int:
+    return await kept_for_the_slow(settings.broker, topic, name=f"{settings.broker.id}-doctor")
+
+
 async def examine(
     settings: Settings,
     *,
@@ -140,4 +145,5 @@ async def examine(
             speakers=await who_may_speak(
                 settings.broker, federation=federation, name=str(settings.broker.id)
             ),
+            kept=await _kept(settings, control) if on_control.returned else None,
         )

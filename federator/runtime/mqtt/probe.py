@@ -2,7 +2,7 @@
 
 The agent's own link hides reason codes and reconnects for ever; ``doctor`` and ``tap`` want the
 opposite: every answer as the broker gave it, a deadline on each, and the first failure at once.
-Subscriptions are QoS 0, so nothing is ever owed an acknowledgement.
+What comes is not acknowledged, unless the asker does: subscriptions are QoS 0 by default.
 
 Source: OASIS MQTT 5.0.
 """
@@ -199,9 +199,11 @@ class BrokerProbe:
             await asyncio.sleep(KEEP_ALIVE_S)
             self._writer.write(PINGREQ)
 
-    async def subscribe(self, *filters: str) -> list[mqtt5.SubAckReasonCode]:
-        """Subscribe at QoS 0; the broker's answer to each filter."""
-        wanted = [mqtt5.TopicFilter(f, max_qos=mqtt5.QoS.AT_MOST_ONCE) for f in filters]
+    async def subscribe(
+        self, *filters: str, qos: mqtt5.QoS = mqtt5.QoS.AT_MOST_ONCE
+    ) -> list[mqtt5.SubAckReasonCode]:
+        """Subscribe; the broker's answer to each filter."""
+        wanted = [mqtt5.TopicFilter(f, max_qos=qos) for f in filters]
         answer = await self._ask(lambda id: mqtt5.SubscribePacket(id, wanted))
         assert isinstance(answer, mqtt5.SubAckPacket)
         return answer.reason_codes
@@ -218,6 +220,11 @@ class BrokerProbe:
         )
         assert isinstance(answer, mqtt5.PubAckPacket)
         return answer.reason_code
+
+    def acknowledge(self, packet: mqtt5.PublishPacket) -> None:
+        """Tell the broker that a publication of QoS 1 has come."""
+        if packet.packet_id is not None:
+            self._writer.write(mqtt5.PubAckPacket(packet.packet_id).write())
 
     async def next_message(self) -> mqtt5.PublishPacket:
         """Wait for the next publication.

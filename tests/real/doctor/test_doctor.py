@@ -17,7 +17,8 @@ from lab.grid.processes.ports import free_ports
 from tests.real.plain_agents import Plain, eventually
 from tests.real.trust.test_signed import Office
 
-FAST_SYSTEM = "sys_interval 1"
+DEEP_QUEUE = "max_queued_messages 100000"
+FAST_SYSTEM = f"sys_interval 1\n{DEEP_QUEUE}"
 SYSTEM_SECONDS_MAX = 15.0
 
 
@@ -67,6 +68,17 @@ async def test_a_broker_with_its_defaults_lacks_log_topics_and_the_lines_cure_it
     lines: Sequence[str] = found.config_lines
     cured = await start_broker(log_topics=False, extra_config=(FAST_SYSTEM, *lines))
     assert outcomes(await report(settings_for(cured))) == {}
+
+
+async def test_a_broker_that_keeps_little_for_who_is_slow_is_told_to_keep_more(start_broker):
+    sick = await start_broker(extra_config=("sys_interval 1",))
+
+    found = await report(settings_for(sick))
+
+    [queue] = [each for each in found.findings if each.name == "queue"]
+    assert queue.outcome == "warn"
+    assert queue.found.startswith("of 2000 publications 1020 were kept")
+    assert (found.exit_code, found.config_lines) == (0, (DEEP_QUEUE,))
 
 
 @pytest.mark.parametrize("missing", ["subscribe", "unsubscribe", "notice"])
@@ -200,7 +212,7 @@ async def test_a_broker_that_retains_nothing_is_found_for_it_refuses_an_agents_w
 
 
 async def test_no_system_topics_is_a_warning(start_broker):
-    broker = await start_broker(extra_config=("sys_interval 0",))
+    broker = await start_broker(extra_config=("sys_interval 0", DEEP_QUEUE))
     settings = settings_for(broker)
 
     found = judge(await examine(settings, system_seconds_max=2.0), settings)
