@@ -37,9 +37,12 @@ class GatewayView(AgentView):
 
     def ready(self) -> tuple[bool, str]:
         """Whether clients can be attached, and otherwise why not."""
-        if any(broker.up for broker in self._gateway.brokers.values()):
+        gateway = self._gateway
+        if len(gateway.listeners) < len(gateway.settings.listeners):
+            return False, "its listeners are not open yet"
+        if any(broker.up for broker in gateway.brokers.values()):
             return True, "ready"
-        errors = [f"{b.id}: {b.link.last_error}" for b in self._gateway.brokers.values()]
+        errors = [f"{b.id}: {b.link.last_error}" for b in gateway.brokers.values()]
         return False, f"no broker: {'; '.join(errors)[:200]}"
 
     def status(self) -> Answer:

@@ -16,6 +16,7 @@ from typing import Final
 from lab.chaos.link_faults import LINK_FAULTS
 from lab.chaos.process_faults import PROCESS_FAULTS
 from lab.chaos.stage import Injury, Kind, Stage, soon
+from lab.chaos.strangers import STRANGERS
 
 QUIET_S: Final = 3.0
 
@@ -28,7 +29,7 @@ def _draw_none(stage: Stage, rng: random.Random) -> Injury:
 
 KINDS: Final = {
     kind.name: kind
-    for kind in (Kind("none", "no fault", _draw_none), *LINK_FAULTS, *PROCESS_FAULTS)
+    for kind in (Kind("none", "no fault", _draw_none), *LINK_FAULTS, *PROCESS_FAULTS, *STRANGERS)
 }
 """Every class by name, in the order they are listed."""
 

@@ -78,6 +78,9 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 @click.option(
     "--faults", "classes", callback=_classes, metavar="CLASS[,CLASS]", help="Which. [all]"
 )
+@click.option(
+    "--signed", is_flag=True, help="Agents have keys, and strangers are among the faults."
+)
 @click.option("--list", "listing", is_flag=True, help="Name the fault classes and end.")
 @click.option("--fail-fast", is_flag=True, help="End at the first violation.")
 @click.option("--json", "json_file", type=FILE, help="Write counts, schedule and violations here.")

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.grid.processes.agent import AgentConfig, AgentProcess
+from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Child
 from lab.grid.processes.relay import Way
@@ -45,6 +45,7 @@ class RunningGrid(Started):
         agent_options: Further configuration of every agent, by section.
         broker_options: Further lines of every broker's configuration.
         persistent: Brokers that keep sessions and queues over a clean stop.
+        signed: Agents have keys, and believe only who has.
         progress: Told what was started.
     """
 
@@ -59,6 +60,7 @@ class RunningGrid(Started):
         agent_options: Mapping[str, Mapping[str, Any]] | None = None,
         broker_options: tuple[str, ...] = (),
         persistent: Container[BrokerId] = (),
+        signed: bool = False,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         self.grid = grid
@@ -72,6 +74,8 @@ class RunningGrid(Started):
         }
         self.agents: dict[BrokerId, AgentProcess] = {}
         self.relays = RelayProcess(folder)
+        self.signed = signed
+        self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
@@ -108,13 +112,15 @@ class RunningGrid(Started):
                 name, host=broker.host, port=broker.port, delay_ms=delay_ms
             )
             urls[there] = f"mqtt://127.0.0.1:{port}"
+        keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
         return AgentConfig(
             id=here,
             broker_url=self.brokers[here].url,
             neighbours=urls,
             federation=FEDERATION,
             costs=costs,
-            more=self._options,
+            more=self._options | ({"keys": keys} if keys else {}),
+            security="signed" if keys else "open",
         )
 
     async def stop(self) -> None:

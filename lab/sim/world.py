@@ -139,11 +139,7 @@ class World(Clocked):
         self.wires.transmit(connection, codec.kind_of(message), self._encoded[1])
 
     def read(self, agent: Agent, kind: str, payload: bytes) -> control.Message:
-        """What an agent makes of a control message.
-
-        Raises:
-            DecodeError: Nothing.
-        """
+        """What an agent makes of a control message. Raises ``DecodeError``: it believes none."""
         return codec.decode(kind, payload)
 
     def will_of(self, agent: Agent, bye: control.Bye) -> bytes:
@@ -358,8 +354,6 @@ class World(Clocked):
                     self._reach_changed(agent, neighbour)
                 case e.Dial(_, address):
                     self._dial_back(agent, address)
-                case e.HangUp(conn):
-                    self._hang_up(agent, conn)
                 case e.RenewEpoch(epoch):
                     self.fired["renew_epoch"] += 1
                     self.disks[agent.id].epoch = Epoch(epoch)
@@ -367,7 +361,12 @@ class World(Clocked):
                 case e.PublishGuide() | e.StepIn() | e.StepBack() | e.SetDraining():
                     self._on_failover(agent, effect)
                 case (
-                    e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers()
+                    e.HangUp()
+                    | e.CallOff()
+                    | e.DialSeed()
+                    | e.CallOffSeed()
+                    | e.Measure()
+                    | e.RememberBrokers()
                 ):
                     raise AssertionError("the links of this world are those of its plan")
                 case e.Notice(name):
@@ -416,13 +415,6 @@ class World(Clocked):
     def _dial(self, agent: Agent, dialler: Dialler) -> None:
         agent.diallers[dialler.address] = dialler
         self.wires.dial(agent, dialler)
-
-    def _hang_up(self, agent: Agent, conn: int) -> None:
-        self.fired["hang_up"] += 1
-        for connection, dialler in list(agent.connections.values()):
-            if connection.id == conn:
-                dialler.wanted = False
-                self.wires.close(agent, connection, graceful=True)
 
     def _arm(self, agent: Agent) -> None:
         deadline_ms = agent.node.next_deadline_ms()

@@ -33,7 +33,7 @@ def test_every_kind_of_fault_and_of_repair_happens_in_one_seed_of_a_hundred(resu
     stories = Counter(name for r in results for name, times in r.fired.items() if times)
 
     wanted = {f"fault {kind.value}" for kind in FaultKind} | {
-        "clog", "dial_back", "duplicate_suppressed", "duplication", "hang_up", "long_pause", "loss",
+        "clog", "dial_back", "duplicate_suppressed", "duplication", "long_pause", "loss",
         "notice core.lost", "notice link.down", "renew_epoch", "sent list_page", "sent retraction",
         "sent solicit", "silent_drop", "takeover", "will",
     }  # fmt: skip

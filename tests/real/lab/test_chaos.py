@@ -100,6 +100,19 @@ def test_every_fault_is_felt_and_breaks_no_promise(tmp_path):
     assert len(found["agents"]) == 4
 
 
+def test_strangers_break_no_promise_of_a_signed_federation(tmp_path):
+    report = tmp_path / "chaos.json"
+    faults = [f"strangers-{name}" for name in ("repeat", "lie", "crowd", "groups", "retain")]
+    spans = ("--rounds", "1", "--hold-s", "2", "--faults", ",".join(faults))
+
+    code, said = chaos(*SMALL, "--signed", *spans, "--json", str(report))
+
+    assert code == 0, said
+    found = json.loads(report.read_text())
+    assert {tuple(each["felt"][0]) for each in found["schedule"]} == {(f, True) for f in faults}
+    assert found["never_felt"] == []
+
+
 async def test_planted_copies_and_strangers_are_found(tmp_path):
     report, kept, told = tmp_path / "chaos.json", tmp_path / "kept", tmp_path / "told"
     options = ("--minutes", "0.2", "--faults", "none", "--json", str(report), "--keep", str(kept))
