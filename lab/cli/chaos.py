@@ -4,6 +4,7 @@ Exit codes: 0 when every promise held, 1 when one did not, 69 when the grid did 
 """
 
 import json
+import logging
 import shutil
 import signal
 import tempfile
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import click
+import structlog
 import uvloop
 from rich.console import Console
 from rich.status import Status
@@ -140,6 +142,8 @@ def _folder(keep: Path | None) -> Path:
 
 def _run(plan: Plan, folder: Path) -> Outcome | None:
     """The outcome; ``None`` when interrupted."""
+    # Strangers connect as agents do, and would log as they do.
+    structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console = Console(stderr=True)
     with console.status("starting") as status:
         progress = _Progress(console, status, plan.minutes)
