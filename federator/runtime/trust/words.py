@@ -3,6 +3,7 @@
 Source: docs/security.md, "Roles".
 """
 
+import re
 from collections import Counter
 from collections.abc import Callable, Iterable
 from typing import Final
@@ -23,6 +24,9 @@ from federator.runtime.trust.crypto import SecretIdentity, verify
 
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 COMPLAINTS_MAX: Final = 256
+
+_CHOSEN: Final = re.compile(r"[0-9a-f]{6,}|\d+|'[^']*'|\"[^\"]*\"|`[^`]*`")
+"""What of a reason its sender chose: nobody shall fill our log by choosing again and again."""
 
 _log = structlog.get_logger()
 
@@ -76,7 +80,7 @@ class SignedWords:
         """Count what is not believed, and say why."""
         self.refused[kind] += 1
         reason = str(error)[:200]
-        if self._complaints.allow(f"{kind}: {reason}", monotonic_ms()):
+        if self._complaints.allow(f"{kind}: {_CHOSEN.sub('', reason)}", monotonic_ms()):
             so_far = self.refused[kind]
             _log.warning("trust.refused", kind=kind, reason=reason, so_far=so_far)
 
