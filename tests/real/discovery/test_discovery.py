@@ -573,7 +573,7 @@ async def test_after_a_full_disk_a_count_that_agrees_with_the_old_table_proves_n
             await first.settles()
         as_if_killed = outdated.read_bytes()
         await until((state / FILE_NAME).exists, "a write that did not fail")
-        assert not outdated.exists()
+        await until(lambda: not outdated.exists(), "the outdated table is gone")
     (state / FILE_NAME).unlink()
     outdated.write_bytes(as_if_killed)
 
