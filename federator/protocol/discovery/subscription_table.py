@@ -433,6 +433,8 @@ class SubscriptionTable:
         client.sure_cuts.discard(filter)
         client.doubtful.discard(filter)
         client.qos.pop(filter, None)
+        if self._heard is not None:
+            self._heard.get(id, set()).discard(filter)
         self.revision += 1
         self._filters -= 1
         self._bytes -= len(filter.encode())
@@ -467,6 +469,8 @@ class SubscriptionTable:
         if not (client.connected or client.sure or client.doubtful) and id in self._clients:
             del self._clients[id]
             self._touched.discard(id)
+            if self._heard is not None:
+                self._heard.pop(id, None)
             self._bytes -= len(id.encode())
 
     def _count(self, id: str, filter: str, change: int) -> None:

@@ -378,6 +378,18 @@ def test_what_is_heard_before_a_restart_is_known_is_not_doubted():
     assert agent.wanted == {"b"}
 
 
+def test_who_came_and_went_since_we_are_back_is_not_kept_in_mind():
+    agent = Driven()
+    agent.settle()
+
+    agent.down()
+    agent.up(session_present=True)  # and no uptime ever comes
+    for number in range(100):
+        agent.log(*arrive(f"guest {number}", f"a/{number}"), ClientEnded(f"guest {number}"))
+
+    assert agent.discovery._table._heard.keys() <= {OWN_ID}
+
+
 def test_lines_that_the_broker_dropped_for_us_are_a_gap():
     agent = Driven()
     agent.settle()
