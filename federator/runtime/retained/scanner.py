@@ -31,6 +31,7 @@ from federator.protocol.retained.packets import as_stored, at_least_once, payloa
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.own_words import OwnWords
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 
 QOS_ASKED_MAX = 500
@@ -166,8 +167,7 @@ class RetainedScanner:
 
     def mark_filter(self) -> TopicFilter:
         """The subscription to marks, for the control connection, too."""
-        never = RetainHandling.SEND_NEVER
-        return TopicFilter(self.mark_topic, max_qos=QoS.AT_LEAST_ONCE, retain_handling=never)
+        return live_filter(self.mark_topic)
 
     async def scan(self, filters: Collection[str], *, keep: Collection[str] | None = None) -> Scan:
         """Everything retained on our broker that one of ``filters`` matches.

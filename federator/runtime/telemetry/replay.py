@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.errors import DecodeError
 from federator.protocol.messages import topics
@@ -24,6 +24,7 @@ from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Again, Head, decode_ask
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.telemetry.spool import Batch, Part
@@ -107,12 +108,7 @@ class ReplayService:
 
     def subscription(self) -> TopicFilter:
         """What the control connection subscribes. A retained ask is nobody's: none."""
-        return TopicFilter(
-            self.topic,
-            max_qos=QoS.AT_LEAST_ONCE,
-            no_local=True,
-            retain_handling=RetainHandling.SEND_NEVER,
-        )
+        return live_filter(self.topic, no_local=True)
 
     def on_ask(self, packet: PublishPacket) -> None:
         """Queue an ask; a malformed one is counted, and told once a minute."""

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, TopicFilter
 
 from federator.config import Settings
 from federator.errors import DecodeError
@@ -30,6 +30,7 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 
 TRACES_PER_S: Final = 5
@@ -86,12 +87,7 @@ class TraceService:
 
     def subscription(self) -> TopicFilter:
         """What to subscribe on the control connection. A retained order is nobody's: none."""
-        return TopicFilter(
-            self.topic,
-            max_qos=QoS.AT_LEAST_ONCE,
-            no_local=True,
-            retain_handling=RetainHandling.SEND_NEVER,
-        )
+        return live_filter(self.topic, no_local=True)
 
     def on_order(self, packet: PublishPacket) -> None:
         """Carry out an operator's order to trace."""
