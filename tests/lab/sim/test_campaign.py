@@ -8,6 +8,7 @@ from lab.sim import scenario
 from lab.sim.campaign import run_scenario
 from lab.sim.faults import FaultKind
 from tests.effort import seeds
+from tests.lab.sim.violations import violations
 
 SEEDS = seeds(200)
 SHARE_MIN = 0.01
@@ -19,11 +20,7 @@ def results():
 
 
 def test_every_invariant_holds_and_every_federation_heals(results):
-    violated = [
-        f"federator-lab sim --nodes {r.nodes} --seed {r.seed} --seeds 1: {r.violation}"
-        for r in results
-        if r.violation is not None
-    ]
+    violated = violations(results, nodes=True)
 
     assert not violated, "\n".join(violated)
 

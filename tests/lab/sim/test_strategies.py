@@ -15,6 +15,7 @@ from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
 from lab.sim.strategies import MIXED
 from tests.effort import seeds
+from tests.lab.sim.violations import violations
 
 SEEDS = seeds(60)
 MUTANT_SEEDS_MAX = 200
@@ -26,27 +27,18 @@ def nodes_of(seed):
     return 2 + seed % 12
 
 
-def violations(results, options):
-    return [
-        f"federator-lab sim --strategy {options} --seed {r.seed} --seeds 1 --nodes {r.nodes}: "
-        f"{r.violation}"
-        for r in results
-        if r.violation is not None
-    ]
-
-
 @pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
 def test_every_invariant_holds_and_every_federation_heals(strategy):
     drawn = (scenario.draw(s, nodes=nodes_of(s), strategy=strategy) for s in range(SEEDS))
 
-    assert not violations(map(run_scenario, drawn), strategy)
+    assert not violations(map(run_scenario, drawn), f"--strategy {strategy}", nodes=True)
 
 
 @pytest.mark.parametrize("strategy", [STRAIGHT, MIXED])
 def test_everybody_gets_what_was_promised(strategy):
     drawn = (stories.draw(seed, strategy=strategy) for seed in range(SEEDS))
 
-    assert not violations(map(run_story, drawn), f"{strategy} --messages")
+    assert not violations(map(run_story, drawn), f"--strategy {strategy} --messages")
 
 
 def test_mixed_has_brokers_of_both_kinds():

@@ -10,6 +10,7 @@ from federator.protocol.trust.proofs import ProofJudge
 from lab.sim.attack.campaign import run_attack
 from lab.sim.attack.story import MoveKind, draw
 from tests.effort import seeds
+from tests.lab.sim.violations import violations
 
 SEEDS = seeds(24)
 
@@ -20,11 +21,7 @@ def results():
 
 
 def test_nothing_promised_is_lost_and_nobody_is_believed(results):
-    violated = [
-        f"federator-lab sim --attack --seed {r.seed} --seeds 1: {r.violation}"
-        for r in results
-        if r.violation is not None
-    ]
+    violated = violations(results, "--attack")
 
     assert not violated, "\n".join(violated)
 

@@ -9,6 +9,7 @@ from lab.sim.messages.campaign import run_story
 from lab.sim.messages.mishaps import MishapKind
 from lab.sim.messages.story import draw
 from tests.effort import seeds
+from tests.lab.sim.violations import violations
 
 SEEDS = seeds(150)
 SHARE_MIN = 0.01
@@ -20,11 +21,7 @@ def results():
 
 
 def test_everybody_gets_what_was_promised(results):
-    violated = [
-        f"federator-lab sim --messages --seed {r.seed} --seeds 1: {r.violation}"
-        for r in results
-        if r.violation is not None
-    ]
+    violated = violations(results, "--messages")
 
     assert not violated, "\n".join(violated)
 
