@@ -139,10 +139,7 @@ class Node:
                 )
                 return self.links.on_connected(connection, now_ms=now_ms)
             case events.NeighbourDisconnected(conn):
-                return [
-                    *self.links.on_disconnected(conn),
-                    *self.failover.on_links(now_ms=now_ms),
-                ]
+                return [*self.links.on_disconnected(conn), *self.failover.on_links(now_ms=now_ms)]
             case events.LocalBrokerUp():
                 self._local_broker_up = True
                 if self.id_conflict_until_ms is not None:

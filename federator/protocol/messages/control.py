@@ -11,12 +11,7 @@ from typing import Annotated, NamedTuple
 import msgspec
 
 from federator.protocol.messages.fields import EpochField, Id, Natural
-from federator.protocol.types import (
-    UNREACHABLE,
-    BrokerId,
-    ConnId,
-    Cost,
-)
+from federator.protocol.types import UNREACHABLE, BrokerId, ConnId, Cost
 
 PROTOCOL_VERSION = 1
 FILTER_BYTES_MAX = 65_535

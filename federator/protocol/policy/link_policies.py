@@ -42,9 +42,7 @@ class LinkPolicies:
     """
 
     def __init__(
-        self,
-        rules: Mapping[BrokerId, LinkRules] | None = None,
-        others: LinkRules | None = None,
+        self, rules: Mapping[BrokerId, LinkRules] | None = None, others: LinkRules | None = None
     ) -> None:
         self.withheld_in = 0
         self.withheld_out = 0

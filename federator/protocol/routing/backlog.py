@@ -16,11 +16,7 @@ from typing import Final
 from msgspec.structs import replace
 
 from federator.protocol.routing.filter_lists import SMALL_CHANGE_MAX
-from federator.protocol.signals import (
-    AnnouncedFiltersChanged,
-    ChildFiltersChanged,
-    ParentsChanged,
-)
+from federator.protocol.signals import AnnouncedFiltersChanged, ChildFiltersChanged, ParentsChanged
 from federator.protocol.types import Millis
 
 SLICE_GAP_MS = 10

@@ -163,13 +163,7 @@ class ListSender:
         self._sending: dict[tuple[BrokerId, BrokerId], tuple[int, Iterator[FilterListPage]]] = {}
 
     def send(
-        self,
-        to: BrokerId,
-        core: BrokerId,
-        filters: DigestedSet,
-        *,
-        epoch: Epoch,
-        now_ms: Millis,
+        self, to: BrokerId, core: BrokerId, filters: DigestedSet, *, epoch: Epoch, now_ms: Millis
     ) -> list[Step]:
         """Send ``filters``, of ``core``, unless they are being sent already."""
         digest, _ = self._sending.get((to, core), (None, None))

@@ -154,11 +154,7 @@ class Memberships:
         if membership is None or route is None or request.sender not in membership.informed:
             return []
         return self._sender.send(
-            request.sender,
-            request.core,
-            membership.filters,
-            epoch=route.number[0],
-            now_ms=now_ms,
+            request.sender, request.core, membership.filters, epoch=route.number[0], now_ms=now_ms
         )
 
     def _mark_in_mesh(self, core: BrokerId) -> None:

@@ -40,13 +40,7 @@ from federator.protocol.trust.greetings import (
 )
 from federator.protocol.trust.peers import KeyAgreement, Peer, agreement_half
 from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
-from federator.protocol.trust.proofs import (
-    ProofJudge,
-    address_text,
-    decode_proof,
-    facts_of,
-    prove,
-)
+from federator.protocol.trust.proofs import ProofJudge, address_text, decode_proof, facts_of, prove
 from federator.protocol.types import BrokerId, Epoch
 
 CONTROL, DATA, DATAGRAM = 0, 1, 2

@@ -12,11 +12,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.messages.fields import Id, decoded
-from federator.protocol.trust.certificates import (
-    Certificate,
-    decode_certificate,
-    decode_signed,
-)
+from federator.protocol.trust.certificates import Certificate, decode_certificate, decode_signed
 
 KEY_FILE_BYTES_MAX: Final = 262_144
 
