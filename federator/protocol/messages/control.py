@@ -375,28 +375,20 @@ class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
     """Tells the origin of a trace that it came by here.
 
     Goes back along ``path``; the sender is at ``at``.
-
-    Attributes:
-        epoch: The epoch of the trace's number.
-        number: The number of the trace.
-        path: Its way here, from the origin to who tells.
-        times_us: When it was at each of them, by their own clocks.
-        first: Whether it had not been here before; otherwise it goes no further.
-        delivers: Whether a publication would be delivered here.
-        next_hops: Where it goes on to, and the bytes that wait before it.
-        why: What stops it, if anything does.
     """
 
     sender: Id
-    epoch: EpochField
-    number: Natural
-    path: _Path
+    epoch: EpochField  # the epoch of the trace's number
+    number: Natural  # the number of the trace
+    path: _Path  # its way here, from the origin to who tells
+    # When it was at each of them, by their own clocks.
     times_us: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
     at: Annotated[int, msgspec.Meta(ge=0, lt=PATH_MAX)]
-    first: bool
-    delivers: bool
+    first: bool  # whether it had not been here before; otherwise it goes no further
+    delivers: bool  # whether a publication would be delivered here
+    # Where it goes on to, and the bytes that wait before it.
     next_hops: Annotated[tuple[tuple[Id, Natural], ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)]
-    why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]
+    why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]  # what stops it, if anything does
 
 
 LOSSES_MAX = 256

@@ -24,41 +24,26 @@ _Topics = Annotated[tuple[Name, ...], msgspec.Meta(max_length=TOPICS_PER_SESSION
 
 
 class ReportedSession(msgspec.Struct, frozen=True):
-    """One client of a gateway, on the broker that is told.
+    """One client of a gateway, on the broker that is told."""
 
-    Attributes:
-        client: Its client id.
-        on: Whether it is connected; otherwise only its session lasts.
-        clean: Whether its session ends with its connection.
-        publishes: Topics it published on lately.
-        subscribes: Its filters, ``$share/`` as given.
-    """
-
-    client: Name
-    on: bool
-    clean: bool
-    publishes: _Topics = ()
-    subscribes: _Topics = ()
+    client: Name  # its client id
+    on: bool  # whether it is connected; otherwise only its session lasts
+    clean: bool  # whether its session ends with its connection
+    publishes: _Topics = ()  # topics it published on lately
+    subscribes: _Topics = ()  # its filters, ``$share/`` as given
 
 
 class SessionReport(msgspec.Struct, frozen=True):
     """All clients that ``gateway`` has on this broker, cut into pages.
 
     Pages of one report share ``seq``; it takes effect when all have come, and replaces the last.
-
-    Attributes:
-        gateway: The gateway's name; unique in the federation.
-        epoch: Grows at every start of the gateway.
-        seq: Grows with every report within the epoch.
-        page: 0 to ``pages - 1``.
-        pages: At least 1: an empty report is one empty page.
-        sessions: The sessions on this page.
     """
 
-    gateway: Token
-    epoch: EpochField
-    seq: Natural
-    page: Natural
+    gateway: Token  # the gateway's name; unique in the federation
+    epoch: EpochField  # grows at every start of the gateway
+    seq: Natural  # grows with every report within the epoch
+    page: Natural  # 0 to ``pages - 1``
+    # At least 1: an empty report is one empty page.
     pages: Annotated[int, msgspec.Meta(ge=1, le=SESSION_PAGES_MAX)]
     sessions: Annotated[
         tuple[ReportedSession, ...], msgspec.Meta(max_length=SESSIONS_PER_PAGE_MAX)
@@ -66,16 +51,11 @@ class SessionReport(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """A gateway's question: tell me when everyone in reach knows that ``filters`` are wanted here.
+    """A gateway asks to be told when everyone in reach knows that ``filters`` are wanted here."""
 
-    Attributes:
-        gateway: The gateway that asks; the answer goes to ``settled_topic(..., gateway)``.
-        token: Returned in the answer.
-        filters: As clients subscribed them, without ``$share/...``.
-    """
-
-    gateway: Token
-    token: Natural
+    gateway: Token  # the gateway that asks; the answer goes to ``settled_topic(..., gateway)``
+    token: Natural  # returned in the answer
+    # As clients subscribed them, without ``$share/...``.
     filters: Annotated[tuple[Name, ...], msgspec.Meta(max_length=SETTLE_FILTERS_MAX)]
 
 
@@ -104,53 +84,31 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A gateway's word to the others: this client is mine now, and its session is on ``broker``.
+    """A gateway's word to the others: this client is mine now, and its session is on ``broker``."""
 
-    Attributes:
-        gateway: The gateway that says so.
-        number: Grows with every claim of the gateway, restarts included; copies come by several
-            brokers.
-        client: Its client id.
-        broker: The broker to which it is attached.
-        came: Whether it connected to the gateway just now; otherwise it was attached elsewhere.
-        lasts: Whether its session outlives its connection.
-    """
-
-    gateway: Token
+    gateway: Token  # the gateway that says so
+    # Grows with every claim of the gateway, restarts included; copies come by several brokers.
     number: Natural
-    client: Name
-    broker: Id
-    came: bool
-    lasts: bool
+    client: Name  # its client id
+    broker: Id  # the broker to which it is attached
+    came: bool  # whether it connected to the gateway just now; otherwise it was attached elsewhere
+    lasts: bool  # whether its session outlives its connection
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """A gateway's question to the others when a broker died: what did your clients publish then?
+    """A gateway's question to the others when a broker died: what did your clients publish then?"""
 
-    Attributes:
-        gateway: The gateway that asks; answers go to ``recalled_topic(..., gateway)``.
-        number: Grows with every question of the gateway; copies come by several brokers.
-        filters: What its clients subscribe to.
-        oldest_ms: How long ago it was acknowledged, at most,
-        newest_ms: and at least.
-    """
-
-    gateway: Token
-    number: Natural
+    gateway: Token  # the gateway that asks; answers go to ``recalled_topic(..., gateway)``
+    number: Natural  # grows with every question of the gateway; copies come by several brokers
+    # What its clients subscribe to.
     filters: Annotated[tuple[Name, ...], msgspec.Meta(max_length=RECALL_FILTERS_MAX)]
-    oldest_ms: Natural
-    newest_ms: Natural
+    oldest_ms: Natural  # how long ago it was acknowledged, at most,
+    newest_ms: Natural  # and at least
 
 
 class Recalled(msgspec.Struct, frozen=True):
-    """The answer to a ``Recall``, or a part of it: publications at QoS 1 and 2.
+    """The answer to a ``Recall``, or a part of it: publications at QoS 1 and 2."""
 
-    Attributes:
-        gateway: The gateway that answers.
-        number: The number of the question.
-        packets: PUBLISH packets of MQTT 5, oldest first.
-    """
-
-    gateway: Token
-    number: Natural
-    packets: tuple[bytes, ...]
+    gateway: Token  # the gateway that answers
+    number: Natural  # the number of the question
+    packets: tuple[bytes, ...]  # PUBLISH packets of MQTT 5, oldest first

@@ -29,22 +29,15 @@ _Amount = Annotated[float, msgspec.Meta(ge=0)]
 
 
 class GuideBroker(msgspec.Struct, frozen=True):
-    """One broker of the federation.
-
-    Attributes:
-        id: The broker's id.
-        address: Where clients reach it, as ``mqtt://host:port``; empty when it did not say.
-        state: ``gone`` when neither it nor its agent is heard of.
-        clients: Clients connected there.
-        load: Publications per second that its clients make and get.
-        substitutes: Who would step in for it now, best first.
-    """
+    """One broker of the federation."""
 
     id: Id
+    # Where clients reach it, as ``mqtt://host:port``; empty when it did not say.
     address: Annotated[str, msgspec.Meta(max_length=512)] = ""
-    state: State = "up"
-    clients: Natural = 0
-    load: _Amount = 0.0
+    state: State = "up"  # ``gone`` when neither it nor its agent is heard of
+    clients: Natural = 0  # clients connected there
+    load: _Amount = 0.0  # publications per second that its clients make and get
+    # Who would step in for it now, best first.
     substitutes: Annotated[tuple[Id, ...], msgspec.Meta(max_length=SUBSTITUTES_MAX)] = ()
 
 
@@ -53,18 +46,12 @@ class Takeover(msgspec.Struct, frozen=True):
 
     It stands until the broker is back and its clients may return (``state`` is ``up`` and the
     takeover is no longer listed), which moves nobody by itself.
-
-    Attributes:
-        broker: The broker that is dead, or draining.
-        substitute: The broker that took over.
-        epoch: The term of the controller that decided.
-        number: The number of the decision; grows within a term.
     """
 
-    broker: Id
-    substitute: Id
-    epoch: EpochField
-    number: Natural
+    broker: Id  # the broker that is dead, or draining
+    substitute: Id  # the broker that took over
+    epoch: EpochField  # the term of the controller that decided
+    number: Natural  # the number of the decision; grows within a term
 
 
 class Guide(msgspec.Struct, frozen=True):
@@ -73,25 +60,17 @@ class Guide(msgspec.Struct, frozen=True):
     Of two guides the newer has the greater (``epoch``, ``number``). Where both differ for longer,
     the federation is split and each holds for its own side. The same takeover under a newer
     number is no new move.
-
-    Attributes:
-        version: ``GUIDE_VERSION``.
-        federation: Its name.
-        broker: The broker on which this stands.
-        controller: The broker that its agent holds for the controller.
-        epoch: The controller's term: grows whenever somebody else becomes the controller.
-        number: The number of the controller's newest decision; 0 before the first.
-        brokers: All brokers heard of, ascending by id.
-        takeovers: Takeovers in force, ascending by broker.
     """
 
-    version: Natural
+    version: Natural  # ``GUIDE_VERSION``
     federation: str
-    broker: Id
-    controller: Id
-    epoch: EpochField
-    number: Natural
+    broker: Id  # the broker on which this stands
+    controller: Id  # the broker that its agent holds for the controller
+    epoch: EpochField  # the controller's term: grows whenever somebody else becomes the controller
+    number: Natural  # the number of the controller's newest decision; 0 before the first
+    # All brokers heard of, ascending by id.
     brokers: Annotated[tuple[GuideBroker, ...], msgspec.Meta(max_length=BROKERS_MAX)] = ()
+    # Takeovers in force, ascending by broker.
     takeovers: Annotated[tuple[Takeover, ...], msgspec.Meta(max_length=TAKEOVERS_MAX)] = ()
 
 
@@ -99,27 +78,16 @@ class Health(msgspec.Struct, frozen=True):
     """How the agent of ``broker`` is, retained on that broker, which says "down" when it vanishes.
 
     A broker that died took its agent's Will along: readers should also check how old this is.
-
-    Attributes:
-        version: ``HEALTH_VERSION``.
-        federation: Its name.
-        broker: Whose agent speaks.
-        state: ``ready`` when publications flow, ``down`` when the agent is gone.
-        reason: Why it is not ready.
-        epoch: The epoch of the agent.
-        release: The release of the agent's program.
-        links: Whether each link is up, by the neighbour's id.
-        at_us: When this was said, the agent's wall clock; 0 in a Will, which cannot know.
-        every_s: Seconds after which it is said again, changed or not.
     """
 
-    version: Natural
+    version: Natural  # ``HEALTH_VERSION``
     federation: str
-    broker: Id
+    broker: Id  # whose agent speaks
+    # ``ready`` when publications flow, ``down`` when the agent is gone.
     state: Literal["ready", "not_ready", "down"]
-    reason: str
-    epoch: EpochField
-    release: str
-    links: dict[str, Literal["up", "down"]]
-    at_us: Natural
-    every_s: Natural
+    reason: str  # why it is not ready
+    epoch: EpochField  # the epoch of the agent
+    release: str  # the release of the agent's program
+    links: dict[str, Literal["up", "down"]]  # whether each link is up, by the neighbour's id
+    at_us: Natural  # when this was said, the agent's wall clock; 0 in a Will, which cannot know
+    every_s: Natural  # seconds after which it is said again, changed or not

@@ -18,34 +18,21 @@ class Drain(msgspec.Struct, frozen=True):
 
 
 class Trace(msgspec.Struct, frozen=True):
-    """An operator's question to the agent: where does ``topic`` go from here, and how fast?
+    """An operator's question to the agent: where does ``topic`` go from here, and how fast?"""
 
-    Attributes:
-        token: Returned with the answers, which go to ``traced_topic(..., token)``.
-        topic: As clients of this broker would publish on it.
-    """
-
-    token: Token
-    topic: Name
+    token: Token  # returned with the answers, which go to ``traced_topic(..., token)``
+    topic: Name  # as clients of this broker would publish on it
 
 
 class Traced(msgspec.Struct, frozen=True):
-    """One broker's answer to a ``Trace``; the first is the asked agent's own.
+    """One broker's answer to a ``Trace``; the first is the asked agent's own."""
 
-    Attributes:
-        path: The trace's way there, from the asked broker to the one that tells.
-        times_us: When it was at each of them, by their own clocks.
-        back_us: When that was known to the asked agent, by its clock.
-        first: Whether it had not been there before; otherwise it goes no further.
-        delivers: Whether a publication would be delivered there.
-        next_hops: Where it goes on to, and the bytes that wait before it.
-        why: What the asked agent would do with the topic, or what stops it.
-    """
-
+    # The trace's way there, from the asked broker to the one that tells.
     path: Annotated[tuple[Id, ...], msgspec.Meta(min_length=1)]
-    times_us: tuple[Natural, ...]
-    back_us: Natural
-    first: bool
-    delivers: bool
+    times_us: tuple[Natural, ...]  # when it was at each of them, by their own clocks
+    back_us: Natural  # when that was known to the asked agent, by its clock
+    first: bool  # whether it had not been there before; otherwise it goes no further
+    delivers: bool  # whether a publication would be delivered there
+    # Where it goes on to, and the bytes that wait before it.
     next_hops: tuple[tuple[Id, Natural], ...]
-    why: str
+    why: str  # what the asked agent would do with the topic, or what stops it

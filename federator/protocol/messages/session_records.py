@@ -39,61 +39,38 @@ Action = Literal["pub", "sub"]
 
 
 class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Says that the announcing broker is here, and how it is.
+    """Says that the announcing broker is here, and how it is."""
 
-    Attributes:
-        draining: Whether its operator moves its clients away.
-        clients: Connected clients, rounded.
-        load: Publications per second, rounded.
-        address: Where clients reach it; empty when it did not say.
-        links: Neighbours with which it has a live link, ascending.
-        orphans: Neighbours whose agent is silent while their broker still answers.
-        missed: Brokers that it saw alive and that are gone, for those who come later.
-        other_term: The greatest term in which it knew a controller whom it does not follow now.
-    """
-
-    draining: bool = False
-    clients: Natural = 0
-    load: Natural = 0
+    draining: bool = False  # whether its operator moves its clients away
+    clients: Natural = 0  # connected clients, rounded
+    load: Natural = 0  # publications per second, rounded
+    # Where clients reach it; empty when it did not say.
     address: Annotated[str, msgspec.Meta(max_length=512)] = ""
-    links: _Ids = ()
-    orphans: _Ids = ()
-    missed: _Ids = ()
+    links: _Ids = ()  # neighbours with which it has a live link, ascending
+    orphans: _Ids = ()  # neighbours whose agent is silent while their broker still answers
+    missed: _Ids = ()  # brokers that it saw alive and that are gone, for those who come later
+    # The greatest term in which it knew a controller whom it does not follow now.
     other_term: _Term = 0
 
 
 class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):
-    """One row of the session flow table: what a client does on the announcing broker.
+    """One row of the session flow table: what a client does on the announcing broker."""
 
-    Attributes:
-        client: The client id.
-        action: Whether it publishes or subscribes.
-        topic: The topic or the filter, ``$share/`` as given.
-        on: Whether it is connected.
-        keeps: Whether its session outlives its connection.
-        qos: The QoS of the subscription; 0 for publishers.
-        gateway: Whether a gateway minds the client, and moves its session itself.
-    """
-
-    client: _Text
-    action: Action
-    topic: _Text
-    on: bool = True
-    keeps: bool = False
+    client: _Text  # the client id
+    action: Action  # whether it publishes or subscribes
+    topic: _Text  # the topic or the filter, ``$share/`` as given
+    on: bool = True  # whether it is connected
+    keeps: bool = False  # whether its session outlives its connection
+    # The QoS of the subscription; 0 for publishers.
     qos: Annotated[int, msgspec.Meta(ge=0, le=2)] = 0
-    gateway: bool = False
+    gateway: bool = False  # whether a gateway minds the client, and moves its session itself
 
 
 class ControllerRecord(msgspec.Struct, frozen=True, array_like=True):
-    """Says that the announcing broker holds itself for the controller.
+    """Says that the announcing broker holds itself for the controller."""
 
-    Attributes:
-        term: Grows with every change of controllers that the announcing broker has heard of.
-        number: The number of its newest decision in this term.
-    """
-
-    term: _Term
-    number: Natural
+    term: _Term  # grows with every change of controllers that the announcing broker has heard of
+    number: Natural  # the number of its newest decision in this term
 
 
 class PlanRecord(msgspec.Struct, frozen=True, array_like=True):

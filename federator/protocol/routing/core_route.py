@@ -47,43 +47,31 @@ class HeardCost:
 
 @dataclass(slots=True)
 class CoreRoute:
-    """Our way to one core.
-
-    Attributes:
-        number: The newest announcement we adopted.
-        cost: Our cost, for ``number``.
-        feasible_cost: The least cost that we announced for ``number``.
-        parents: Next hops towards the core, ascending.
-        unconfirmed: Parents for the number before whose copy of this one is still on its way: they
-            stay parents for a moment, so that a refresh changes no route.
-        heard: What each neighbour said last.
-        newest: The newest announcement heard; adopted or about to be.
-        adopted: The one with ``number``: what the core signed is passed on together.
-        sent: Copies of ``number`` sent, by neighbour.
-        announced: The filters that the core announces.
-        askers: Neighbours that wait until ``announced`` is right.
-        in_mesh: Whether we belong to a mesh of this core.
-        forgotten: Whether the core was given up; the route is kept so that old announcements do not
-            bring it back.
-        solicit_passed_on: The last solicit that we sent on, whether it shows the core's word, and
-            when.
-    """
+    """Our way to one core."""
 
     core: BrokerId
     priority: int
-    number: Number = NEVER
-    cost: Cost = UNREACHABLE
-    feasible_cost: Cost = UNREACHABLE
-    parents: tuple[BrokerId, ...] = ()
+    number: Number = NEVER  # the newest announcement we adopted
+    cost: Cost = UNREACHABLE  # our cost, for ``number``
+    feasible_cost: Cost = UNREACHABLE  # the least cost that we announced for ``number``
+    parents: tuple[BrokerId, ...] = ()  # next hops towards the core, ascending
+    # Parents for the number before whose copy of this one is still on its way: they stay parents
+    # for a moment, so that a refresh changes no route.
     unconfirmed: tuple[BrokerId, ...] = ()
-    heard: dict[BrokerId, HeardCost] = field(default_factory=dict)
-    newest: CoreAnn | None = None
+    heard: dict[BrokerId, HeardCost] = field(default_factory=dict)  # what each neighbour said last
+    newest: CoreAnn | None = None  # the newest announcement heard; adopted or about to be
+    # The one with ``number``: what the core signed is passed on together.
     adopted: CoreAnn | None = None
+    # Copies of ``number`` sent, by neighbour.
     sent: dict[BrokerId, int] = field(default_factory=dict)
-    announced: RemoteList = field(default_factory=RemoteList)
+    announced: RemoteList = field(default_factory=RemoteList)  # the filters that the core announces
+    # Neighbours that wait until ``announced`` is right.
     askers: set[BrokerId] = field(default_factory=set)
-    in_mesh: bool = False
+    in_mesh: bool = False  # whether we belong to a mesh of this core
+    # Whether the core was given up; the route is kept so that old announcements do not bring it
+    # back.
     forgotten: bool = False
+    # The last solicit that we sent on, whether it shows the core's word, and when.
     solicit_passed_on: tuple[tuple[bool, Number], Millis] | None = None
 
     @property

@@ -18,21 +18,14 @@ MeshChange = Literal["core_changed", "mesh_joined", "mesh_left", "parent_changed
 
 @dataclass(frozen=True, slots=True)
 class MeshEntry:
-    """One change of a mesh, or of our parents.
+    """One change of a mesh, or of our parents."""
 
-    Attributes:
-        kind: What changed.
-        filter: The filter of the mesh; ``None`` for parents, which all meshes of a core share.
-        core: The core of the mesh, now.
-        before: The core before, if it changed.
-        parents: The parents towards the core, if they changed.
-    """
-
-    kind: MeshChange
+    kind: MeshChange  # what changed
+    # The filter of the mesh; ``None`` for parents, which all meshes of a core share.
     filter: str | None
-    core: BrokerId | None
-    before: BrokerId | None = None
-    parents: tuple[BrokerId, ...] = ()
+    core: BrokerId | None  # the core of the mesh, now
+    before: BrokerId | None = None  # the core before, if it changed
+    parents: tuple[BrokerId, ...] = ()  # the parents towards the core, if they changed
 
 
 class MeshEventLog:

@@ -49,28 +49,17 @@ NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
 
 @dataclass(slots=True)
 class FilterState:
-    """What one filter is to this broker.
+    """What one filter is to this broker."""
 
-    Attributes:
-        local: Whether our own clients want it.
-        announcers: Cores that announce it, apart from ourselves.
-        child_cores: Cores of meshes in which a child of ours wants it.
-        core: The core that we follow; our own id when it is us.
-        previous: The core before, while the hand-over lasts.
-        stays: Whether we keep our place in the mesh of the core before.
-        member_of: Other cores to whose meshes of this filter we belong.
-        route: What the data plane was told last.
-        missing: Next hops that went out of reach while others wanted the filter still.
-    """
-
-    local: bool = False
-    announcers: tuple[BrokerId, ...] = ()
-    child_cores: tuple[BrokerId, ...] = ()
-    core: BrokerId | None = None
-    previous: BrokerId | None = None
-    stays: bool = False
-    member_of: tuple[BrokerId, ...] = ()
-    route: FilterRoute = NO_ROUTE
+    local: bool = False  # whether our own clients want it
+    announcers: tuple[BrokerId, ...] = ()  # cores that announce it, apart from ourselves
+    child_cores: tuple[BrokerId, ...] = ()  # cores of meshes in which a child of ours wants it
+    core: BrokerId | None = None  # the core that we follow; our own id when it is us
+    previous: BrokerId | None = None  # the core before, while the hand-over lasts
+    stays: bool = False  # whether we keep our place in the mesh of the core before
+    member_of: tuple[BrokerId, ...] = ()  # other cores to whose meshes of this filter we belong
+    route: FilterRoute = NO_ROUTE  # what the data plane was told last
+    # Next hops that went out of reach while others wanted the filter still.
     missing: tuple[BrokerId, ...] = ()
 
 

@@ -31,15 +31,10 @@ SHARED_MAX = 65_536
 
 @dataclass(slots=True)
 class DestinationState:
-    """Who wants one filter over the shortest path.
+    """Who wants one filter over the shortest path."""
 
-    Attributes:
-        local: Whether our own clients want it.
-        brokers: Other brokers, ascending, in reach or not.
-    """
-
-    local: bool = False
-    brokers: tuple[BrokerId, ...] = ()
+    local: bool = False  # whether our own clients want it
+    brokers: tuple[BrokerId, ...] = ()  # other brokers, ascending, in reach or not
 
 
 class TopicRouting:

@@ -32,35 +32,25 @@ Role = Literal["agent", "gateway", "operator"]
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True):
-    """The federation's word for one agent, gateway or operator.
+    """The federation's word for one agent, gateway or operator."""
 
-    Attributes:
-        version: 1 for agents; 2 for others, which releases without roles do not take for agents.
-        federation: Where it holds.
-        id: The broker whose agent this is; 0 where it is another role's.
-        signing_key: The public key for signatures, Ed25519.
-        exchange_key: The public key for key agreement, X25519.
-        not_before_s: Unix time from which it holds,
-        expires_s: and until which.
-        serial: By which it can be revoked.
-        role: What its holder is.
-        name: Who that is, where it is no agent.
-    """
-
+    # 1 for agents; 2 for others, which releases without roles do not take for agents.
     version: Literal[1, 2]
-    federation: _Federation
-    id: Id
+    federation: _Federation  # where it holds
+    id: Id  # the broker whose agent this is; 0 where it is another role's
+    # The public key for signatures, Ed25519.
     signing_key: Annotated[
         bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
     ]
+    # The public key for key agreement, X25519.
     exchange_key: Annotated[
         bytes, msgspec.Meta(min_length=EXCHANGE_KEY_BYTES, max_length=EXCHANGE_KEY_BYTES)
     ]
-    not_before_s: _Seconds
-    expires_s: _Seconds
-    serial: _Serial
-    role: Role = "agent"
-    name: Annotated[str, msgspec.Meta(max_length=64)] = ""
+    not_before_s: _Seconds  # Unix time from which it holds,
+    expires_s: _Seconds  # and until which
+    serial: _Serial  # by which it can be revoked
+    role: Role = "agent"  # what its holder is
+    name: Annotated[str, msgspec.Meta(max_length=64)] = ""  # who that is, where it is no agent
 
     @property
     def holder_name(self) -> str:

@@ -23,28 +23,20 @@ GREETING_BYTES_MAX: Final = 131_072
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True):
-    """What the sender of a hello or a bye signs.
+    """What the sender of a hello or a bye signs."""
 
-    Attributes:
-        version: The version of this format.
-        certificate: The sender's, as the federation key signed it.
-        salt: Drawn anew at each start of the sender; part of every key.
-        counter: Grows with each greeting of one salt; 0 in a Will.
-        to: Whom the sender believes at the other end; ``None`` while it does not know.
-        holds: The name of the half of the key agreement that the sender has of each neighbour: it
-            understands keys derived from it.
-        kind: The topic of the message.
-        body: The encoded message.
-    """
-
-    version: Literal[1]
-    certificate: bytes
+    version: Literal[1]  # the version of this format
+    certificate: bytes  # the sender's, as the federation key signed it
+    # Drawn anew at each start of the sender; part of every key.
     salt: Annotated[bytes, msgspec.Meta(min_length=SALT_BYTES, max_length=SALT_BYTES)]
+    # Grows with each greeting of one salt; 0 in a Will.
     counter: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-    to: Id | None
+    to: Id | None  # whom the sender believes at the other end; ``None`` while it does not know
+    # The name of the half of the key agreement that the sender has of each neighbour: it
+    # understands keys derived from it.
     holds: Annotated[dict[Id, bytes], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
-    kind: str
-    body: bytes
+    kind: str  # the topic of the message
+    body: bytes  # the encoded message
 
 
 _encoder: Final = msgspec.msgpack.Encoder()

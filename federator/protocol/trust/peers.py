@@ -31,19 +31,12 @@ KEY_NAME_BYTES: Final = 4
 
 @dataclass(frozen=True, slots=True)
 class KeyAgreement:
-    """One side's half, since its start or its last change of certificate. See ``agreement_half``.
+    """One side's half, since its start or its last change of certificate."""
 
-    Attributes:
-        data: The certificate, as the federation key signed it.
-        certificate: What it says.
-        salt: Drawn at this start.
-        name: By which the other side says that it holds this half.
-    """
-
-    data: bytes
-    certificate: Certificate
-    salt: bytes
-    name: bytes
+    data: bytes  # the certificate, as the federation key signed it
+    certificate: Certificate  # what it says
+    salt: bytes  # drawn at this start
+    name: bytes  # by which the other side says that it holds this half
 
 
 def agreement_half(data: bytes, certificate: Certificate, salt: bytes) -> KeyAgreement:
@@ -63,20 +56,13 @@ class Keys:
 
 @dataclass(slots=True)
 class Peer:
-    """A neighbour that shook hands.
+    """A neighbour that shook hands."""
 
-    Attributes:
-        agreement: Its newest half of the key agreement.
-        counter: The counter of its last greeting.
-        willed: The newest connection of which a Will came.
-        holds: The name of the half of ours that it said to hold.
-        windows: Numbers of its seals that came before, by channel.
-    """
-
-    agreement: KeyAgreement
-    counter: int = 0
-    willed: int = -1
-    holds: bytes = b""
+    agreement: KeyAgreement  # its newest half of the key agreement
+    counter: int = 0  # the counter of its last greeting
+    willed: int = -1  # the newest connection of which a Will came
+    holds: bytes = b""  # the name of the half of ours that it said to hold
+    # Numbers of its seals that came before, by channel.
     windows: tuple[SeenNumbers, ...] = field(
         default_factory=lambda: tuple(SeenNumbers() for _ in range(CHANNELS))
     )

@@ -38,23 +38,14 @@ _FIELD: Final = b',"proof":"'
 
 
 class Wanted(NamedTuple):
-    """What a word must be to be believed.
+    """What a word must be to be believed."""
 
-    Attributes:
-        role: What its speaker is,
-        name: and who; empty: anybody in that role.
-        to: Whom it is for.
-        place: Where it was heard: copies of one word may come by several brokers.
-        ages: It is said as it happens, so an old one was recorded.
-        stays: It is retained: the newest may come again.
-    """
-
-    role: Role
-    name: str = ""
-    to: bytes = NOBODY
-    place: int = 0
-    ages: bool = False
-    stays: bool = False
+    role: Role  # what its speaker is,
+    name: str = ""  # and who; empty: anybody in that role
+    to: bytes = NOBODY  # whom it is for
+    place: int = 0  # where it was heard: copies of one word may come by several brokers
+    ages: bool = False  # it is said as it happens, so an old one was recorded
+    stays: bool = False  # it is retained: the newest may come again
 
 
 class WordSigner:
