@@ -54,10 +54,8 @@ class DataPlane:
 
     Args:
         forwarder: Where publications go. The control plane changes it.
-        disk: What custody keeps.
         outlet: Passes on what custody asks for, and what the operator should know.
         seals: Seals frames and breaks their seals; ``None`` in an open federation.
-        duplicates: Which frames were here before.
         to_local_names: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
@@ -65,14 +63,6 @@ class DataPlane:
         retained: Orders retained values; ``None`` lets them pass as they come.
         frame_events: What happens is written down here, frame by frame.
         datagrams: Carries frames past the brokers, if anybody does.
-
-    Attributes:
-        intake: What our clients published and is not on its way yet.
-        outgoing: Sends copies of frames to neighbours.
-        delivery: Publishes on our broker.
-        custody: Cares for what is published at QoS 1 and 2.
-        shared: Sees what our clients publish, and gets the frames for our inbox, if anybody does.
-        traces: Follows traces, if anybody does.
     """
 
     def __init__(
@@ -96,8 +86,9 @@ class DataPlane:
         frame_events: FrameEventBuffer | None = None,
         datagrams: ports.Datagrams | None = None,
     ) -> None:
+        # Sees what our clients publish, and gets the frames for our inbox, if anybody does.
         self.shared: ports.Shared | None = None
-        self.traces: ports.Traces | None = None
+        self.traces: ports.Traces | None = None  # follows traces, if anybody does
         self.forwarder = forwarder
         self.counters = DataCounters()
         self.data_topic = data_topic(federation)
@@ -228,11 +219,7 @@ class DataPlane:
     # What one read brings
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
-        """Take all PUBLISHes of one socket read of the data connection.
-
-        Args:
-            chunk: What was read. Not kept.
-        """
+        """Take all PUBLISHes of one socket read of the data connection; ``chunk`` is not kept."""
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
@@ -307,13 +294,9 @@ class DataPlane:
     def send_to(
         self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int, now: Now
     ) -> bool:
-        """Send a frame to the inbox of one broker, once; whether there is a way.
+        """Send a frame to the inbox of ``broker``, once; whether there is a way.
 
-        Args:
-            broker: Whose inbox.
-            parts: The body,
-            size: of so many bytes,
-            count: with so many publications.
+        Its body ``parts`` has ``size`` bytes and ``count`` publications.
         """
         keys = inbox_key(broker)
         route = self.forwarder.route_frame(keys, 1, sender=self._self_id, origin=self._self_id)

@@ -59,12 +59,10 @@ class DuplicateLog:
     def admit(
         self, origin: BrokerId, epoch: Epoch, seq: int, *, k: int, mask: int, sender: BrokerId
     ) -> tuple[bool, int]:
-        """Take on a copy of a frame.
+        """Take on a copy of the frame that ``origin`` numbered so in its ``epoch``.
 
         Args:
-            origin: Who made the frame.
-            epoch: The origin's epoch.
-            seq: The origin's number of the frame, in 0..2**64-1.
+            seq: Its number, in 0..2**64-1.
             k: How many filters it was routed by.
             mask: The filters this copy is responsible for, in 1..2**k-1.
             sender: The neighbour that brought it.

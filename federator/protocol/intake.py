@@ -77,16 +77,13 @@ class OpenBatches:
     """The batches that hold something, in the order in which they began to.
 
     Empty ones are kept by route for next time: most publications take the same few routes.
-
-    Attributes:
-        filled: These batches; a dictionary for the sake of its order.
     """
 
     __slots__ = ("_by_route", "filled")
 
     def __init__(self) -> None:
         self._by_route: dict[TopicRoute, RouteBatches] = {}
-        self.filled: dict[Batch, None] = {}
+        self.filled: dict[Batch, None] = {}  # these batches; a dictionary for the sake of its order
 
     def of(self, route: TopicRoute) -> RouteBatches:
         """The batches of ``route``."""
@@ -161,14 +158,7 @@ class Pace:
 
 
 class Intake:
-    """What our clients published and is not on its way yet.
-
-    Attributes:
-        of: The batches of a route.
-        filled: The batches that hold something.
-        due_ms: When ``on_time`` has something to do.
-        on_acknowledged: Called when all that came is in the log, and our broker was told so.
-    """
+    """What our clients published and is not on its way yet."""
 
     def __init__(
         self,
@@ -182,9 +172,10 @@ class Intake:
         frame_events: FrameEventBuffer | None,
     ) -> None:
         self._open = OpenBatches()
+        # Called when all that came is in the log, and our broker was told so.
         self.on_acknowledged: Callable[[], None] = lambda: None
-        self.of: Callable[[TopicRoute], RouteBatches] = self._open.of
-        self.filled = self._open.filled
+        self.of: Callable[[TopicRoute], RouteBatches] = self._open.of  # the batches of a route
+        self.filled = self._open.filled  # the batches that hold something
         self._custody = custody
         self._log = custody.origin.log
         self._own = own
@@ -193,7 +184,7 @@ class Intake:
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
         self._frame_events = frame_events
-        self.due_ms: Millis | None = None
+        self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self._pace = Pace()
         self._flush_ms: Millis | None = None  # when what was gathered goes
         self._retry_ms: Millis | None = None  # when the log is tried again
@@ -219,12 +210,9 @@ class Intake:
             self._send(route, (packet,), len(packet), 1, time_us, now)
 
     def add(self, batch: Batch, run: memoryview, count: int, first_bytes: int, now: Now) -> None:
-        """Add a run to a batch, which becomes a frame first when there is no room.
+        """Add a run of packets to a batch, which becomes a frame first when there is no room.
 
-        Args:
-            batch: One of ours.
-            run: Of packets.
-            first_bytes: Of all packets in the run, ored.
+        ``first_bytes`` are those of all its packets, ored.
         """
         self._counters.publications_in += count
         if self._retry_ms is not None and batch.acknowledged:

@@ -51,12 +51,7 @@ class Identity:
 
 
 class Node:
-    """The whole protocol of one agent.
-
-    Args:
-        topology: How we arrange our links; ``None`` leaves that to the operator.
-        verifier: Vouches for addresses.
-    """
+    """The whole protocol of one agent. Without ``topology`` the operator arranges its links."""
 
     def __init__(
         self,

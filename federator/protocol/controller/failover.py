@@ -62,27 +62,16 @@ class Failover:
     """The session flow table, what the controller decides, and the guide.
 
     Does nothing until told our status.
-
-    Args:
-        links: Our links, read only.
-        announcements: The routes to all brokers, read only.
-
-    Attributes:
-        presence: Who is there.
-        table: Everyone's rows.
-        standing: What others say as controllers.
-        duties: What we decide; counts while ``is_controller``.
-        controller: Whom we hold for the controller.
     """
 
     def __init__(
         self, links: Links, announcements: Announcements, parameters: FailoverParameters
     ) -> None:
-        self.presence = BrokerPresence(parameters.presence)
-        self.table = SessionFlowTable()
-        self.standing = StandingPlans()
-        self.duties = ControllerDuties()
-        self.controller = links.self_id
+        self.presence = BrokerPresence(parameters.presence)  # who is there
+        self.table = SessionFlowTable()  # everyone's rows
+        self.standing = StandingPlans()  # what others say as controllers
+        self.duties = ControllerDuties()  # what we decide; counts while ``is_controller``
+        self.controller = links.self_id  # whom we hold for the controller
         self.is_controller = False
         self._links = links
         self._announcements = announcements

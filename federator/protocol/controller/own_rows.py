@@ -49,16 +49,11 @@ class _Gateway:
 
 
 class SessionReports:
-    """The newest whole report of each gateway, within bounds.
-
-    Attributes:
-        revision: Grows when any changes.
-        refused: Pages for which there was no room, or whose report gave way to others.
-    """
+    """The newest whole report of each gateway, within bounds."""
 
     def __init__(self) -> None:
-        self.revision = 0
-        self.refused = 0
+        self.revision = 0  # grows when any changes
+        self.refused = 0  # pages for which there was no room, or whose report gave way to others
         self._bytes = 0
         self._unfinished: OrderedDict[str, int] = OrderedDict()  # bytes of pages, by gateway
         self._unfinished_bytes = 0

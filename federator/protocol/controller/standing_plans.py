@@ -41,13 +41,10 @@ class Statement:
 
 
 class StandingPlans:
-    """What every broker says as a controller.
-
-    Attributes:
-        terms: The greatest term in which each was ever the controller, us included.
-    """
+    """What every broker says as a controller."""
 
     def __init__(self) -> None:
+        # The greatest term in which each was ever the controller, us included.
         self.terms: dict[BrokerId, int] = {}
         self._statements: dict[BrokerId, Statement] = {}
 

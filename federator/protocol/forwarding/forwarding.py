@@ -91,9 +91,6 @@ class Forwarder:
         key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
         allows_export: Whether what our clients publish on a topic may leave our broker.
         here: What a filter is called on our broker, where names differ there.
-
-    Attributes:
-        searches: Topics whose route was not remembered.
     """
 
     def __init__(
@@ -105,7 +102,7 @@ class Forwarder:
         allows_export: Callable[[str], bool] = lambda topic: True,
         here: Translate | None = None,
     ) -> None:
-        self.searches = 0
+        self.searches = 0  # topics whose route was not remembered
         self._key_of = key_of
         self._allows_export = allows_export
         self._here = None if here is None else TranslatedFilters(here)

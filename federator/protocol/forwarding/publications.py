@@ -47,14 +47,10 @@ _BINARY = 0x09  # the one that is no text
 
 
 class RunChecker:
-    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order.
-
-    Attributes:
-        retained: Some publication of the last run is retained.
-    """
+    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order."""
 
     def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
-        self.retained = False
+        self.retained = False  # some publication of the last run is retained
         self._known_topics_max = known_topics_max
         self._known: set[bytes] = set()
 

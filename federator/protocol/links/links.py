@@ -56,16 +56,11 @@ COMPLAINT_GAP_MS = 600_000
 
 @dataclass(slots=True)
 class Links:
-    """All links of one agent.
-
-    Args:
-        epoch: Our incarnation; ``renew`` raises it.
-        address: Where others reach our broker; empty when they cannot.
-    """
+    """All links of one agent."""
 
     self_id: BrokerId
-    epoch: Epoch
-    address: str
+    epoch: Epoch  # our incarnation; ``renew`` raises it
+    address: str  # where others reach our broker; empty when they cannot
     parameters: Parameters
     connections: dict[ConnId, LinkConnection] = field(default_factory=dict)
     neighbours: dict[BrokerId, Neighbour] = field(default_factory=dict)

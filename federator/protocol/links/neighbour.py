@@ -32,16 +32,12 @@ COST_MAX: Final = 1_000_000
 
 
 class LinkDelay:
-    """The round trips of one link.
-
-    Attributes:
-        smoothed_ms: The delay there and back, ``None`` before the first round trip.
-        cost: One unit per millisecond there and back, at least 1.
-    """
+    """The round trips of one link."""
 
     def __init__(self) -> None:
+        # The delay there and back, ``None`` before the first round trip.
         self.smoothed_ms: float | None = None
-        self.cost = Cost(1)
+        self.cost = Cost(1)  # one unit per millisecond there and back, at least 1
         self._latest: deque[int] = deque(maxlen=ROUND_TRIPS)
 
     def measure(self, round_trip_ms: int) -> None:

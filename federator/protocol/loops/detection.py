@@ -124,9 +124,6 @@ class LoopDetector:
     Args:
         chance: A number in [0, 1), drawn anew each time.
         trusted: Tells whether publications on a topic are never suspected.
-
-    Attributes:
-        dropped: Publications that came back and were not let in again.
     """
 
     def __init__(
@@ -136,7 +133,7 @@ class LoopDetector:
         chance: Callable[[], float],
         trusted: Callable[[str], bool] = lambda topic: False,
     ) -> None:
-        self.dropped = 0
+        self.dropped = 0  # publications that came back and were not let in again
         self._parameters = parameters
         self._chance = chance
         self._trusted = trusted

@@ -15,10 +15,7 @@ from federator.protocol.policy.rules import Denied, EdgeRules
 class BrokerPolicy:
     """What crosses between our broker and the federation, and under which name.
 
-    Args:
-        edge: The rules of our broker, in its own names.
-        denied: What may neither leave nor enter, in the federation's names.
-        renames: The names of topics here and there.
+    ``edge`` speaks of our broker's own names, ``denied`` of the federation's.
     """
 
     def __init__(

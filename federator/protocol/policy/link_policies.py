@@ -29,23 +29,13 @@ _MayCross = Callable[[bytes], bool]
 
 
 class LinkPolicies:
-    """The rules of all links of one agent, at work on frames.
-
-    Args:
-        rules: The rules of links, by neighbour.
-        others: The rules of links to other neighbours.
-
-    Attributes:
-        active: Whether some link has rules that stop anything.
-        withheld_in: Publications that a neighbour sent and rules stopped.
-        withheld_out: Publications that rules kept from a neighbour, one per neighbour.
-    """
+    """The rules of all links of one agent, by neighbour and for others, at work on frames."""
 
     def __init__(
         self, rules: Mapping[BrokerId, LinkRules] | None = None, others: LinkRules | None = None
     ) -> None:
-        self.withheld_in = 0
-        self.withheld_out = 0
+        self.withheld_in = 0  # publications that a neighbour sent and rules stopped
+        self.withheld_out = 0  # publications that rules kept from a neighbour, one per neighbour
         self._rules = dict(rules or {})
         self._others = others or LinkRules()
         self._lets_in: dict[LinkRules, _MayCross] = {}
@@ -53,6 +43,7 @@ class LinkPolicies:
         for each in (*self._rules.values(), self._others):
             self._lets_in[each] = BoundedCache(in_text(each.allows_import))
             self._allows_export[each] = BoundedCache(in_text(each.allows_export))
+        # Whether some link has rules that stop anything.
         self.active = not all(each.stops_nothing for each in self._lets_in)
 
     def rules_of(self, neighbour: BrokerId) -> LinkRules:
@@ -62,12 +53,7 @@ class LinkPolicies:
     def outgoing(
         self, neighbour: BrokerId, frame: Frame, parts: Sequence[bytes | memoryview]
     ) -> Frame | None:
-        """What of ``frame`` may go to ``neighbour``.
-
-        Args:
-            neighbour: The next hop.
-            frame: The label of the frame; its body is not read.
-            parts: The body of the frame.
+        """What of ``frame``, whose body is ``parts`` instead, may go to ``neighbour``.
 
         Returns:
             ``frame`` itself when all may, a copy with a shorter body, or ``None``: nothing.

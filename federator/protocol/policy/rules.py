@@ -55,11 +55,7 @@ class EdgeRules:
 
 
 class Denied:
-    """Topics that cross no boundary of ours.
-
-    Args:
-        filters: Topics that one of these matches neither leave nor arrive nor pass.
-    """
+    """Topics that cross no boundary of ours: they neither leave nor arrive nor pass."""
 
     def __init__(self, filters: Sequence[str] = ()) -> None:
         self.filters = tuple(filters)
@@ -126,12 +122,7 @@ def in_text(ask: Callable[[str], bool]) -> Callable[[bytes], bool]:
 def conflict(
     *, imports: Sequence[str], exports: Sequence[str], against: Sequence[str]
 ) -> tuple[str, int, str] | None:
-    """The first rule that can never apply, because another one always forbids what it allows.
-
-    Args:
-        imports: What may come in.
-        exports: What may go out.
-        against: What may do neither.
+    """The first rule that can never apply, because one of ``against`` forbids what it allows.
 
     Returns:
         ``"import"`` or ``"export"``, the place of the rule in its list, and what forbids it.

@@ -40,24 +40,12 @@ less. So no announcement costs more than 3 publications per link, whatever the d
 
 
 class Announcements:
-    """Follows all cores, and announces for our own.
-
-    Args:
-        links: Our links, read only.
-        priority: Our priority as a core.
-        parameters: Intervals and bounds.
-
-    Attributes:
-        own: What we announce ourselves.
-        routes: Our routes to the other cores, by core.
-        lists: Keeps what the other cores announce in step.
-        backlog: Large changes of the filters of all lists.
-    """
+    """Follows all cores, and announces for our own."""
 
     def __init__(self, links: Links, *, priority: int, parameters: Parameters) -> None:
         self.own = OwnCore(links, priority=priority, parameters=parameters)
-        self.routes: dict[BrokerId, CoreRoute] = {}
-        self.backlog = Backlog()
+        self.routes: dict[BrokerId, CoreRoute] = {}  # our routes to the other cores, by core
+        self.backlog = Backlog()  # large changes of the filters of all lists
         self.lists = CoreLists(
             links, self.own, self.routes, self.backlog, gap_ms=parameters.list_request_gap_ms
         )
@@ -351,10 +339,8 @@ class Announcements:
     def _flood(self, route: CoreRoute, *, tell_teacher: bool) -> list[Step]:
         """Pass the number on to everyone who can learn from it.
 
-        Args:
-            route: The route as it is now.
-            tell_teacher: Our cost grew: the neighbour we have it from may have thought of us as a
-                parent, and must not any longer.
+        ``tell_teacher``: our cost grew, so the neighbour we have it from may have thought of us as
+        a parent, and must not any longer.
         """
         newest = route.newest
         if newest is None or route.sent:

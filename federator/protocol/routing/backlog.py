@@ -30,14 +30,10 @@ _Rest = tuple[Iterator[str], bool]
 
 
 class Backlog:
-    """Filters that wait to be looked at.
-
-    Attributes:
-        due_ms: When ``next_slice`` has something to say.
-    """
+    """Filters that wait to be looked at."""
 
     def __init__(self) -> None:
-        self.due_ms: Millis | None = None
+        self.due_ms: Millis | None = None  # when ``next_slice`` has something to say
         self._waiting: OrderedDict[FiltersChanged, deque[_Rest]] = OrderedDict()  # by list
         self._filters: Counter[FiltersChanged] = Counter()  # that wait, by list
 

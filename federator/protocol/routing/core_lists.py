@@ -21,14 +21,9 @@ from federator.protocol.types import BrokerId, Millis
 
 
 class CoreLists:
-    """Keeps the announced filters of all cores in step.
+    """Keeps the announced filters of all cores in step: ``announced`` and ``askers`` of routes.
 
-    Args:
-        links: Our links, read only.
-        own: Our own core, read only.
-        routes: All routes; ``announced`` and ``askers`` of each are ours to change.
-        backlog: Changes that wait, read only.
-        gap_ms: Between two requests for a list.
+    Requests for one list are ``gap_ms`` apart.
     """
 
     def __init__(

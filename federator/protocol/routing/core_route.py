@@ -165,8 +165,7 @@ class CoreRoute:
 class FormerWords:
     """The last announcement of each erased core, without what it announced.
 
-    Args:
-        cores_max: Cores remembered; the one erased longest ago is forgotten first.
+    Of ``cores_max`` at most; the one erased longest ago is forgotten first.
     """
 
     def __init__(self, *, cores_max: int) -> None:

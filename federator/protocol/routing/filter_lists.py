@@ -41,14 +41,7 @@ LIST_FILTERS_MAX = 1_000_000
 
 
 class RemoteList:
-    """Our copy of one list.
-
-    Args:
-        filters_max: Filters taken at most.
-
-    Attributes:
-        filters: The copy; may lag behind while ``synced`` is false.
-    """
+    """Our copy of one list, of ``filters_max`` filters at most."""
 
     __slots__ = (
         "_asked_at_ms",
@@ -63,7 +56,7 @@ class RemoteList:
     )
 
     def __init__(self, *, filters_max: int = LIST_FILTERS_MAX) -> None:
-        self.filters = DigestedSet()
+        self.filters = DigestedSet()  # the copy; may lag behind while ``synced`` is false
         self._filters_max = filters_max
         self._wanted = 0
         self._asked_at_ms: Millis | None = None
@@ -146,18 +139,10 @@ class RemoteList:
 
 
 class ListSender:
-    """Sends whole lists: a page at once, and the others of long ones bit by bit.
-
-    Args:
-        links: Our links, read only.
-        kind: What the lists hold.
-
-    Attributes:
-        due_ms: When ``on_deadline`` is due.
-    """
+    """Sends whole lists: a page at once, and the others of long ones bit by bit."""
 
     def __init__(self, links: Links, kind: ListKind) -> None:
-        self.due_ms: Millis | None = None
+        self.due_ms: Millis | None = None  # when ``on_deadline`` is due
         self._links = links
         self._kind = kind
         self._sending: dict[tuple[BrokerId, BrokerId], tuple[int, Iterator[FilterListPage]]] = {}

@@ -23,27 +23,18 @@ from federator.protocol.types import BrokerId, Millis
 
 @dataclass(slots=True)
 class Membership:
-    """What we want from the meshes of one core, and which parents know.
-
-    ``lost``: some of ``removed`` went out of reach, and were not given up.
-    """
+    """What we want from the meshes of one core, and which parents know."""
 
     filters: DigestedSet = field(default_factory=DigestedSet)
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     informed: set[BrokerId] = field(default_factory=set)
     sent_at_ms: Millis | None = None
-    lost: bool = False
+    lost: bool = False  # some of ``removed`` went out of reach, and were not given up
 
 
 class Memberships:
-    """Keeps our memberships, and reports them to parents.
-
-    Args:
-        links: Our links, read only.
-        announcements: The routes to all cores; ``in_mesh`` of each is ours to set.
-        parameters: Intervals.
-    """
+    """Keeps our memberships, and reports them to parents; sets ``in_mesh`` of the routes."""
 
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters

@@ -29,14 +29,10 @@ class MeshEntry:
 
 
 class MeshEventLog:
-    """The last ``ENTRIES_MAX`` changes since it was last read.
-
-    Attributes:
-        missed: Changes that found no room since then.
-    """
+    """The last ``ENTRIES_MAX`` changes since it was last read."""
 
     def __init__(self) -> None:
-        self.missed = 0
+        self.missed = 0  # changes that found no room since then
         self._entries: deque[MeshEntry] = deque()
 
     def note(self, entry: MeshEntry) -> None:

@@ -78,22 +78,13 @@ class _Changes:
 
 
 class Meshes:
-    """Election, children and routes of all filters.
-
-    Args:
-        links: Our links, read only.
-        announcements: The routes to all cores, read only but for ``in_mesh``.
-        parameters: Intervals and bounds.
-
-    Attributes:
-        event_log: What changed, for metrics.
-    """
+    """Election, children and routes of all filters."""
 
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters
     ) -> None:
         self.states: dict[str, FilterState] = {}
-        self.event_log = MeshEventLog()
+        self.event_log = MeshEventLog()  # what changed, for metrics
         self.children: dict[BrokerId, dict[BrokerId, RemoteList]] = {}
         self.memberships = Memberships(links, announcements, parameters=parameters)
         self._links = links

@@ -14,25 +14,14 @@ from federator.protocol.types import Cost, Millis
 
 
 class OwnCore:
-    """Makes our own announcements.
-
-    Args:
-        links: Our links, read only.
-        priority: Our priority as a core.
-        parameters: Interval and gap.
-
-    Attributes:
-        filters: What we announce.
-        seq: The number of the last announcement, 0 before the first.
-        due_ms: When the next one is due.
-    """
+    """Makes our own announcements."""
 
     def __init__(self, links: Links, *, priority: int, parameters: Parameters) -> None:
-        self.filters = DigestedSet()
+        self.filters = DigestedSet()  # what we announce
         self.priority = priority
-        self.seq = 0
+        self.seq = 0  # the number of the last announcement, 0 before the first
         self.announced_at_ms: Millis | None = None
-        self.due_ms: Millis | None = None
+        self.due_ms: Millis | None = None  # when the next one is due
         self._links = links
         self._parameters = parameters
         self._added: set[str] = set()

@@ -38,13 +38,7 @@ class DestinationState:
 
 
 class TopicRouting:
-    """Knows the destinations of all filters, and the next hop to each.
-
-    Args:
-        links: Our links, read only.
-        announcements: The routes to all cores, read only.
-        parameters: Strategies and bounds.
-    """
+    """Knows the destinations of all filters, and the next hop to each."""
 
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters

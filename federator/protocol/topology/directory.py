@@ -33,22 +33,17 @@ class Member:
 
 
 class Directory:
-    """All brokers that arrange their links, ourselves included.
-
-    Attributes:
-        seated: Rings of the brokers that are there, or missed for a moment.
-        expected: Rings of all brokers that are not forgotten.
-        changed_at_ms: When a broker came, went or moved last.
-    """
+    """All brokers that arrange their links, ourselves included."""
 
     def __init__(
         self, self_id: BrokerId, verifier: AddressVerifier, parameters: TopologyParameters
     ) -> None:
+        # Rings of the brokers that are there, or missed for a moment.
         self.seated = Rings(parameters.rings)
-        self.expected = Rings(parameters.rings)
+        self.expected = Rings(parameters.rings)  # rings of all brokers that are not forgotten
         self.seated.add(self_id)
         self.expected.add(self_id)
-        self.changed_at_ms = Millis(0)
+        self.changed_at_ms = Millis(0)  # when a broker came, went or moved last
         self._self_id = self_id
         self._verifier = verifier
         self._parameters = parameters

@@ -66,17 +66,7 @@ COMPLAINT_GAP_MS = 600_000
 
 
 class TopologyManager:
-    """Arranges one agent's links. Does nothing without parameters.
-
-    Args:
-        parameters: How; ``None`` leaves everything to the operator.
-        verifier: Vouches for our address, and judges others'.
-
-    Attributes:
-        directory: All brokers that arrange their links.
-        changes: Links given up so far.
-        said: What we announce.
-    """
+    """Arranges one agent's links. Without parameters it leaves everything to the operator."""
 
     def __init__(
         self,
@@ -86,8 +76,8 @@ class TopologyManager:
     ) -> None:
         self.active = parameters is not None
         self.parameters = parameters or TopologyParameters()
-        self.changes = 0
-        self.said: Place | None = None
+        self.changes = 0  # links given up so far
+        self.said: Place | None = None  # what we announce
         self._links = links
         self._warrant = verifier or Trusting()
         self.directory = Directory(links.self_id, self._warrant, self.parameters)

@@ -11,21 +11,14 @@ from federator.protocol.types import BrokerId, Millis
 
 
 class PeerLinkHistory:
-    """The state of the links of an agent that it has, had, or tries to have.
-
-    Attributes:
-        dials: Addresses that the driver dials for us.
-        up_ms: Since when a link is up.
-        idle_ms: Since when we try to have one in vain.
-        fallen: Brokers in ``idle_ms`` to which a link was up.
-        passed_over: Until when brokers that cannot be reached are passed over.
-    """
+    """The state of the links of an agent that it has, had, or tries to have."""
 
     def __init__(self, *, cool_ms: int) -> None:
-        self.dials: dict[BrokerId, str] = {}
-        self.up_ms: dict[BrokerId, Millis] = {}
-        self.idle_ms: dict[BrokerId, Millis] = {}
-        self.fallen: set[BrokerId] = set()
+        self.dials: dict[BrokerId, str] = {}  # addresses that the driver dials for us
+        self.up_ms: dict[BrokerId, Millis] = {}  # since when a link is up
+        self.idle_ms: dict[BrokerId, Millis] = {}  # since when we try to have one in vain
+        self.fallen: set[BrokerId] = set()  # brokers in ``idle_ms`` to which a link was up
+        # Until when brokers that cannot be reached are passed over.
         self.passed_over: dict[BrokerId, Millis] = {}
         self._cool_ms = cool_ms  # how long a link that was given up is remembered
         self._parted_ms: dict[BrokerId, Millis] = {}  # since when links given up are

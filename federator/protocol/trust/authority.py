@@ -31,13 +31,7 @@ class DistrustError(DecodeError):
 
 
 class Authority:
-    """Judges certificates and revocations for one federation.
-
-    Args:
-        federation: The federation's name.
-        trusted: Federation keys, public.
-        verify: Judges signatures.
-    """
+    """Judges certificates and revocations for one federation by its ``trusted`` public keys."""
 
     def __init__(self, federation: str, trusted: Iterable[bytes], verify: Verifier) -> None:
         self._federation = federation

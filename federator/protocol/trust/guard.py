@@ -87,11 +87,7 @@ class Guard:
     """Seals, and opens seals, for one agent.
 
     Args:
-        federation: The federation's name.
-        authority: Judges certificates.
-        verify: Judges signatures.
-        identity: Our secrets.
-        certificate: Our certificate, as the federation key signed it.
+        certificate: Ours, as the federation key signed it.
         salt: Drawn for this start, never used before.
         manner: How we seal; both manners are understood.
         now_s: Unix time, for certificates.
@@ -130,11 +126,6 @@ class Guard:
 
     def renew(self, identity: Identity, certificate: bytes, *, trusted: Iterable[bytes]) -> None:
         """Go on under another certificate. Neighbours follow with their next greeting.
-
-        Args:
-            identity: Our secrets.
-            certificate: Our new certificate, as one of the federation keys signed it.
-            trusted: The federation keys from now on.
 
         Raises:
             DecodeError: The certificate does not hold under these keys, or is another broker's.
@@ -190,13 +181,9 @@ class Guard:
         return message
 
     def greet(self, kind: str, body: bytes, to: BrokerId | None, *, will: bool = False) -> bytes:
-        """The wire form of a hello or a bye.
+        """The wire form of a hello or a bye for ``to``, if it is known whom it is for.
 
-        Args:
-            kind: Its topic.
-            body: The encoded message.
-            to: Whom it is for, if that is known.
-            will: It is left with a broker, to be published some day.
+        ``will``: it is left with a broker, to be published some day.
         """
         self._greeted += 0 if will else 1
         greeting = Greeting(
@@ -213,13 +200,9 @@ class Guard:
         return pack(text, self._identity.sign(signed_text(self._federation, text)))
 
     def seal(self, channel: int, kind: str, body: bytes, to: BrokerId) -> bytes | None:
-        """Return ``body`` sealed for one neighbour; ``None`` when it has not shaken hands.
+        """Return ``body`` sealed for ``to``, a neighbour; ``None`` when it has not shaken hands.
 
-        Args:
-            channel: ``CONTROL`` or ``DATA``.
-            kind: The topic's last level.
-            body: What to seal.
-            to: The neighbour.
+        ``kind`` is the topic's last level.
         """
         peer = self._peers.get(to)
         keys = peer.keys_to(self._ours, self._identity, self._federation) if peer else None
@@ -288,12 +271,7 @@ class Guard:
         return certificate.id, greeting.body, greeting
 
     def admit(self, sender: BrokerId, message: Message, greeting: Greeting | None) -> None:
-        """Accept a decoded message, and shake hands when it is a hello.
-
-        Args:
-            sender: Who sent it, as ``read`` says.
-            message: What it says.
-            greeting: What it came in.
+        """Accept a decoded message of what ``read`` returned, and shake hands when it is a hello.
 
         Raises:
             DecodeError: The message speaks in another's name, or is one that must be sealed.

@@ -78,12 +78,8 @@ class WordSigner:
 class WordJudge:
     """Judges what others say.
 
-    Args:
-        authority: Judges certificates.
-        verify: Judges signatures.
-        now_us: Unix time.
-        required: Whose words must be proven. Others may be without a proof, until their speaker
-            has shown one.
+    Words of roles in ``required`` must be proven. Others may be without a proof, until their
+    speaker has shown one.
     """
 
     def __init__(
