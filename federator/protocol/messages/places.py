@@ -85,8 +85,3 @@ def parse_place(filter: str) -> Place | None:
         return _decoder.decode(filter[len(PREFIX) :])
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
-
-
-def is_place_record(filter: str) -> bool:
-    """Whether ``filter`` is one of ours, and well made."""
-    return parse_place(filter) is not None

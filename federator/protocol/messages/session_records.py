@@ -125,11 +125,6 @@ def parse_record(filter: str) -> Record | None:
     return record if not isinstance(record, FlowRow) or is_sound(record) else None
 
 
-def is_record(filter: str) -> bool:
-    """Whether ``filter`` is one of ours, and well made."""
-    return parse_record(filter) is not None
-
-
 def is_sound(row: FlowRow) -> bool:
     """Whether a broker can have such a client, doing such a thing."""
     if "\0" in row.client or unwelcome_in(row.client):

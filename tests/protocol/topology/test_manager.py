@@ -9,7 +9,7 @@ from federator.protocol.events import DeadlineReached, LocalBrokerUp, NeighbourC
 from federator.protocol.filters import DigestedSet
 from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import CoreAnn, HeardNeighbour, Hello
-from federator.protocol.messages.places import Place, encode_place, is_place_record, parse_place
+from federator.protocol.messages.places import Place, encode_place, parse_place
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters
 from federator.protocol.topology.graph import parts_of
@@ -174,7 +174,7 @@ def test_no_text_is_a_place_by_accident_and_none_raises(text):
     ],
 )
 def test_places_out_of_range_are_none(text):
-    assert not is_place_record("$fed/topology/place/" + text)
+    assert parse_place("$fed/topology/place/" + text) is None
 
 
 def test_places_travel():
