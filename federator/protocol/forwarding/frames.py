@@ -132,30 +132,12 @@ class OwnFrames:
         return frame
 
     def label(
-        self,
-        flags: int,
-        epoch: Epoch,
-        seq: int,
-        time_us: int,
-        publications: int,
-        keys: bytes,
-        body: bytes,
+        self, flags: int, epoch: Epoch, seq: int, time_us: int, count: int, keys: bytes, body: bytes
     ) -> Frame:
         """A frame of ours of any kind."""
-        return Frame(
-            flags=flags,
-            hops=0,
-            hop_limit=self.hop_limit,
-            sender=self.self_id,
-            origin=self.self_id,
-            epoch=epoch,
-            seq=seq,
-            origin_time_us=time_us,
-            publications=publications,
-            keys=keys,
-            mask=(1 << len(keys) // KEY_BYTES) - 1,
-            body=memoryview(body),
-        )
+        me, limit, mask = self.self_id, self.hop_limit, (1 << len(keys) // KEY_BYTES) - 1
+        whole = memoryview(body)
+        return Frame(flags, 0, limit, me, me, epoch, seq, time_us, count, keys, mask, whole)
 
 
 def mask_bytes(mask: int, k: int) -> bytes:
@@ -166,9 +148,7 @@ def mask_bytes(mask: int, k: int) -> bytes:
 def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> bytes:
     """Everything of ``frame`` before the body, for its next hop.
 
-    Args:
-        hops: Links travelled before the next one.
-        mask: The wire form of what the next hop must carry on.
+    Until there it travelled ``hops`` links; what it must carry on is ``mask``, as on the wire.
     """
     keys = frame.keys
     label = (
@@ -244,22 +224,11 @@ def unpack(payload: bytes) -> Frame:
     if k > 1:
         _check_ascending(keys, k)
     body = memoryview(payload)[body_at:]
-    return Frame(
-        flags=flags,
-        hops=hops,
-        hop_limit=hop_limit,
-        sender=sender,
-        origin=origin,
-        epoch=epoch,
-        seq=seq,
-        origin_time_us=time_us,
-        publications=publications,
-        keys=keys,
-        mask=mask,
-        body=body,
-        chain=chain,
-        route=route,
+    frame = Frame(
+        flags, hops, hop_limit, sender, origin, epoch, seq, time_us, publications, keys, mask, body
     )
+    frame.chain, frame.route = chain, route
+    return frame
 
 
 def chain_numbers(frame: Frame) -> tuple[int, ...]:
