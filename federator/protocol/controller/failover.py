@@ -13,6 +13,8 @@ Source: Chen 2020, 3.3.4; docs/protocol.md 15.
 
 from dataclasses import dataclass, field
 
+from msgspec.structs import replace
+
 from federator.protocol.controller.duties import ControllerDuties, Situation
 from federator.protocol.controller.flow_table import SessionFlowTable
 from federator.protocol.controller.presence import BrokerPresence, PresenceParameters
@@ -48,16 +50,6 @@ class FailoverParameters:
     rows_max: int = 10_000  # rows of the session flow table held per broker; more are ignored
 
 
-@dataclass(slots=True)
-class _Own:
-    """What is so of our own broker, and what we announce of it."""
-
-    status: BrokerRecord | None = None  # None until the driver told
-    rows: dict[FlowRow, str] = field(default_factory=dict)
-    announced: frozenset[str] = frozenset()  # all but the rows
-    listening: bool = False
-
-
 class Failover:
     """The session flow table, what the controller decides, and the guide.
 
@@ -76,7 +68,10 @@ class Failover:
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
-        self._own = _Own()
+        self._own_status: BrokerRecord | None = None  # None until the driver told
+        self._own_rows: dict[FlowRow, str] = {}
+        self._announced: frozenset[str] = frozenset()  # of ours, all but the rows
+        self._listening = False
         self._timers: Timers[str] = Timers()
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
@@ -87,12 +82,12 @@ class Failover:
     @property
     def active(self) -> bool:
         """Whether the driver told our status."""
-        return self._own.status is not None
+        return self._own_status is not None
 
     @property
     def self_state(self) -> BrokerRecord:
         """What we announce of ourselves."""
-        return self._own.status or BrokerRecord()
+        return self._own_status or BrokerRecord()
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -103,9 +98,9 @@ class Failover:
     def on_status(self, status: BrokerRecord, *, now_ms: Millis) -> list[Step]:
         """Take the state of our own broker; ``links`` and ``orphans`` are filled in here."""
         if not self.active:
-            self._own.listening = self._links.listening
+            self._listening = self._links.listening
             self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
-        self._own.status = status
+        self._own_status = status
         self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
         return self._settle(now_ms)
 
@@ -113,13 +108,13 @@ class Failover:
         self, added: frozenset[FlowRow], removed: frozenset[FlowRow], *, now_ms: Millis
     ) -> list[Step]:
         """Follow what our own clients publish and subscribe, as a change of our rows."""
-        own, self_id = self._own, self._links.self_id
-        gone = {own.rows.pop(row) for row in sorted(removed) if row in own.rows}
+        rows, self_id = self._own_rows, self._links.self_id
+        gone = {rows.pop(row) for row in sorted(removed) if row in rows}
         come: set[str] = set()
-        for row in sorted(added - own.rows.keys()):
+        for row in sorted(added - rows.keys()):
             text = encode_record(row)
-            if text is not None and len(own.rows) < self._parameters.rows_max:
-                own.rows[row] = text
+            if text is not None and len(rows) < self._parameters.rows_max:
+                rows[row] = text
                 come.add(text)
                 self.table.add(self_id, row)
         for row in removed:
@@ -158,8 +153,8 @@ class Failover:
 
     def on_links(self, *, now_ms: Millis) -> list[Step]:
         """Follow our links and our own broker, of which one came or went."""
-        if self._own.listening != self._links.listening:
-            self._own.listening = self._links.listening
+        if self._listening != self._links.listening:
+            self._listening = self._links.listening
             self.presence.start_over(now_ms=now_ms)
             self._entered, self._outdated = False, True
             self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
@@ -207,7 +202,7 @@ class Failover:
             return []
         steps = self._elect(now_ms)
         self._adopt(now_ms)
-        if self.is_controller and "begin" not in self._timers and self._own.listening:
+        if self.is_controller and "begin" not in self._timers and self._listening:
             self._enter()
             self._rule(plan=plan)
         steps += self._announce()
@@ -328,16 +323,13 @@ class Failover:
         return told.union(self._orphans())
 
     def _status(self) -> BrokerRecord:
-        said = self.self_state
-        return BrokerRecord(
-            said.draining,
-            said.clients,
-            said.load,
-            said.address,
-            tuple(self._links.up)[:LINKS_MAX],
-            tuple(self._orphans()[:LINKS_MAX]),
-            tuple(id for id, known in self.presence if known.gone and known.seen)[:LINKS_MAX],
-            self.standing.greatest_other_term(self.controller),
+        missed = tuple(id for id, known in self.presence if known.gone and known.seen)
+        return replace(
+            self.self_state,
+            links=tuple(self._links.up)[:LINKS_MAX],
+            orphans=tuple(self._orphans()[:LINKS_MAX]),
+            missed=missed[:LINKS_MAX],
+            other_term=self.standing.greatest_other_term(self.controller),
         )
 
     def _reminders(self) -> list[TakeoverRecord]:
@@ -369,8 +361,8 @@ class Failover:
             records += self._reminders()
         texts = (encode_record(record) for record in records)
         announced = frozenset(text for text in texts if text is not None)
-        added, removed = announced - self._own.announced, self._own.announced - announced
-        self._own.announced = announced
+        added, removed = announced - self._announced, self._announced - announced
+        self._announced = announced
         return [OwnFiltersChanged(added, removed)] if added or removed else []
 
     def _substitute(self) -> list[Step]:
@@ -379,7 +371,7 @@ class Failover:
         orphans = self._all_orphans()
         named: dict[BrokerId, Millis] = {}
         for id, known in self.presence:
-            if known.missed_at_ms is None or not self._own.listening or self._outdated:
+            if known.missed_at_ms is None or not self._listening or self._outdated:
                 continue
             made = self.duties.takeovers.get(id)
             planned = self.duties.plans.get(id, ())

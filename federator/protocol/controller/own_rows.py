@@ -135,12 +135,9 @@ def own_rows(
     may_tell: Callable[[str], bool],
     rows_max: int,
 ) -> frozenset[FlowRow]:
-    """The rows of our broker that may travel.
+    """The rows of our broker that may travel: the federation may know of their topic or filter.
 
-    Args:
-        clients: What the log tells of each client.
-        sessions: What gateways report; of one client the last report counts.
-        may_tell: Whether the federation may know of a topic or filter.
+    The log tells of ``clients``, gateways of ``sessions``; of one client the last report counts.
     """
     reported = {session.client: session for session in sessions}
     rows: dict[tuple[str, str, str], FlowRow] = {}

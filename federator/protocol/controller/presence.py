@@ -127,13 +127,9 @@ class BrokerPresence:
                 self._miss(id, known, now_ms)
 
     def on_deadline(self, orphans: set[BrokerId], *, now_ms: Millis) -> set[BrokerId]:
-        """Give up brokers that are missed for too long.
+        """Give up brokers that are missed for too long; return those that we just forgot.
 
-        Args:
-            orphans: Brokers that answer somebody, whatever their agents do.
-
-        Returns:
-            Brokers that we just forgot.
+        ``orphans`` answer somebody, whatever their agents do.
         """
         forgotten: set[BrokerId] = set()
         for kind, id in self._timers.pop_due(now_ms):

@@ -315,9 +315,6 @@ class Forwarder:
     def route_chains(self, keys: bytes) -> tuple[bytes, Sends]:
         """Where a frame of our own goes that concerns these filters, whatever their topics.
 
-        Args:
-            keys: Of filters, ascending, as on the wire.
-
         Returns:
             The frame's keys, which are ``keys`` and those of destinations, and its next hops.
         """

@@ -53,12 +53,9 @@ class Announcements:
         self._parameters = parameters
         self._former = FormerWords(cores_max=parameters.cores_max)
         self._timers: Timers[tuple[BrokerId, str]] = Timers()
-
-    @property
-    def lifetime_ms(self) -> Millis:
-        """The time of silence after which a core is forgotten."""
-        p = self._parameters
-        return Millis(p.core_lifetime_intervals * p.core_ann_interval_ms)
+        # The time of silence after which a core is forgotten.
+        lifetime_ms = parameters.core_lifetime_intervals * parameters.core_ann_interval_ms
+        self.lifetime_ms = Millis(lifetime_ms)
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -168,11 +165,8 @@ class Announcements:
 
     def on_link_cost(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
         """Choose again wherever ``neighbour`` offers a way: its link has another cost."""
-        steps: list[Step] = []
-        for _, route in sorted(self.routes.items()):
-            if neighbour in route.heard:
-                steps += self._reroute(route, now_ms)
-        return steps
+        offered = [route for _, route in sorted(self.routes.items()) if neighbour in route.heard]
+        return [step for route in offered for step in self._reroute(route, now_ms)]
 
     def on_solicit(self, solicit: Solicit, *, now_ms: Millis) -> list[Step]:
         """Answer when we know a newer number, else pass the question towards the core."""
@@ -201,15 +195,9 @@ class Announcements:
 
     def _hear_newer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
         """Adopt a newer number, unless a cheaper copy of it can be expected any moment."""
-        offered = min(
-            (
-                route.cost_via(n, self._links.cost_to)
-                for n, heard in route.heard.items()
-                if heard.number > route.number
-            ),
-            default=UNREACHABLE,
-        )
-        if offered <= route.cost or not route.reachable:
+        newer = [n for n, heard in route.heard.items() if heard.number > route.number]
+        costs = (route.cost_via(n, self._links.cost_to) for n in newer)
+        if min(costs, default=UNREACHABLE) <= route.cost or not route.reachable:
             return self._adopt(route, now_ms)
         hold_ms = Millis(now_ms + self._parameters.improvement_hold_ms)
         self._timers.set_sooner((route.core, "hold"), hold_ms)

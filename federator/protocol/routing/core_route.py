@@ -123,14 +123,11 @@ class CoreRoute:
 
         It takes over at once when it is feasible; otherwise a solicit makes it so.
         """
-        others = (
-            n
-            for n, heard in self.heard.items()
-            if n not in self.parents[:1] and self_id not in heard.path
-        )
-        ranked = [(self.cost_via(n, link_cost), n) for n in others]
-        best = min((each for each in ranked if each[0] < UNREACHABLE), default=None)
-        return None if best is None else best[1]
+        first = self.parents[:1]
+        others = (n for n, h in self.heard.items() if n not in first and self_id not in h.path)
+        ranked = ((self.cost_via(n, link_cost), n) for n in others)
+        cost, best = min(ranked, default=(UNREACHABLE, None))
+        return best if cost < UNREACHABLE else None
 
     def adopt_newest(self) -> None:
         """Start over with the newest announcement; ``choose`` must follow."""

@@ -25,11 +25,7 @@ class PlacedPriority:
         self._changed_at_ms: Millis | None = None
 
     def on_read(self, placed: int | None, *, now_ms: Millis) -> int | None:
-        """Follow the planner's word, or not yet.
-
-        Args:
-            placed: The priority that it gives us; ``None``: it says nothing that is valid now.
-            now_ms: Any monotonic clock.
+        """Follow ``placed``, the planner's word if any is valid now, or not yet.
 
         Returns:
             The priority to change to now; ``None``: stay.

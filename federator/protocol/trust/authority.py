@@ -35,7 +35,7 @@ class Authority:
 
     def __init__(self, federation: str, trusted: Iterable[bytes], verify: Verifier) -> None:
         self._federation = federation
-        self._trusted = frozenset(trusted)
+        self.trusted = frozenset(trusted)
         self._verify = verify
         self._revoked: dict[bytes, tuple[Revocations, bytes]] = {}  # by issuer
         self._genuine: dict[bytes, tuple[Certificate, bytes]] = {}
@@ -48,7 +48,7 @@ class Authority:
             DecodeError: ``data`` is no certificate.
         """
         certificate, issuer = self._genuine.get(data) or self._examine(data)
-        if issuer not in self._trusted:
+        if issuer not in self.trusted:
             raise DistrustError(f"signed by key {fingerprint(issuer)}, which is not trusted")
         who = f"certificate {certificate.serial.hex()} of {certificate.holder}"
         if certificate.federation != self._federation:
@@ -84,24 +84,19 @@ class Authority:
 
     def retrust(self, trusted: Iterable[bytes]) -> None:
         """Trust exactly these federation keys from now on."""
-        self._trusted = frozenset(trusted)
-        self._revoked = {key: known for key, known in self._revoked.items() if key in self._trusted}
+        self.trusted = frozenset(trusted)
+        self._revoked = {key: known for key, known in self._revoked.items() if key in self.trusted}
 
     def trusting(self, trusted: Iterable[bytes]) -> "Authority":
         """Return another authority, as this one would be after ``retrust``."""
         other = Authority(self._federation, trusted, self._verify)
-        other._revoked = {k: known for k, known in self._revoked.items() if k in other._trusted}
+        other._revoked = {k: known for k, known in self._revoked.items() if k in other.trusted}
         return other
 
     @property
     def revocations(self) -> list[bytes]:
         """The newest list of each federation key, as it travels."""
         return [data for _, (_, data) in sorted(self._revoked.items())]
-
-    @property
-    def trusted(self) -> frozenset[bytes]:
-        """The federation keys that are trusted."""
-        return self._trusted
 
     def _examine(self, data: bytes) -> tuple[Certificate, bytes]:
         """The certificate and who signed it; remembered, for signatures take long to judge."""
@@ -113,7 +108,7 @@ class Authority:
 
     def _signed(self, data: bytes, kind: type[Certificate] | type[Revocations]) -> Signed:
         signed = decode_signed(data)
-        if signed.issuer not in self._trusted:
+        if signed.issuer not in self.trusted:
             raise DistrustError(f"signed by key {fingerprint(signed.issuer)}, which is not trusted")
         if not self._verify(signed.issuer, signed.signature, signed_text(kind, signed.text)):
             raise DistrustError(f"the federation key's signature on a {kind.__name__} is wrong")

@@ -38,7 +38,7 @@ from federator.protocol.trust.greetings import (
     signed_text,
     unpack,
 )
-from federator.protocol.trust.peers import KeyAgreement, Peer, agreement_half
+from federator.protocol.trust.peers import Peer, agreement_half
 from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
 from federator.protocol.trust.proofs import ProofJudge, address_text, decode_proof, facts_of, prove
 from federator.protocol.types import BrokerId, Epoch
@@ -112,17 +112,13 @@ class Guard:
         self._now_s = now_s
         self._encrypts = manner is Manner.SEALED
         self._proofs = ProofJudge(federation, authority, verify)
-        self._ours = agreement_half(certificate, authority.judge(certificate, now_s=now_s()), salt)
+        # Our own half of the key agreement.
+        self.ours = agreement_half(certificate, authority.judge(certificate, now_s=now_s()), salt)
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
         self._greeted = 0
         # One count for all neighbours: one that is forgotten and met again sees no number twice.
         self._sealed = 0
-
-    @property
-    def ours(self) -> KeyAgreement:
-        """Our own half of the key agreement."""
-        return self._ours
 
     def renew(self, identity: Identity, certificate: bytes, *, trusted: Iterable[bytes]) -> None:
         """Go on under another certificate. Neighbours follow with their next greeting.
@@ -133,19 +129,19 @@ class Guard:
         """
         trusted = frozenset(trusted)
         told = self.authority.trusting(trusted).judge(certificate, now_s=self._now_s())
-        if told.id != self._ours.certificate.id:
+        if told.id != self.ours.certificate.id:
             raise DistrustError(f"the new certificate is of broker {told.id}")
         self.authority.retrust(trusted)
         self._identity = identity
-        self._ours = agreement_half(certificate, told, self._ours.salt)
+        self.ours = agreement_half(certificate, told, self.ours.salt)
         for peer in self._peers.values():
-            peer.learn(self._ours, identity, self._federation)
+            peer.learn(self.ours, identity, self._federation)
 
     # -- addresses --------------------------------------------------------------------------------
 
     def prove_address(self, address: str, epoch: Epoch) -> bytes:
         """Our signature on our own address, for whoever hears of it."""
-        return self.vouch(address_text(self._federation, self._ours.certificate.id, epoch, address))
+        return self.vouch(address_text(self._federation, self.ours.certificate.id, epoch, address))
 
     def check_address(self, id: BrokerId, epoch: Epoch, address: str, proof: bytes) -> None:
         """Accept what somebody passed on as the address of ``id``.
@@ -159,7 +155,7 @@ class Guard:
 
     def vouch(self, text: bytes) -> bytes:
         """Our signature on ``text``, with our certificate."""
-        return prove(text, self._ours.data, self._identity)
+        return prove(text, self.ours.data, self._identity)
 
     def vouched(self, id: BrokerId, text: bytes, proof: bytes) -> bool:
         """Whether broker ``id`` signed ``text``."""
@@ -175,7 +171,7 @@ class Guard:
 
     def prove(self, message: Message) -> Message:
         """Return ``message``, with our signature as a core when it is an announcement of ours."""
-        if isinstance(message, CoreAnn) and message.core == self._ours.certificate.id:
+        if isinstance(message, CoreAnn) and message.core == self.ours.certificate.id:
             proof = self.vouch(facts_of(self._federation, message))
             return msgspec.structs.replace(message, proof=proof)
         return message
@@ -188,8 +184,8 @@ class Guard:
         self._greeted += 0 if will else 1
         greeting = Greeting(
             version=1,
-            certificate=self._ours.data,
-            salt=self._ours.salt,
+            certificate=self.ours.data,
+            salt=self.ours.salt,
             counter=0 if will else self._greeted,
             to=to,
             holds={} if will else {id_: peer.agreement.name for id_, peer in self._peers.items()},
@@ -205,12 +201,12 @@ class Guard:
         ``kind`` is the topic's last level.
         """
         peer = self._peers.get(to)
-        keys = peer.keys_to(self._ours, self._identity, self._federation) if peer else None
+        keys = peer.keys_to(self.ours, self._identity, self._federation) if peer else None
         if peer is None or keys is None:
             return None
         self._sealed += 1
         mark = _ENCRYPTED if self._encrypts else _READABLE
-        header = _HEADER.pack(mark, keys.name, self._ours.certificate.id, self._sealed)
+        header = _HEADER.pack(mark, keys.name, self.ours.certificate.id, self._sealed)
         nonce = _NONCE.pack(channel, self._sealed)
         about = header + kind.encode()
         if self._encrypts:
@@ -263,7 +259,7 @@ class Guard:
         who = f"a greeting of {certificate.id}"
         if greeting.kind != kind:
             raise DistrustError(f"{who} for topic {greeting.kind[:20]!r} on topic {kind!r}")
-        if greeting.to not in (None, self._ours.certificate.id):
+        if greeting.to not in (None, self.ours.certificate.id):
             raise DistrustError(f"{who} is for {greeting.to}")
         wanted = signed_text(self._federation, text)
         if not self._verify(certificate.signing_key, signature, wanted):
@@ -327,10 +323,10 @@ class Guard:
         elif known.agreement.data != greeting.certificate:
             known.agreement = agreement_half(greeting.certificate, certificate, greeting.salt)
         known.counter = greeting.counter
-        known.holds = greeting.holds.get(self._ours.certificate.id, b"")
+        known.holds = greeting.holds.get(self.ours.certificate.id, b"")
         self._epochs[sender] = epoch
         self._peers.move_to_end(sender)
-        known.learn(self._ours, self._identity, self._federation)
+        known.learn(self.ours, self._identity, self._federation)
         while len(self._peers) > NEIGHBOURS_MAX:
             del self._epochs[self._peers.popitem(last=False)[0]]
 
