@@ -68,7 +68,8 @@ class Failover:
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
-        self._own_status: BrokerRecord | None = None  # None until the driver told
+        self.active = False  # whether the driver told our status
+        self.self_state = BrokerRecord()  # what it told
         self._own_rows: dict[FlowRow, str] = {}
         self._announced: frozenset[str] = frozenset()  # of ours, all but the rows
         self._listening = False
@@ -78,16 +79,6 @@ class Failover:
         self._entered = False  # we are the controller, and have learned what is in force
         self._outdated = False  # we were deaf, and no controller told us what is in force since
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
-
-    @property
-    def active(self) -> bool:
-        """Whether the driver told our status."""
-        return self._own_status is not None
-
-    @property
-    def self_state(self) -> BrokerRecord:
-        """What we announce of ourselves."""
-        return self._own_status or BrokerRecord()
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -100,7 +91,7 @@ class Failover:
         if not self.active:
             self._listening = self._links.listening
             self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
-        self._own_status = status
+        self.active, self.self_state = True, status
         self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
         return self._settle(now_ms)
 

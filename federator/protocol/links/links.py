@@ -14,23 +14,9 @@ Source: docs/protocol.md 4.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from federator.protocol.effects import (
-    Dial,
-    HangUp,
-    NeighbourReachable,
-    NeighbourUnreachable,
-    Notice,
-    Send,
-)
+from federator.protocol import effects as e
 from federator.protocol.links.neighbour import LinkConnection, Neighbour
-from federator.protocol.messages.control import (
-    NEIGHBOURS_MAX,
-    PROTOCOL_VERSION,
-    Bye,
-    HeardNeighbour,
-    Hello,
-    Message,
-)
+from federator.protocol.messages import control as c
 from federator.protocol.parameters import Parameters
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.signals import LinkCostChanged, LinkDown, LinkUp, OwnIdHeard, Step
@@ -68,7 +54,7 @@ class Links:
     _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
     _said: RateLimiter[tuple[str, BrokerId]] = field(
         default_factory=lambda: RateLimiter(
-            gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=NEIGHBOURS_MAX
+            gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=c.NEIGHBOURS_MAX
         )
     )
     _dials_since_ms: Millis = Millis(0)
@@ -90,12 +76,12 @@ class Links:
             return None
         return self.connections[known.conn].cost
 
-    def send(self, neighbour: BrokerId, message: Message) -> list[Step]:
+    def send(self, neighbour: BrokerId, message: c.Message) -> list[Step]:
         """Orders to send ``message``; none when the link is not up."""
         known = self.neighbours.get(neighbour)
         if known is None or not known.up or known.conn is None:
             return []
-        return [Send(known.conn, message)]
+        return [e.Send(known.conn, message)]
 
     def addressee(self, conn: ConnId) -> BrokerId | None:
         """Whom a greeting over ``conn`` is for: nobody in particular, unless one speaks there."""
@@ -130,7 +116,7 @@ class Links:
     def farewell(self) -> list[Step]:
         """Orders to say bye over each connection."""
         return [
-            Send(conn, Bye(self.self_id, self.epoch, conn)) for conn in sorted(self.connections)
+            e.Send(conn, c.Bye(self.self_id, self.epoch, conn)) for conn in sorted(self.connections)
         ]
 
     def renew(self, epoch: Epoch, *, now_ms: Millis) -> list[Step]:
@@ -166,7 +152,7 @@ class Links:
         for conn, connection in sorted(self.connections.items()):
             told = connection.neighbour
             if (connection.expected_id if told is None else told) == neighbour_id:
-                steps += [Send(conn, Bye(self.self_id, self.epoch, conn)), HangUp(conn)]
+                steps += [e.Send(conn, c.Bye(self.self_id, self.epoch, conn)), e.HangUp(conn)]
                 del self.connections[conn]
         if neighbour is not None:
             steps += self._down(neighbour, "given up")
@@ -175,22 +161,22 @@ class Links:
 
     # -- what we hear ----------------------------------------------------------------------------
 
-    def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:
+    def on_hello(self, hello: c.Hello, *, now_ms: Millis) -> list[Step]:
         """Learn who is there, whether it hears us, and over which of our connections."""
         if not self.listening:
             return []
         if hello.sender == self.self_id:
             return self._on_own_hello(hello, now_ms)
-        if hello.version != PROTOCOL_VERSION:
+        if hello.version != c.PROTOCOL_VERSION:
             details: dict[str, int | str] = {"neighbour": hello.sender, "version": hello.version}
-            details["wanted"] = PROTOCOL_VERSION
+            details["wanted"] = c.PROTOCOL_VERSION
             return self._complain("neighbour.version", "warning", details, now_ms)
 
         neighbour = self.neighbours.get(hello.sender)
         if neighbour is None:
             self._make_room()
-            if len(self.neighbours) >= NEIGHBOURS_MAX:
-                details = {"neighbour": hello.sender, "neighbours_max": NEIGHBOURS_MAX}
+            if len(self.neighbours) >= c.NEIGHBOURS_MAX:
+                details = {"neighbour": hello.sender, "neighbours_max": c.NEIGHBOURS_MAX}
                 return self._complain("neighbour.refused", "warning", details, now_ms)
             neighbour = Neighbour(hello.sender, hello.epoch, first_heard_ms=now_ms)
             self.neighbours[hello.sender] = neighbour
@@ -219,7 +205,7 @@ class Links:
             steps += self._greet(self._ways_to(neighbour), now_ms)
         return steps + self._dial_back(neighbour, now_ms)
 
-    def on_bye(self, bye: Bye) -> list[Step]:
+    def on_bye(self, bye: c.Bye) -> list[Step]:
         """Take the link down: the neighbour leaves, or its broker publishes its Will."""
         neighbour = self.neighbours.get(bye.sender)
         if neighbour is None or neighbour.hello is None:
@@ -245,7 +231,7 @@ class Links:
 
     # -- inside ----------------------------------------------------------------------------------
 
-    def _on_own_hello(self, hello: Hello, now_ms: Millis) -> list[Step]:
+    def _on_own_hello(self, hello: c.Hello, now_ms: Millis) -> list[Step]:
         """Judge a hello with our own id: it is ours, or of another agent with our id."""
         mine = self.connections.get(hello.conn)
         ours = hello.epoch == self.epoch and hello.address == self.address
@@ -261,7 +247,7 @@ class Links:
         return self._complain("neighbour.has_own_id", "error", details, now_ms)
 
     def _other_incarnation(
-        self, neighbour: Neighbour, hello: Hello, now_ms: Millis
+        self, neighbour: Neighbour, hello: c.Hello, now_ms: Millis
     ) -> list[Step] | None:
         """Why ``hello`` is not believed, or ``None`` when the neighbour simply restarted."""
         known = neighbour.hello
@@ -273,13 +259,13 @@ class Links:
         if hello.epoch < neighbour.epoch and not alive:
             # It restarted with its clock set back and without its state. Our hello names the epoch
             # that we know it by, so that it renews its own.
-            heard = HeardNeighbour(
+            heard = c.HeardNeighbour(
                 neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
             )
             ways = self._ways_to(neighbour)
             if not ways and self._may_dial(neighbour, hello) and self._count_dial(now_ms):
                 neighbour.dialled = hello.address
-                return [Dial(neighbour.id, hello.address)]
+                return [e.Dial(neighbour.id, hello.address)]
             return self._greet_with((heard,), ways, now_ms)
         if not elsewhere:
             return []  # a delayed hello of the incarnation before
@@ -289,7 +275,7 @@ class Links:
         return self._complain("neighbour.id_conflict", "error", details, now_ms)
 
     def _identify(
-        self, neighbour: Neighbour, heard: HeardNeighbour, now_ms: Millis, steps: list[Step]
+        self, neighbour: Neighbour, heard: c.HeardNeighbour, now_ms: Millis, steps: list[Step]
     ) -> bool:
         """The neighbour hears us over ``heard.conn``: note who is at the other end of it."""
         connection = self.connections.get(heard.conn)
@@ -331,7 +317,7 @@ class Links:
         self,
         neighbour: Neighbour,
         connection: LinkConnection,
-        heard: HeardNeighbour,
+        heard: c.HeardNeighbour,
         now_ms: Millis,
         steps: list[Step],
     ) -> None:
@@ -360,8 +346,8 @@ class Links:
         if comes_up:
             neighbour.ups += 1
             neighbour.reason = ""
-            steps.append(NeighbourReachable(neighbour.id, conn))
-            steps.append(Notice("link.up", "info", {"neighbour": neighbour.id}))
+            steps.append(e.NeighbourReachable(neighbour.id, conn))
+            steps.append(e.Notice("link.up", "info", {"neighbour": neighbour.id}))
         # A link may flap at the other end without our noticing, and what we said before that end
         # came up was thrown away: its count tells when to say everything again.
         peer_came_up = ups[-1] != neighbour.peer_ups
@@ -387,8 +373,8 @@ class Links:
             return []
         neighbour.up = False
         return [
-            NeighbourUnreachable(neighbour.id),
-            Notice("link.down", "warning", {"neighbour": neighbour.id, "reason": reason}),
+            e.NeighbourUnreachable(neighbour.id),
+            e.Notice("link.down", "warning", {"neighbour": neighbour.id, "reason": reason}),
             LinkDown(neighbour.id),
         ]
 
@@ -401,7 +387,7 @@ class Links:
     def _make_room(self) -> None:
         """Forget the unconnected sender unheard for longest, when there are as many as may be."""
         unconnected = [n for n in self.neighbours.values() if n.conn is None]
-        if len(unconnected) < UNCONNECTED_MAX and len(self.neighbours) < NEIGHBOURS_MAX:
+        if len(unconnected) < UNCONNECTED_MAX and len(self.neighbours) < c.NEIGHBOURS_MAX:
             return
         gone = min(unconnected, key=lambda n: (n.heard_at_ms, n.id), default=None)
         if gone is not None:
@@ -410,7 +396,7 @@ class Links:
             self._timers.clear(("dial", gone.id))
             del self.neighbours[gone.id]
 
-    def _sent_lately(self, heard: HeardNeighbour, now_ms: Millis) -> bool:
+    def _sent_lately(self, heard: c.HeardNeighbour, now_ms: Millis) -> bool:
         """Whether the time in ``heard`` is one that a recent hello of ours may have named."""
         age_ms = now_ms - heard.sent_at_ms - heard.held_ms
         return 0 <= age_ms <= self.parameters.hello_timeout_ms
@@ -420,13 +406,13 @@ class Links:
     ) -> list[Step]:
         """A notice about a neighbour, unless the same was said lately."""
         about = BrokerId(int(details.get("neighbour", self.self_id)))
-        return [Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
+        return [e.Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
 
     def _ways_to(self, neighbour: Neighbour) -> list[ConnId]:
         """The connection to ``neighbour``, or every connection that may turn out to be it."""
         if neighbour.conn is not None:
             return [neighbour.conn]
-        return [c.conn for c in self.connections.values() if c.neighbour is None]
+        return [each.conn for each in self.connections.values() if each.neighbour is None]
 
     def _dial_back(self, neighbour: Neighbour, now_ms: Millis) -> list[Step]:
         hello = neighbour.hello
@@ -441,7 +427,7 @@ class Links:
             self._timers.set(("dial", neighbour.id), self._next_dials_ms)
             return []
         neighbour.dialled = hello.address
-        return [Dial(neighbour.id, hello.address)]
+        return [e.Dial(neighbour.id, hello.address)]
 
     @property
     def _next_dials_ms(self) -> Millis:
@@ -454,14 +440,14 @@ class Links:
         self._dials += 1
         return self._dials <= DIALS_PER_INTERVAL_MAX
 
-    def _may_dial(self, neighbour: Neighbour, hello: Hello) -> bool:
+    def _may_dial(self, neighbour: Neighbour, hello: c.Hello) -> bool:
         if not (self.parameters.dial_back and hello.address):
             return False
         return neighbour.dialled != hello.address
 
     def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
         hears = tuple(
-            HeardNeighbour(
+            c.HeardNeighbour(
                 n.id,
                 n.epoch,
                 n.hello.conn,
@@ -475,13 +461,13 @@ class Links:
         return self._greet_with(hears, conns, now_ms)
 
     def _greet_with(
-        self, hears: tuple[HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis
+        self, hears: tuple[c.HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis
     ) -> list[Step]:
         return [
-            Send(
+            e.Send(
                 conn,
-                Hello(
-                    version=PROTOCOL_VERSION,
+                c.Hello(
+                    version=c.PROTOCOL_VERSION,
                     sender=self.self_id,
                     epoch=self.epoch,
                     conn=conn,

@@ -16,15 +16,7 @@ lets go; random ones hold the graph together), and Law and Siu 2003.
 
 from collections.abc import Collection
 
-from federator.protocol.effects import (
-    CallOff,
-    CallOffSeed,
-    Dial,
-    DialSeed,
-    Measure,
-    Notice,
-    RememberBrokers,
-)
+from federator.protocol import effects as e
 from federator.protocol.links.links import Links
 from federator.protocol.messages.control import Hello
 from federator.protocol.messages.places import (
@@ -141,7 +133,7 @@ class TopologyManager:
             objection = self.directory.come(core, place, now_ms=now_ms)
             if objection and self._complaints.allow(("refused", core), now_ms):
                 details: dict[str, int | str] = {"broker": core, "reason": objection}
-                steps.append(Notice("topology.place_refused", "warning", details))
+                steps.append(e.Notice("topology.place_refused", "warning", details))
         for text in sorted(removed):
             place = parse_place(text)
             if place is not None:
@@ -163,7 +155,7 @@ class TopologyManager:
         if (unknown and now_ms < grace_ms) or not self._welcome(id, now_ms):
             return []
         self._history.on_dialled(id, hello.address, now_ms)
-        return [Dial(id, hello.address)]
+        return [e.Dial(id, hello.address)]
 
     def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> list[Step]:
         """Note how far ``id`` is, which the driver measured."""
@@ -236,10 +228,10 @@ class TopologyManager:
             if seed not in dialled:
                 if not joined and seed != links.address and seed not in leads_to:
                     dialled.add(seed)
-                    steps.append(DialSeed(seed))
+                    steps.append(e.DialSeed(seed))
             elif joined and seed not in leads_to:
                 dialled.discard(seed)
-                steps.append(CallOffSeed(seed))
+                steps.append(e.CallOffSeed(seed))
         return steps
 
     def _tidy(self, needed: Collection[BrokerId], now_ms: Millis) -> list[Step]:
@@ -261,7 +253,7 @@ class TopologyManager:
                 if self.directory.place_of(id) and self._complaints.allow(("far", id), now_ms):
                     details: dict[str, int | str] = {"broker": id}
                     details["address"] = self.directory.address_of(id)
-                    steps.append(Notice("topology.unreachable", "warning", details))
+                    steps.append(e.Notice("topology.unreachable", "warning", details))
                 steps += self._drop(id, now_ms)
                 history.passed_over[id] = Millis(now_ms + parameters.retry_ms)
             elif history.dials.get(id, "") not in ("", self.directory.address_of(id)):
@@ -338,7 +330,8 @@ class TopologyManager:
                 self._next_change_ms = Millis(now_ms + pause_ms)
                 self.changes += 1
                 details: dict[str, int | str] = {"neighbour": id, "links": len(up) - 1}
-                return [Notice("topology.link_given_up", "info", details), *self._drop(id, now_ms)]
+                notice = e.Notice("topology.link_given_up", "info", details)
+                return [notice, *self._drop(id, now_ms)]
         return []
 
     def _is_spare(self, id: BrokerId, now_ms: Millis) -> bool:
@@ -366,7 +359,7 @@ class TopologyManager:
         lacking = self._lacking_since_ms is not None
         pause_ms = self.parameters.look_ms if lacking else self.parameters.measure_ms
         chosen = distances.choose(others, pause_ms=pause_ms, now_ms=now_ms)
-        return [] if chosen is None else [Measure(chosen, self.directory.address_of(chosen))]
+        return [] if chosen is None else [e.Measure(chosen, self.directory.address_of(chosen))]
 
     # -- single things ------------------------------------------------------------------------
 
@@ -399,7 +392,7 @@ class TopologyManager:
         if self._is_dialled(id, address) or len(history.idle_ms) >= DIALS_MAX:
             return []
         history.on_dialled(id, address, now_ms)
-        return [Dial(id, address)]
+        return [e.Dial(id, address)]
 
     def _drop(self, id: BrokerId, now_ms: Millis) -> list[Step]:
         links = self._links
@@ -408,7 +401,7 @@ class TopologyManager:
         after = {connection.address for connection in links.connections.values()}
         self._seeds_dialled -= before - after
         if self._history.part(id, now_ms):
-            steps.append(CallOff(id))
+            steps.append(e.CallOff(id))
         return steps
 
     def _is_dialled(self, id: BrokerId, address: str) -> bool:
@@ -467,7 +460,7 @@ class TopologyManager:
 
     def _remember(self) -> list[Step]:
         before, self._remembered = self._remembered, self.directory.addresses()
-        return [] if before == self._remembered else [RememberBrokers(self._remembered)]
+        return [] if before == self._remembered else [e.RememberBrokers(self._remembered)]
 
 
 def _gains(now_ms: int, then_ms: int) -> bool:

@@ -25,7 +25,10 @@ SERIAL_BYTES: Final = 8
 _Federation = Annotated[str, msgspec.Meta(min_length=1, max_length=64)]
 _Seconds = Annotated[int, msgspec.Meta(ge=0, lt=2**40)]
 _Serial = Annotated[bytes, msgspec.Meta(min_length=SERIAL_BYTES, max_length=SERIAL_BYTES)]
-
+_SigningKey = Annotated[
+    bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
+]
+Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
 Role = Literal["agent", "gateway", "operator"]
 """Whose words somebody may say. Collectors only listen: what they need of keys is public."""
@@ -38,10 +41,7 @@ class Certificate(msgspec.Struct, frozen=True, array_like=True):
     version: Literal[1, 2]
     federation: _Federation  # where it holds
     id: Id  # the broker whose agent this is; 0 where it is another role's
-    # The public key for signatures, Ed25519.
-    signing_key: Annotated[
-        bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
-    ]
+    signing_key: _SigningKey  # the public key for signatures, Ed25519
     # The public key for key agreement, X25519.
     exchange_key: Annotated[
         bytes, msgspec.Meta(min_length=EXCHANGE_KEY_BYTES, max_length=EXCHANGE_KEY_BYTES)
@@ -73,21 +73,11 @@ class Revocations(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Signed(msgspec.Struct, frozen=True, array_like=True):
-    """What a federation key signed.
+    """What a federation key signed: the encoded ``Certificate`` or ``Revocations``."""
 
-    Attributes:
-        issuer: The federation key, public.
-        text: The encoded ``Certificate`` or ``Revocations``.
-        signature: The signature over ``signed_text`` of it.
-    """
-
-    issuer: Annotated[
-        bytes, msgspec.Meta(min_length=SIGNING_KEY_BYTES, max_length=SIGNING_KEY_BYTES)
-    ]
+    issuer: _SigningKey  # the federation key, public
     text: Annotated[bytes, msgspec.Meta(max_length=SIGNED_BYTES_MAX)]
-    signature: Annotated[
-        bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)
-    ]
+    signature: Signature  # over ``signed_text`` of it
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")

@@ -20,15 +20,7 @@ from typing import Final
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.messages.control import (
-    NEIGHBOURS_MAX,
-    Bye,
-    CoreAnn,
-    Hello,
-    Message,
-    Solicit,
-    sender_of,
-)
+from federator.protocol.messages import control as c
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -169,9 +161,9 @@ class Guard:
 
     # -- control messages -------------------------------------------------------------------------
 
-    def prove(self, message: Message) -> Message:
+    def prove(self, message: c.Message) -> c.Message:
         """Return ``message``, with our signature as a core when it is an announcement of ours."""
-        if isinstance(message, CoreAnn) and message.core == self.ours.certificate.id:
+        if isinstance(message, c.CoreAnn) and message.core == self.ours.certificate.id:
             proof = self.vouch(facts_of(self._federation, message))
             return msgspec.structs.replace(message, proof=proof)
         return message
@@ -266,30 +258,30 @@ class Guard:
             raise DistrustError(f"the signature on {who} is wrong")
         return certificate.id, greeting.body, greeting
 
-    def admit(self, sender: BrokerId, message: Message, greeting: Greeting | None) -> None:
+    def admit(self, sender: BrokerId, message: c.Message, greeting: Greeting | None) -> None:
         """Accept a decoded message of what ``read`` returned, and shake hands when it is a hello.
 
         Raises:
             DecodeError: The message speaks in another's name, or is one that must be sealed.
         """
-        told = sender_of(message)
+        told = c.sender_of(message)
         if told != sender:
             raise DistrustError(f"{sender} speaks in the name of {told}")
         if greeting is None:
-            if isinstance(message, Hello):
+            if isinstance(message, c.Hello):
                 raise DistrustError(f"a hello of {sender} that is no greeting")
-            if isinstance(message, CoreAnn):
+            if isinstance(message, c.CoreAnn):
                 self._proofs.check_announcement(message, now_s=self._now_s())
-            elif isinstance(message, Solicit) and message.shown is not None:
+            elif isinstance(message, c.Solicit) and message.shown is not None:
                 self._proofs.check_announcement(message.shown, now_s=self._now_s())
-        elif isinstance(message, Hello):
+        elif isinstance(message, c.Hello):
             self._shake_hands(sender, message.epoch, greeting)
-        elif isinstance(message, Bye):
+        elif isinstance(message, c.Bye):
             self._part(sender, message, greeting)
         else:
             raise DistrustError(f"a {type(message).__name__} of {sender} without a seal")
 
-    def _part(self, sender: BrokerId, bye: Bye, greeting: Greeting) -> None:
+    def _part(self, sender: BrokerId, bye: c.Bye, greeting: Greeting) -> None:
         """Believe a bye once: somebody may have recorded it."""
         known = self._peers.get(sender)
         if known is None or greeting.salt != known.agreement.salt:
@@ -327,7 +319,7 @@ class Guard:
         self._epochs[sender] = epoch
         self._peers.move_to_end(sender)
         known.learn(self.ours, self._identity, self._federation)
-        while len(self._peers) > NEIGHBOURS_MAX:
+        while len(self._peers) > c.NEIGHBOURS_MAX:
             del self._epochs[self._peers.popitem(last=False)[0]]
 
     def forget_distrusted(self) -> list[BrokerId]:

@@ -12,7 +12,7 @@ Source: docs/security.md, "Announcements" and "Addresses"; docs/protocol.md 16.
 """
 
 import struct
-from typing import Annotated, Final
+from typing import Final
 
 import msgspec
 
@@ -20,7 +20,8 @@ from federator.errors import DecodeError
 from federator.protocol.messages.control import PROOF_BYTES_MAX, CoreAnn
 from federator.protocol.messages.fields import decoded
 from federator.protocol.trust.authority import Authority, DistrustError
-from federator.protocol.trust.primitives import SIGNATURE_BYTES, Identity, Verifier
+from federator.protocol.trust.certificates import Signature
+from federator.protocol.trust.primitives import Identity, Verifier
 from federator.protocol.types import BrokerId, Epoch
 
 PROVEN_MAX: Final = 8_192
@@ -33,9 +34,7 @@ class Proof(msgspec.Struct, frozen=True, array_like=True):
     """A certificate, and the signature of its holder."""
 
     certificate: bytes
-    signature: Annotated[
-        bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)
-    ]
+    signature: Signature
 
 
 _encoder: Final = msgspec.msgpack.Encoder()
