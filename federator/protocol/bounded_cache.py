@@ -1,10 +1,12 @@
-"""Remembers answers, so that a question asked for each publication is thought about once.
+"""What is remembered within bounds: answers, so that a question asked for each publication is
+thought about once, and what happened last.
 
 When there are too many answers all are forgotten: the questions that are asked often are soon
 answered again, and looking one up costs nothing but that.
 """
 
-from collections.abc import Callable, Sized
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Sized
 from typing import Final, Generic, TypeVar
 
 ANSWERS_MAX: Final = 65_536
@@ -13,6 +15,7 @@ LENGTH_MAX: Final = 256
 
 K = TypeVar("K", bound=Sized)
 V = TypeVar("V")
+H = TypeVar("H", bound=Hashable)
 
 
 class BoundedCache(Generic[K, V]):
@@ -39,3 +42,18 @@ class BoundedCache(Generic[K, V]):
     def clear(self) -> None:
         """Forget all answers: they are others now."""
         self._answers.clear()
+
+
+class Recent(OrderedDict[H, V]):
+    """The ``entries_max`` entries put in last."""
+
+    def __init__(self, entries_max: int) -> None:
+        super().__init__()
+        self._entries_max = entries_max
+
+    def put(self, key: H, value: V) -> None:
+        """Put an entry in, or in again, as the newest; the oldest makes room."""
+        self[key] = value
+        self.move_to_end(key)
+        if len(self) > self._entries_max:
+            self.popitem(last=False)

@@ -3,12 +3,13 @@
 Source: docs/protocol.md 2 (bounds) and 9 (notices that clients cause).
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Hashable
 from typing import Final, Generic, TypeVar
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
 
@@ -27,8 +28,7 @@ class RateLimiter(Generic[K]):
 
     def __init__(self, *, gap_ms: Millis, keys_max: int) -> None:
         self._gap_ms = gap_ms
-        self._keys_max = keys_max
-        self._said_at_ms: OrderedDict[K, Millis] = OrderedDict()
+        self._said_at_ms: Recent[K, Millis] = Recent(keys_max)
 
     def __len__(self) -> int:
         return len(self._said_at_ms)
@@ -38,10 +38,7 @@ class RateLimiter(Generic[K]):
         last_ms = self._said_at_ms.get(key)
         if last_ms is not None and now_ms - last_ms < self._gap_ms:
             return False
-        self._said_at_ms[key] = now_ms
-        self._said_at_ms.move_to_end(key)
-        if len(self._said_at_ms) > self._keys_max:
-            self._said_at_ms.popitem(last=False)
+        self._said_at_ms.put(key, now_ms)
         return True
 
 

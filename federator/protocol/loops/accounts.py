@@ -8,9 +8,9 @@ matter which of two is taken for the copy.
 Source: docs/rules.md 4.
 """
 
-from collections import OrderedDict
 from collections.abc import Hashable
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.types import Millis
 
 EXPECTED_MAX = 65_536
@@ -25,7 +25,7 @@ class LoopAccounts:
 
     def __init__(self, *, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._expected: OrderedDict[Digest, tuple[int, Millis]] = OrderedDict()  # how many, until
+        self._expected: Recent[Digest, tuple[int, Millis]] = Recent(EXPECTED_MAX)  # how many, until
 
     def __len__(self) -> int:
         return len(self._expected)
@@ -38,10 +38,7 @@ class LoopAccounts:
         count, until_ms = self._expected.get(digest, (0, now_ms))
         count = count if until_ms >= now_ms else 0
         count = max(count, 1) if delivered else count + 1
-        self._expected[digest] = count, Millis(now_ms + self._window_ms)
-        self._expected.move_to_end(digest)
-        if len(self._expected) > EXPECTED_MAX:
-            self._expected.popitem(last=False)
+        self._expected.put(digest, (count, Millis(now_ms + self._window_ms)))
 
     def take(self, digest: Digest, *, now_ms: Millis) -> bool:
         """Whether a publication that came is one of those expected; then it no longer is."""

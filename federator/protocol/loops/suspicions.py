@@ -12,9 +12,9 @@ gaps count as quick as well.
 Source: docs/rules.md 3.
 """
 
-from collections import OrderedDict
 from dataclasses import dataclass
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.loops.accounts import Digest
 from federator.protocol.types import Millis
 
@@ -55,8 +55,8 @@ class Suspicions:
         self._second = 0
         self._repeats = 0  # in that second
         self._gap_ms_now = gap_ms_max
-        self._sights: OrderedDict[Digest, _Sight] = OrderedDict()
-        self._cleared: OrderedDict[str, tuple[Millis, int]] = OrderedDict()  # until, for how long
+        self._sights: Recent[Digest, _Sight] = Recent(SIGHTS_MAX)
+        self._cleared: Recent[str, tuple[Millis, int]] = Recent(CLEARED_MAX)  # until, for how long
 
     def __len__(self) -> int:
         return len(self._sights)
@@ -70,9 +70,7 @@ class Suspicions:
         """
         sight = self._sights.get(digest)
         if sight is None:
-            self._sights[digest] = _Sight(now_ms)
-            if len(self._sights) > SIGHTS_MAX:
-                self._sights.popitem(last=False)
+            self._sights.put(digest, _Sight(now_ms))
             return None
         self._sights.move_to_end(digest)
         gap_ms, sight.at_ms = now_ms - sight.at_ms, now_ms
@@ -102,9 +100,7 @@ class Suspicions:
         """Leave ``topic`` alone for a while: it was tested, and is no loop."""
         _, span_ms = self._cleared.pop(topic, (Millis(0), CLEARED_MS_MIN // 2))
         span_ms = min(2 * span_ms, CLEARED_MS_MAX)
-        self._cleared[topic] = Millis(now_ms + span_ms), span_ms
-        if len(self._cleared) > CLEARED_MAX:
-            self._cleared.popitem(last=False)
+        self._cleared.put(topic, (Millis(now_ms + span_ms), span_ms))
 
     def forget(self) -> None:
         """Forget all publications and cleared topics."""

@@ -7,12 +7,12 @@ former epoch would take the new ones for old. Shown its word the core renews its
 Source: RFC 8966, 2.4 (feasibility); docs/protocol.md 6.
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.control import PATH_MAX, CoreAnn
 from federator.protocol.routing.filter_lists import RemoteList
 from federator.protocol.types import (
@@ -166,18 +166,14 @@ class FormerWords:
     """
 
     def __init__(self, *, cores_max: int) -> None:
-        self._cores_max = cores_max
-        self._words: OrderedDict[BrokerId, CoreAnn] = OrderedDict()
+        self._words: Recent[BrokerId, CoreAnn] = Recent(cores_max)
 
     def __len__(self) -> int:
         return len(self._words)
 
     def keep(self, word: CoreAnn) -> None:
         """Remember that the core of ``word`` is erased, and said that last."""
-        self._words[word.core] = word
-        self._words.move_to_end(word.core)
-        if len(self._words) > self._cores_max:
-            self._words.popitem(last=False)
+        self._words.put(word.core, word)
 
     def take(self, core: BrokerId, epoch: Epoch) -> CoreAnn | None:
         """What ``core`` said last, now that somebody announces it under ``epoch``.

@@ -10,6 +10,7 @@ Source: docs/topology.md.
 from collections.abc import Iterable
 from typing import Final
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.topology.rings import seat
 from federator.protocol.types import BrokerId, Millis
 
@@ -23,7 +24,8 @@ class Distances:
 
     def __init__(self, self_id: BrokerId) -> None:
         self._ring = _ORDER + self_id
-        self._far_ms: dict[BrokerId, int | None] = {}  # the one not asked for longest is first
+        # The one not asked for longest is first.
+        self._far_ms: Recent[BrokerId, int | None] = Recent(MEASURED_MAX)
         self._measuring: BrokerId | None = None
         self._next_ms = Millis(0)
 
@@ -51,7 +53,4 @@ class Distances:
         if id != self._measuring:
             return
         self._measuring = None
-        self._far_ms.pop(id, None)
-        self._far_ms[id] = round_trip_ms
-        while len(self._far_ms) > MEASURED_MAX:
-            del self._far_ms[next(iter(self._far_ms))]
+        self._far_ms.put(id, round_trip_ms)

@@ -10,11 +10,11 @@ Source: docs/security.md, "Seals"; RFC 5869 for the way from a secret to keys.
 """
 
 import struct
-from collections import OrderedDict
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Final
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.duplicates import SeenNumbers
 from federator.protocol.trust.certificates import Certificate
 from federator.protocol.trust.greetings import AGREEMENT_NAME_BYTES
@@ -66,7 +66,7 @@ class Peer:
     windows: tuple[SeenNumbers, ...] = field(
         default_factory=lambda: tuple(SeenNumbers() for _ in range(CHANNELS))
     )
-    _keys: OrderedDict[bytes, Keys] = field(default_factory=OrderedDict)
+    _keys: Recent[bytes, Keys] = field(default_factory=lambda: Recent(KEYS_KEPT))
     _current: tuple[bytes, bytes, Keys, bytes] | None = None
 
     def admit(self, channel: int, counter: int) -> bool:
@@ -97,9 +97,7 @@ class Peer:
             known = derive(ours, self.agreement, identity, federation)
             if known is None:
                 return None
-            self._keys[name] = known
-            while len(self._keys) > KEYS_KEPT:
-                self._keys.popitem(last=False)
+            self._keys.put(name, known)
         return known
 
     def understood(self, name: bytes) -> Keys | None:

@@ -15,11 +15,11 @@ Source: docs/security.md, "Roles".
 
 import struct
 from base64 import b64decode, b64encode
-from collections import OrderedDict
 from collections.abc import Callable, Iterable
 from typing import Final, NamedTuple
 
 from federator.errors import DecodeError
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.primitives import Verifier
@@ -93,7 +93,7 @@ class WordJudge:
         self._verify = verify
         self._now_us = now_us
         self._required = frozenset(required)
-        self._newest: OrderedDict[tuple[str, int, str], tuple[int, int]] = OrderedDict()
+        self._newest: Recent[tuple[str, int, str], tuple[int, int]] = Recent(SPEAKERS_MAX)
         self._proven: set[tuple[Role, str]] = set()
 
     def check(self, topic: str, payload: bytes, wanted: Wanted) -> None:
@@ -134,10 +134,7 @@ class WordJudge:
         text = _signed_text(topic, data[: _HEADER.size], body + b"}")
         if not self._verify(certificate.signing_key, signed.signature, text):
             raise DistrustError(f"the signature on a word of {who} is wrong")
-        self._newest[said] = since, number
-        self._newest.move_to_end(said)
-        if len(self._newest) > SPEAKERS_MAX:
-            self._newest.popitem(last=False)
+        self._newest.put(said, (since, number))
         self._proven.add((role, name))
 
 
