@@ -2,8 +2,12 @@
 
 import pytest
 
-from federator.protocol.controller.equivalence import Likeness, relate
-from federator.protocol.controller.flow_table import SessionFlowTable, topic_sessions
+from federator.protocol.controller.flow_table import (
+    Likeness,
+    SessionFlowTable,
+    relate,
+    topic_sessions,
+)
 from federator.protocol.messages.session_records import FlowRow
 
 B1, B2 = 1, 2

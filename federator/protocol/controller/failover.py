@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 
 from msgspec.structs import replace
 
-from federator.protocol.controller.duties import ControllerDuties, Situation
+from federator.protocol.controller.duties import ControllerDuties, Situation, StandingPlans
 from federator.protocol.controller.flow_table import SessionFlowTable
 from federator.protocol.controller.presence import BrokerPresence, PresenceParameters
-from federator.protocol.controller.standing_plans import StandingPlans
 from federator.protocol.effects import Notice, PublishGuide, StepBack, StepIn
 from federator.protocol.links.links import Links
 from federator.protocol.messages.guide import GUIDE_VERSION, Guide, GuideBroker, Takeover

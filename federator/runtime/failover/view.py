@@ -6,8 +6,8 @@ Any agent can answer, for all hold the same table; what the controller itself an
 from itertools import combinations
 
 from federator.protocol.controller.duties import candidates
-from federator.protocol.controller.equivalence import Likeness, relate
 from federator.protocol.controller.failover import Failover
+from federator.protocol.controller.flow_table import Likeness, relate
 from federator.protocol.types import BrokerId
 
 ROWS_LISTED_MAX = 1_000

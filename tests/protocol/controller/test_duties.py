@@ -4,7 +4,7 @@ from itertools import permutations
 from operator import attrgetter
 
 from federator.protocol.controller.duties import FAR, Candidate, distances, rounded
-from federator.protocol.controller.equivalence import Likeness, Relation
+from federator.protocol.controller.flow_table import Likeness, Relation
 
 ORDER = [
     Candidate(9, Relation(Likeness.STRONG), load=900, distance=9),

@@ -5,8 +5,7 @@ from itertools import permutations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol.controller.equivalence import Likeness, relate
-from federator.protocol.controller.flow_table import SessionFlowTable
+from federator.protocol.controller.flow_table import Likeness, SessionFlowTable, relate
 from federator.protocol.filters import matches
 from federator.protocol.messages.session_records import FlowRow
 
