@@ -46,7 +46,9 @@ class DuplicateLog:
         origins_max: int = ORIGINS_MAX,
         partial_masks_max: int = PARTIAL_MASKS_MAX,
     ) -> None:
-        self._window_bits = _sound_bits(window_bits)
+        if window_bits < 8 or window_bits % 8:
+            raise ValueError(f"window_bits must be a positive multiple of 8, got {window_bits}")
+        self._window_bits = window_bits
         self._origins_max = origins_max
         self._partial_masks_max = partial_masks_max
         self._origins: dict[BrokerId, list[_Sheet]] = {}  # the one used last comes first
@@ -71,7 +73,7 @@ class DuplicateLog:
             Whether no copy came before, and the part of ``mask`` no copy was responsible for.
         """
         window = self._window(origin, epoch, seq, sender)
-        if window.tick(seq):
+        if window.admit(seq):
             if mask != (1 << k) - 1:
                 window.keep_partial(seq, mask, self._partial_masks_max)
             return True, mask
@@ -125,39 +127,20 @@ class DuplicateLog:
 
 
 class SeenNumbers:
-    """Which numbers of one sequence came before, of a sender that nobody else can speak for.
+    """Which numbers of one sequence came before: one bit per number in ``top - bits + 1 .. top``.
 
-    What is older than the window counts as seen.
+    What is older counts as seen. Of frames also the masks that were taken in part.
     """
-
-    __slots__ = ("_window",)
-
-    def __init__(self, *, window_bits: int = WINDOW_BITS) -> None:
-        self._window = _Window(0, _sound_bits(window_bits))
-
-    def admit(self, number: int) -> bool:
-        """Whether ``number`` has not come before."""
-        return self._window.tick(number)
-
-
-def _sound_bits(window_bits: int) -> int:
-    if window_bits < 8 or window_bits % 8:
-        raise ValueError(f"window_bits must be a positive multiple of 8, got {window_bits}")
-    return window_bits
-
-
-class _Window:
-    """One bit per frame number in ``top - bits + 1 .. top``, and the masks taken in part."""
 
     __slots__ = ("bits", "partial", "ring", "top")
 
-    def __init__(self, top: int, bits: int) -> None:
+    def __init__(self, top: int = 0, bits: int = WINDOW_BITS) -> None:
         self.top = top
         self.bits = bits
         self.ring = bytearray(bits // 8)
         self.partial: dict[int, int] | None = None
 
-    def tick(self, seq: int) -> bool:
+    def admit(self, seq: int) -> bool:
         """Mark ``seq`` as seen. False when it was, or is older than the window."""
         top, bits = self.top, self.bits
         if seq > top:
@@ -211,7 +194,7 @@ class _Window:
             _clear(ring, 0, last)
 
 
-class _Sheet(_Window):
+class _Sheet(SeenNumbers):
     """The window of one origin and epoch that ``opener`` began."""
 
     __slots__ = ("epoch", "opener", "origin")

@@ -150,23 +150,8 @@ class Notice(msgspec.Struct, frozen=True):
     details: dict[str, int | str] = {}
 
 
-Effect = (
-    Send
-    | Dial
-    | CallOff
-    | DialSeed
-    | CallOffSeed
-    | Measure
-    | RememberBrokers
-    | HangUp
-    | NeighbourReachable
-    | NeighbourUnreachable
-    | SetRoute
-    | SetDestination
-    | RenewEpoch
-    | PublishGuide
-    | StepIn
-    | StepBack
-    | SetDraining
-    | Notice
-)
+LinkEffect = Send | Dial | CallOff | HangUp | NeighbourReachable | NeighbourUnreachable
+TopologyEffect = DialSeed | CallOffSeed | Measure | RememberBrokers
+RoutingEffect = SetRoute | SetDestination | RenewEpoch
+ControllerEffect = PublishGuide | StepIn | StepBack | SetDraining
+Effect = LinkEffect | TopologyEffect | RoutingEffect | ControllerEffect | Notice

@@ -88,18 +88,7 @@ class LeaveRequested(msgspec.Struct, frozen=True):
     """The operator stops this agent: tell the neighbours."""
 
 
-Event = (
-    LocalBrokerUp
-    | LocalBrokerDown
-    | NeighbourConnected
-    | NeighbourDisconnected
-    | Received
-    | LocalFiltersChanged
-    | PriorityChanged
-    | StatusChanged
-    | RowsChanged
-    | DrainRequested
-    | Measured
-    | DeadlineReached
-    | LeaveRequested
-)
+OwnBrokerEvent = LocalBrokerUp | LocalBrokerDown | LocalFiltersChanged | StatusChanged | RowsChanged
+NeighbourEvent = NeighbourConnected | NeighbourDisconnected | Received | Measured
+Order = PriorityChanged | DrainRequested | LeaveRequested
+Event = OwnBrokerEvent | NeighbourEvent | Order | DeadlineReached

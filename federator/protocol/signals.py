@@ -97,19 +97,10 @@ class RouteChanged(SignalBase, frozen=True):
     lost: bool = False
 
 
-Signal = (
-    LinkUp
-    | LinkDown
-    | LinkCostChanged
-    | OwnIdHeard
-    | CoreMoved
-    | CoreRefreshed
-    | AnnouncedFiltersChanged
-    | ChildFiltersChanged
-    | ParentsChanged
-    | OwnFiltersChanged
-    | RouteChanged
-)
+LinkSignal = LinkUp | LinkDown | LinkCostChanged | OwnIdHeard
+FiltersChanged = AnnouncedFiltersChanged | ChildFiltersChanged | ParentsChanged
+CoreSignal = CoreMoved | CoreRefreshed | OwnFiltersChanged | RouteChanged
+Signal = LinkSignal | FiltersChanged | CoreSignal
 
 Step = Effect | Signal
 """What a machine returns: orders for the driver, and news for the other machines."""

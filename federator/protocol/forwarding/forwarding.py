@@ -83,15 +83,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 class Forwarder:
-    """The tables of one agent.
-
-    Args:
-        topic_cache_max: Topics whose route is remembered.
-        frame_cache_max: Kinds of frames (keys, mask, sender, origin) whose route is remembered.
-        key_of: The key of a filter, in 0..2**64-1. All agents must use the same.
-        allows_export: Whether what our clients publish on a topic may leave our broker.
-        here: What a filter is called on our broker, where names differ there.
-    """
+    """The tables of one agent."""
 
     def __init__(
         self,
@@ -103,11 +95,14 @@ class Forwarder:
         here: Translate | None = None,
     ) -> None:
         self.searches = 0  # topics whose route was not remembered
+        # The key of a filter, in 0..2**64-1. All agents must use the same.
         self._key_of = key_of
+        # Whether what our clients publish on a topic may leave our broker.
         self._allows_export = allows_export
+        # What a filter is called on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
-        self._topic_cache_max = topic_cache_max
-        self._frame_cache_max = frame_cache_max
+        self._topic_cache_max = topic_cache_max  # topics whose route is remembered
+        self._frame_cache_max = frame_cache_max  # kinds of frames whose route is remembered
         self._routes: dict[str, FilterRoute] = {}
         self._filters_by_key: dict[bytes, tuple[str, ...]] = {}
         self._by_way_of: dict[BrokerId, BrokerId] = {}

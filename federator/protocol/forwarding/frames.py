@@ -92,19 +92,14 @@ class Frame(msgspec.Struct, gc=False):
 
 
 class OwnFrames:
-    """Numbers and labels the frames that we are the origin of.
-
-    Args:
-        epoch: Of the numbers of frames that are not under custody.
-        hop_limit: Links that our frames may travel, 1 to 255.
-    """
+    """Numbers and labels the frames that we are the origin of."""
 
     def __init__(self, self_id: BrokerId, epoch: Epoch, hop_limit: int) -> None:
         if not 1 <= hop_limit <= 255:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
         self.self_id = self_id
-        self.hop_limit = hop_limit
-        self.epoch = epoch
+        self.hop_limit = hop_limit  # links that our frames may travel
+        self.epoch = epoch  # of the numbers of frames that are not under custody
         self.seq = 0
         self._plain = self.label(0, epoch, 0, 0, 0, b"", b"")
 

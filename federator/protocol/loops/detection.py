@@ -119,12 +119,7 @@ class _Phase(Enum):
 
 
 class LoopDetector:
-    """Decides about each publication that our clients bring in.
-
-    Args:
-        chance: A number in [0, 1), drawn anew each time.
-        trusted: Tells whether publications on a topic are never suspected.
-    """
+    """Decides about each publication that our clients bring in."""
 
     def __init__(
         self,
@@ -135,8 +130,8 @@ class LoopDetector:
     ) -> None:
         self.dropped = 0  # publications that came back and were not let in again
         self._parameters = parameters
-        self._chance = chance
-        self._trusted = trusted
+        self._chance = chance  # a number in [0, 1), drawn anew each time
+        self._trusted = trusted  # whether publications on a topic are never suspected
         self._accounts = LoopAccounts(window_ms=parameters.window_ms)
         self._suspicions = Suspicions(
             gap_ms_max=parameters.turnaround_ms_max, repeats_min=parameters.repeats_min

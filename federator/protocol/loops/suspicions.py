@@ -42,16 +42,11 @@ class _Sight:
 
 
 class Suspicions:
-    """Remembers publications seen lately, and topics that were cleared.
-
-    Args:
-        gap_ms_max: Longest time between two of the same publication that is quick.
-        repeats_min: Quick ones in a row that are suspicious.
-    """
+    """Remembers publications seen lately, and topics that were cleared."""
 
     def __init__(self, *, gap_ms_max: int, repeats_min: int) -> None:
-        self._gap_ms_max = gap_ms_max
-        self._repeats_min = repeats_min
+        self._gap_ms_max = gap_ms_max  # between two of the same publication, if that is quick
+        self._repeats_min = repeats_min  # quick ones in a row that are suspicious
         self._second = 0
         self._repeats = 0  # in that second
         self._gap_ms_now = gap_ms_max

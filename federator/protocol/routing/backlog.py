@@ -11,19 +11,18 @@ by the lists.
 from collections import Counter, OrderedDict, deque
 from collections.abc import Iterator
 from itertools import islice
-from typing import Final
+from typing import Final, get_args
 
 from msgspec.structs import replace
 
 from federator.protocol.routing.filter_lists import SMALL_CHANGE_MAX
-from federator.protocol.signals import AnnouncedFiltersChanged, ChildFiltersChanged, ParentsChanged
+from federator.protocol.signals import FiltersChanged
 from federator.protocol.types import Millis
 
 SLICE_GAP_MS = 10
 BUSY_FILTERS = 32_768
 
-FiltersChanged = AnnouncedFiltersChanged | ChildFiltersChanged | ParentsChanged
-FILTERS_CHANGED: Final = (AnnouncedFiltersChanged, ChildFiltersChanged, ParentsChanged)
+FILTERS_CHANGED: Final = get_args(FiltersChanged)
 
 _Rest = tuple[Iterator[str], bool]
 """Filters of one change, and whether nobody wants those that are missing now."""

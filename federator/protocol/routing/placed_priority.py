@@ -11,17 +11,12 @@ from federator.protocol.types import Millis
 
 
 class PlacedPriority:
-    """What our priority should be.
-
-    Args:
-        fallback: The operator's priority, which also holds at the start.
-        hold_ms: Least time between two changes.
-    """
+    """What our priority should be."""
 
     def __init__(self, fallback: int, *, hold_ms: int) -> None:
         self.priority = fallback
-        self._fallback = fallback
-        self._hold_ms = hold_ms
+        self._fallback = fallback  # the operator's priority, which also holds at the start
+        self._hold_ms = hold_ms  # least time between two changes
         self._changed_at_ms: Millis | None = None
 
     def on_read(self, placed: int | None, *, now_ms: Millis) -> int | None:

@@ -49,16 +49,11 @@ class Wanted(NamedTuple):
 
 
 class WordSigner:
-    """Signs the words of one speaker.
-
-    Args:
-        vouch: Signs a text, and returns the signature with our certificate.
-        now_us: Unix time; numbers grow even while it goes back.
-    """
+    """Signs the words of one speaker."""
 
     def __init__(self, vouch: Callable[[bytes], bytes], now_us: Callable[[], int]) -> None:
-        self._vouch = vouch
-        self._now_us = now_us
+        self._vouch = vouch  # signs a text, and returns the signature with our certificate
+        self._now_us = now_us  # Unix time; numbers grow even while it goes back
         self._number = 0
         self._since = 0
 
