@@ -13,6 +13,8 @@ from collections.abc import Collection, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from itertools import accumulate, pairwise
 
+from msgspec.structs import replace
+
 from federator.protocol.filters import DigestedSet
 from federator.protocol.links.links import Links
 from federator.protocol.messages.control import (
@@ -151,18 +153,15 @@ class ListSender:
         self, to: BrokerId, core: BrokerId, filters: DigestedSet, *, epoch: Epoch, now_ms: Millis
     ) -> list[Step]:
         """Send ``filters``, of ``core``, unless they are being sent already."""
-        digest, _ = self._sending.get((to, core), (None, None))
-        if digest == filters.digest:
+        sending, _ = self._sending.get((to, core), (None, None))
+        if sending == filters.digest:
             return []
-        pages = pages_of(
-            filters.filters,
-            sender=self._links.self_id,
-            kind=self._kind,
-            core=core,
-            epoch=epoch,
-            digest=filters.digest,
+        self_id, digest = self._links.self_id, filters.digest
+        blank = FilterListPage(
+            self_id, self._kind, core, epoch, digest, page=0, pages=0, filters=()
         )
-        self._sending[to, core] = (filters.digest, pages)
+        pages = pages_of(filters.filters, blank)
+        self._sending[to, core] = (digest, pages)
         if len(filters) <= FILTERS_PER_MESSAGE_MAX:
             return self._send_page(to, core, now_ms)
         self._go_on(now_ms)  # to cut up a long list takes a turn of its own
@@ -188,18 +187,11 @@ class ListSender:
             self.due_ms = Millis(now_ms + PAGE_GAP_MS)
 
 
-def pages_of(
-    filters: Collection[str],
-    *,
-    sender: BrokerId,
-    kind: ListKind,
-    core: BrokerId,
-    epoch: Epoch,
-    digest: int,
-) -> Iterator[FilterListPage]:
-    """The list as it is now, cut into messages of bounded size. An empty list is one empty page.
+def pages_of(filters: Collection[str], blank: FilterListPage) -> Iterator[FilterListPage]:
+    """The list as it is now, cut into messages of bounded size, all else as in ``blank``.
 
-    Sorted is each page for itself: to sort a long list would take longer than all else here.
+    An empty list is one empty page. Sorted is each page for itself: to sort a long list would take
+    longer than all else here.
     """
     listed = list(filters)
     ends = list(accumulate(map(len, listed)))
@@ -210,16 +202,8 @@ def pages_of(
         fitting = bisect_right(ends, before + FILTER_LIST_BYTES_MAX, lo=start)
         cuts.append(min(fitting, start + FILTERS_PER_MESSAGE_MAX))
     for number, (start, end) in enumerate(pairwise(cuts)):
-        yield FilterListPage(
-            sender=sender,
-            kind=kind,
-            core=core,
-            epoch=epoch,
-            digest=digest,
-            page=number,
-            pages=len(cuts) - 1,
-            filters=tuple(sorted(listed[start:end])),
-        )
+        part = tuple(sorted(listed[start:end]))
+        yield replace(blank, page=number, pages=len(cuts) - 1, filters=part)
 
 
 def as_greeting(filters: DigestedSet) -> tuple[str, ...]:

@@ -230,7 +230,7 @@ class Meshes:
         for filter_ in filters:
             state = self.states.get(filter_)
             known = () if state is None else state.child_cores
-            cores = sorted(c for c in {core, *known} if self._is_child_core(c, filter_))
+            cores = sorted(c for c in {core, *known} if self.children_of(c, filter_))
             if cores and state is None:
                 state = self._state(filter_)
             if state is not None:
@@ -254,10 +254,6 @@ class Meshes:
 
     def _is_busy(self, core: BrokerId, child: BrokerId) -> bool:
         return self._announcements.backlog.is_busy(ChildFiltersChanged(core, child))
-
-    def _is_child_core(self, core: BrokerId, filter_: str) -> bool:
-        lists = self.children.get(core, {}).values()
-        return any(filter_ in list_.filters for list_ in lists)
 
     # -- deciding ------------------------------------------------------------------------
 

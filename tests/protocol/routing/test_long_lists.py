@@ -25,8 +25,8 @@ ONE, OTHER, CORE = 1, 2, 9
 
 
 def pages(filters, kind=ListKind.CORE):
-    digest = digest_of(filters)
-    return list(pages_of(filters, sender=ONE, kind=kind, core=CORE, epoch=1, digest=digest))
+    blank = FilterListPage(ONE, kind, CORE, 1, digest_of(filters), page=0, pages=0, filters=())
+    return list(pages_of(filters, blank))
 
 
 def test_pages_hold_the_whole_list_within_the_bounds_of_a_message():

@@ -15,6 +15,7 @@ from federator.protocol.filters.digests import digest_of
 from federator.protocol.messages.codec import decode
 from federator.protocol.messages.control import (
     CoreAnn,
+    FilterListPage,
     FilterListRequest,
     ListKind,
     MeshMembAnn,
@@ -51,9 +52,8 @@ class Greedy(Member):
         names = tuple(f"greedy/{number:06}" for number in range(FILTERS))
         self._digest = digest_of(names)
         kind = ListKind.CORE if core == self.id else ListKind.MEMBERSHIP
-        self._pages = tuple(
-            pages_of(names, sender=self.id, kind=kind, core=core, epoch=1, digest=self._digest)
-        )
+        blank = FilterListPage(self.id, kind, core, 1, self._digest, page=0, pages=0, filters=())
+        self._pages = tuple(pages_of(names, blank))
 
     async def want(self, epoch):
         """Announce the list for ever; ``epoch`` is the core's."""
