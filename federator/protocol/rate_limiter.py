@@ -19,11 +19,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RateLimiter(Generic[K]):
-    """Allows each thing to be said once per ``gap_ms``; remembers which were said lately.
+    """Allows each thing to be said once per ``gap_ms``.
 
-    Args:
-        gap_ms: Least time before the same thing may be said again.
-        keys_max: Things remembered; the one said longest ago is forgotten first.
+    Of ``keys_max`` things it remembers that; the one said longest ago is forgotten first.
     """
 
     def __init__(self, *, gap_ms: Millis, keys_max: int) -> None:

@@ -146,8 +146,7 @@ class Forwarder:
     def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
         """Replace the route of ``filter``, which may travel; ``None`` forgets it.
 
-        Returns:
-            Filters found to have the key of a new ``filter``: none, unless by a rare accident.
+        Returns filters found to have the key of a new ``filter``: none, unless by a rare accident.
         """
         others: tuple[str, ...] = ()
         before = self._routes.get(filter)
@@ -310,8 +309,7 @@ class Forwarder:
     def route_chains(self, keys: bytes) -> tuple[bytes, Sends]:
         """Where a frame of our own goes that concerns these filters, whatever their topics.
 
-        Returns:
-            The frame's keys, which are ``keys`` and those of destinations, and its next hops.
+        Returns its keys, which are ``keys`` and those of destinations, and its next hops.
         """
         found = []
         destinations: set[BrokerId] = set()

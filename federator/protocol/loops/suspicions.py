@@ -57,11 +57,8 @@ class Suspicions:
         return len(self._sights)
 
     def see(self, topic: str, digest: Digest, *, now_ms: Millis) -> int | None:
-        """Note a publication.
-
-        Returns:
-            The longest gap, in ms, between those that make ``topic`` suspicious; ``None`` when it
-            is not, or was cleared.
+        """Note a publication; return the longest gap, in ms, between those that make ``topic``
+        suspicious, or ``None`` when it is not, or was cleared.
         """
         sight = self._sights.get(digest)
         if sight is None:

@@ -25,21 +25,17 @@ PROOF_BYTES_MAX: Final = 4_096
 
 
 class Place(msgspec.Struct, frozen=True, array_like=True):
-    """Where the announcing broker is.
+    """Where the announcing broker is."""
 
-    Attributes:
-        address: Where other agents reach it.
-        epoch: The epoch of its agent when it said so.
-        links: Neighbours with which it has a live link, ascending.
-        reach_ms: Round trip to the farthest neighbour that it may exchange for a nearer one,
-            rounded up to a power of two; 0: it exchanges none.
-        proof: Its signature over address and epoch; empty in an open federation.
-    """
-
+    # Where other agents reach it.
     address: Annotated[str, msgspec.Meta(min_length=1, max_length=ADDRESS_CHARACTERS_MAX)]
-    epoch: EpochField
+    epoch: EpochField  # the epoch of its agent when it said so
+    # Neighbours with which it has a live link, ascending.
     links: Annotated[tuple[Id, ...], msgspec.Meta(max_length=LINKS_MAX)] = ()
+    # Round trip to the farthest neighbour that it may exchange for a nearer one, rounded up to a
+    # power of two; 0: it exchanges none.
     reach_ms: Annotated[int, msgspec.Meta(ge=0, le=2**31)] = 0
+    # Its signature over address and epoch; empty in an open federation.
     proof: Annotated[bytes, msgspec.Meta(max_length=PROOF_BYTES_MAX)] = b""
 
 

@@ -55,8 +55,7 @@ class LinkPolicies:
     ) -> Frame | None:
         """What of ``frame``, whose body is ``parts`` instead, may go to ``neighbour``.
 
-        Returns:
-            ``frame`` itself when all may, a copy with a shorter body, or ``None``: nothing.
+        ``frame`` itself when all may, a copy with a shorter body, or ``None``: nothing.
         """
         rules = self.rules_of(neighbour)
         if rules.stops_nothing or not frame.publications:

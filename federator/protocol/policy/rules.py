@@ -24,13 +24,7 @@ EVERYTHING = ("#",)
 
 
 class EdgeRules:
-    """The rules of one broker. Topics and filters are the broker's own, before any renaming.
-
-    Args:
-        imports: Filters of clients are announced when one of these contains them.
-        exports: Publications of clients may leave when one of these matches their topic,
-        keep: and none of these does.
-    """
+    """The rules of one broker. Topics and filters are the broker's own, before any renaming."""
 
     def __init__(
         self,
@@ -39,9 +33,9 @@ class EdgeRules:
         exports: Sequence[str] = EVERYTHING,
         keep: Sequence[str] = (),
     ) -> None:
-        self.imports = tuple(imports)
-        self.exports = tuple(exports)
-        self.keep = tuple(keep)
+        self.imports = tuple(imports)  # filters of clients are announced when one contains them
+        self.exports = tuple(exports)  # publications of clients may leave when one matches,
+        self.keep = tuple(keep)  # and none of these does
         self._exports = _trie(exports)
         self._keep = _trie(keep)
 
@@ -71,13 +65,7 @@ class Denied:
 
 
 class LinkRules:
-    """The rules of the link to one neighbour. Topics are those of the federation.
-
-    Args:
-        imports: Publications are taken from the neighbour when one of these matches,
-        exports: and handed to it when one of these does,
-        deny: and never, in either direction, when one of these does.
-    """
+    """The rules of the link to one neighbour. Topics are those of the federation."""
 
     def __init__(
         self,
@@ -86,9 +74,9 @@ class LinkRules:
         exports: Sequence[str] = EVERYTHING,
         deny: Sequence[str] = (),
     ) -> None:
-        self.imports = tuple(imports)
-        self.exports = tuple(exports)
-        self.deny = tuple(deny)
+        self.imports = tuple(imports)  # publications are taken from the neighbour when one matches,
+        self.exports = tuple(exports)  # and handed to it when one of these does,
+        self.deny = tuple(deny)  # and never, in either direction, when one of these does
         self._denied = _trie(deny)
         self._in = _trie(imports)
         self._out = _trie(exports)
@@ -122,10 +110,8 @@ def in_text(ask: Callable[[str], bool]) -> Callable[[bytes], bool]:
 def conflict(
     *, imports: Sequence[str], exports: Sequence[str], against: Sequence[str]
 ) -> tuple[str, int, str] | None:
-    """The first rule that can never apply, because one of ``against`` forbids what it allows.
-
-    Returns:
-        ``"import"`` or ``"export"``, the place of the rule in its list, and what forbids it.
+    """The first rule that can never apply, because one of ``against`` forbids what it allows:
+    ``"import"`` or ``"export"``, the place of the rule in its list, and what forbids it.
     """
     for name, rules in (("import", imports), ("export", exports)):
         for at, rule in enumerate(rules):

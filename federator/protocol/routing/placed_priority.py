@@ -22,8 +22,7 @@ class PlacedPriority:
     def on_read(self, placed: int | None, *, now_ms: Millis) -> int | None:
         """Follow ``placed``, the planner's word if any is valid now, or not yet.
 
-        Returns:
-            The priority to change to now; ``None``: stay.
+        Returns the priority to change to now; ``None``: stay.
         """
         wanted = self._fallback if placed is None else placed
         last_ms = self._changed_at_ms

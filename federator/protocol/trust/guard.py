@@ -76,14 +76,7 @@ class Manner(StrEnum):
 
 
 class Guard:
-    """Seals, and opens seals, for one agent.
-
-    Args:
-        certificate: Ours, as the federation key signed it.
-        salt: Drawn for this start, never used before.
-        manner: How we seal; both manners are understood.
-        now_s: Unix time, for certificates.
-    """
+    """Seals, and opens seals, for one agent. ``salt`` must be drawn for this start."""
 
     def __init__(
         self,
@@ -101,8 +94,8 @@ class Guard:
         self._federation = federation
         self._verify = verify
         self._identity = identity
-        self._now_s = now_s
-        self._encrypts = manner is Manner.SEALED
+        self._now_s = now_s  # Unix time, for certificates
+        self._encrypts = manner is Manner.SEALED  # we; both manners are understood
         self._proofs = ProofJudge(federation, authority, verify)
         # Our own half of the key agreement.
         self.ours = agreement_half(certificate, authority.judge(certificate, now_s=now_s()), salt)
