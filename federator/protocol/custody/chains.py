@@ -4,8 +4,9 @@ Source: docs/protocol.md section 11.
 """
 
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis
 
@@ -26,8 +27,6 @@ UNDO_MAX = 8
 NOBODY = BrokerId(-1)
 """Who brought what we restored, or asked for ourselves."""
 
-F = TypeVar("F")
-
 
 class Chained(NamedTuple):
     """A frame's place on one chain: the filter's key, and the number of the frame before it."""
@@ -47,14 +46,11 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery(Generic[F]):
-    """A frame whose turn it is."""
+class Placed:
+    """A frame, and its places on the chains that our clients want."""
 
-    origin: BrokerId
-    epoch: int
-    seq: int
-    keys: bytes
-    frame: F
+    frame: Frame
+    links: tuple[Chained, ...]
 
 
 @dataclass(slots=True)
@@ -111,21 +107,8 @@ class Chain:
 
 
 @dataclass(slots=True)
-class Held(Generic[F]):
-    """A frame that waits for an earlier one.
-
-    Attributes:
-        size: Bytes that it holds.
-    """
-
-    links: tuple[Chained, ...]
-    frame: F
-    size: int
-
-
-@dataclass(slots=True)
-class OriginState(Generic[F]):
-    """What is known of one origin.
+class OriginState:
+    """What is known of the origin ``id``.
 
     Attributes:
         heard_ms: When it was heard last.
@@ -139,6 +122,7 @@ class OriginState(Generic[F]):
         retry_ms: How long after a request the next one comes.
     """
 
+    id: BrokerId
     epoch: int
     heard_ms: Millis
     top: int | None = None
@@ -146,7 +130,7 @@ class OriginState(Generic[F]):
     brought_by: BrokerId = NOBODY
     chains: dict[bytes, Chain] = field(default_factory=dict)
     gaps: dict[bytes, None] = field(default_factory=dict)
-    held: dict[int, Held[F]] = field(default_factory=dict)
+    held: dict[int, Placed] = field(default_factory=dict)
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
     former: dict[bytes, int] = field(default_factory=dict)
     retry_ms: int = RETRY_MIN_MS
@@ -158,19 +142,20 @@ class OriginState(Generic[F]):
             del self.former[next(iter(self.former))]
         self.former[key] = last
 
-    def is_next(self, seq: int, links: tuple[Chained, ...]) -> bool:
-        """Whether it is the turn of the frame ``seq`` on each of its chains."""
-        for key, prev in links:
+    def is_next(self, placed: Placed) -> bool:
+        """Whether it is the turn of a frame on each of its chains."""
+        for key, prev in placed.links:
             chain = self.chains.get(key)
-            if chain is None or seq <= chain.begun:
+            if chain is None or placed.frame.seq <= chain.begun:
                 continue
             if chain.last is None or prev > chain.last:
                 return False
         return True
 
-    def is_stale(self, seq: int, links: tuple[Chained, ...]) -> bool:
-        """Whether some chain has gone past the frame ``seq``."""
-        chains = [self.chains.get(key) for key, _ in links]
+    def is_stale(self, placed: Placed) -> bool:
+        """Whether some chain has gone past a frame."""
+        seq = placed.frame.seq
+        chains = [self.chains.get(key) for key, _ in placed.links]
         return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
 
 
