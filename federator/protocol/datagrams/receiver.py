@@ -16,8 +16,7 @@ from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
-from federator.protocol.datagrams.erasure import Coder
-from federator.protocol.datagrams.loss import LossMeter
+from federator.protocol.datagrams.protection import Coder, LossMeter
 from federator.protocol.types import Millis
 
 WINDOWS_MAX: Final = 64

@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.protocol.datagrams import wire
-from federator.protocol.datagrams.erasure import Coder
-from federator.protocol.datagrams.protection import repairs_for
+from federator.protocol.datagrams.protection import Coder, repairs_for
 from federator.protocol.types import Millis
 
 REORDER_MAX: Final = 3
