@@ -9,6 +9,7 @@ Source: docs/protocol.md sections 11, 11.8 and 15; docs/failover.md.
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass
 
 from federator.protocol.custody.chains import NOBODY, Ask, Chained, Placed
 from federator.protocol.custody.doubts import Doubted
@@ -128,33 +129,26 @@ class Recall:
             self.receiver.unwant(key)
 
 
+@dataclass(eq=False)
 class Destination:
     """The chains that our clients want.
 
     Attributes:
-        receiver: What arrived and what is missing.
-        recall: What is fetched a second time, for clients that came later.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
         lies: Numbers that their origin never made, by the neighbour that brought them.
     """
 
-    def __init__(
-        self,
-        *,
-        receiver: Receiver,
-        disk: Disk,
-        delivery: Delivery,
-        outlet: CustodyContext,
-        now_ms: Millis,
-    ) -> None:
-        self.receiver = receiver
+    receiver: Receiver  # what arrived and what is missing
+    disk: Disk
+    delivery: Delivery
+    outlet: CustodyContext
+    now_ms: InitVar[Millis]
+
+    def __post_init__(self, now_ms: Millis) -> None:
         self.recall = Recall()
         self.started = False
-        self._disk = disk
-        self._journal = disk.journal
-        self._delivery = delivery
-        self._outlet = outlet
-        self._former_since_us = dict(disk.journal.since_us())
+        self._journal = self.disk.journal
+        self._former_since_us = dict(self._journal.since_us())
         self._former_until_ms = now_ms + FORMER_MS
         self._marker: int | None = None
         self._refused = False  # a marker that was not ours
@@ -190,7 +184,7 @@ class Destination:
         """Our broker is up. It may have lost the marker."""
         self._up_ms = now_ms
         if self.started:
-            self._delivery.mark(self._journal.marker())
+            self.delivery.mark(self._journal.marker())
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
@@ -201,7 +195,7 @@ class Destination:
             self._marker = max(number, self._marker or 0)
         elif not self._refused:
             self._refused = True
-            self._outlet.tell(Notice("custody.marker_refused", "warning", {}))
+            self.outlet.tell(Notice("custody.marker_refused", "warning", {}))
 
     def arrive(
         self, frame: Frame, local: tuple[int, ...], now: Now, *, first: bool = False
@@ -212,7 +206,7 @@ class Destination:
         """
         if not self._start(now.ms):
             return
-        placed, room = _placed(frame, local), self._delivery.room
+        placed, room = _placed(frame, local), self.delivery.room
         self._due += self.receiver.arrive(placed, now, room=room, first=first)
         if self.recall:
             self._again += self.recall.arrive(placed, now, room=room)
@@ -234,7 +228,7 @@ class Destination:
             details: dict[str, int | str] = {"origin": origin, "so_far": self.lies[lie.brought_by]}
             if lie.brought_by != NOBODY:
                 details["neighbour"] = lie.brought_by
-            self._outlet.tell(Notice("custody.never_made", "warning", details))
+            self.outlet.tell(Notice("custody.never_made", "warning", details))
 
     def on_void(self, frame: Frame, now_ms: Millis) -> None:
         """The origin has nothing for us on a chain up to the number of ``frame``."""
@@ -245,7 +239,7 @@ class Destination:
         self._again += self.recall.skip(frame, now_ms)
         if self.receiver.voids > voids:
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
-            self._outlet.tell(Notice("custody.gone", "warning", details))
+            self.outlet.tell(Notice("custody.gone", "warning", details))
 
     def flush(self, now: Now) -> None:
         """Publish everything whose turn came, between the journal and the marker."""
@@ -256,9 +250,9 @@ class Destination:
         if not due:
             return
         # A journal that cannot be written holds up nobody: after a kill now, some comes twice.
-        self._disk.write_journal([_entry(placed) for placed in due])
+        self.disk.write_journal([_entry(placed) for placed in due])
         self._deliver(due, now)
-        self._delivery.mark(self._journal.marker())
+        self.delivery.mark(self._journal.marker())
 
     def _deliver(self, due: Sequence[Placed], now: Now) -> None:
         """Publish frames, each once while some are recalled beside those whose turn it is."""
@@ -270,7 +264,7 @@ class Destination:
             if recalling:
                 self._given.add(number)
             if frame.publications:
-                self._delivery.deliver(frame, now)
+                self.delivery.deliver(frame, now)
         if not self.recall:
             self._given.clear()
 
@@ -280,15 +274,15 @@ class Destination:
         Args:
             leaving: Write it down in any case.
         """
-        if self.started and self._marked != self._journal.last and self._delivery.settled:
+        if self.started and self._marked != self._journal.last and self.delivery.settled:
             self._marked = self._journal.last
-            self._disk.note_marked(self._marked)
+            self.disk.note_marked(self._marked)
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):
             return
         positions = self.receiver.positions() if self.started else None
         since_us = {**self._former_since_us, **self.receiver.since_us}
-        if self._disk.fold_journal(positions, since_us, folded_to=self._marked):
+        if self.disk.fold_journal(positions, since_us, folded_to=self._marked):
             self._saved_wants = self._wants
 
     def _start(self, now_ms: Millis) -> bool:
@@ -298,12 +292,12 @@ class Destination:
         waited = self._up_ms is not None and now_ms >= self._up_ms + MARKER_WAIT_MS
         if self._marker is None and self._journal.last and not waited:
             return False
-        positions = self._disk.resume_journal(self._marker)
+        positions = self.disk.resume_journal(self._marker)
         if positions is None:
             return False
         self.started = True
         self.receiver.restore(positions, now_ms=now_ms)
-        self._delivery.mark(self._journal.marker())
+        self.delivery.mark(self._journal.marker())
         return True
 
 

@@ -6,6 +6,7 @@ Source: docs/protocol.md section 11.
 """
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from federator.protocol.custody.chains import (
     NOBODY,
@@ -22,40 +23,23 @@ from federator.protocol.types import BrokerId, Millis
 FIRST_ASK_MS = 20
 """A gap may close by itself: copies on a longer way come later."""
 
-ORIGINS_MAX = 4_096
-CHAINS_MAX = 1_048_576
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
 
 
+@dataclass(kw_only=True, eq=False)
 class Followed:
-    """The chains of one broker.
+    """The chains of one broker."""
 
-    Args:
-        keep_ms: An origin unheard for so long has forgotten what we could ask for.
-        origins_max: Origins followed; when there are more, who brought most of them makes room.
-        chains_max: Chains followed; of more, frames are delivered as they come.
-        held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
+    keep_ms: int = 3_600_000  # an origin unheard for so long has forgotten what we could ask for
+    origins_max: int = 4_096  # followed; when there are more, who brought most of them makes room
+    chains_max: int = 1_048_576  # followed; of more, frames are delivered as they come
+    held_bytes_max: int = HELD_BYTES_MAX  # of frames that wait; more are asked for again
 
-    Attributes:
-        held_bytes: Of frames that wait.
-    """
-
-    def __init__(
-        self,
-        *,
-        keep_ms: int = 3_600_000,
-        origins_max: int = ORIGINS_MAX,
-        chains_max: int = CHAINS_MAX,
-        held_bytes_max: int = HELD_BYTES_MAX,
-    ) -> None:
-        self._keep_ms = keep_ms
-        self._origins_max = origins_max
-        self._chains_max = chains_max
-        self._held_bytes_max = held_bytes_max
+    def __post_init__(self) -> None:
         self._origins: dict[BrokerId, OriginState] = {}
         self._brought: dict[BrokerId, dict[BrokerId, None]] = {}  # by neighbour, oldest first
-        self._wanted = Wanted(keep_ms=keep_ms)
+        self._wanted = Wanted(keep_ms=self.keep_ms)
         self._chains = 0
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
@@ -141,7 +125,7 @@ class Followed:
     def expire(self, now_ms: Millis) -> None:
         """Forget origins that are silent for so long that they have forgotten, too."""
         for known in list(self._origins.values()):
-            if now_ms - known.heard_ms > self._keep_ms:
+            if now_ms - known.heard_ms > self.keep_ms:
                 self._forget(known)
 
     # Inside
@@ -181,7 +165,7 @@ class Followed:
 
         A member may invent as many as it likes; those that others brought stay.
         """
-        if len(self._origins) < self._origins_max:
+        if len(self._origins) < self.origins_max:
             return True
         named = (by for by in self._brought if by != NOBODY)
         most = max(named, key=lambda by: len(self._brought[by]), default=brought_by)
@@ -220,7 +204,7 @@ class Followed:
 
     def _hold(self, known: OriginState, placed: Placed) -> None:
         seq, size = placed.frame.seq, len(placed.frame.body)
-        full = self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX
+        full = self.held_bytes + size > self.held_bytes_max or len(known.held) >= HELD_MAX
         if seq in known.held or full:
             return
         self.held_bytes += size

@@ -171,32 +171,20 @@ def _nothing_through(archive: Log, key: bytes, after: int, not_before_us: int) -
     return through
 
 
+@dataclass(eq=False)
 class Origin:
-    """The frames that we are the origin of.
+    """The frames that we are the origin of."""
 
-    Attributes:
-        log: Where they are kept.
-        tails: When the heads of their chains are repeated.
-        repairs: Frames sent again.
-    """
+    disk: Disk
+    outgoing: Outgoing
+    forwarder: Forwarder
+    own: OwnFrames
+    notary: Notary
+    repairs: int = 0  # frames sent again
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        outgoing: Outgoing,
-        forwarder: Forwarder,
-        own: OwnFrames,
-        notary: Notary,
-    ) -> None:
-        self.log = disk.log
-        self.tails = Tails(keep_ms=disk.keep_s * 1_000)
-        self.repairs = 0
-        self._disk = disk
-        self._outgoing = outgoing
-        self._forwarder = forwarder
-        self._own = own
-        self._notary = notary
+    def __post_init__(self) -> None:
+        self.log = self.disk.log
+        self.tails = Tails(keep_ms=self.disk.keep_s * 1_000)
         self._checker = RunChecker()
 
     def resume(self, now_ms: Millis) -> None:
@@ -217,7 +205,7 @@ class Origin:
             body = b"".join(batch.parts)
             records.append(Record(seq, batch.time_us, batch.count, keys, prevs, body))
             seq += 1
-        if not self._disk.write_log(records):
+        if not self.disk.write_log(records):
             return None
         for key, head in made.items():
             self.tails.made(key, head, now_ms)
@@ -234,19 +222,19 @@ class Origin:
         for at in range(0, len(due), TAIL_CHAINS_MAX):
             chains = due[at : at + TAIL_CHAINS_MAX]
             keys = b"".join(key for key, _ in chains)
-            all_keys, sends = self._forwarder.route_chains(keys)
+            all_keys, sends = self.forwarder.route_chains(keys)
             if not sends:
                 continue
-            epoch, seq = self._own.number()
-            frame = self._own.label(TAIL_FLAG, epoch, seq, now.us, 0, keys, body)
+            epoch, seq = self.own.number()
+            frame = self.own.label(TAIL_FLAG, epoch, seq, now.us, 0, keys, body)
             frame.chain = chain_bytes([head for _, head in chains])
             addressed = self._addressed(frame, all_keys)
-            self._outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
+            self.outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
         """A new way leads to ``brokers``: repeat the heads of what they want now."""
         for key in self.tails:
-            if self._forwarder.leads_to(key, brokers):
+            if self.forwarder.leads_to(key, brokers):
                 self.tails.hasten(key, now_ms)
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
@@ -265,12 +253,12 @@ class Origin:
             else:
                 flags |= VOID_FLAG
                 epoch = Epoch(self.log.epoch)
-                frame = self._own.label(flags, epoch, repair.through, 0, 0, repair.key, b"")
+                frame = self.own.label(flags, epoch, repair.through, 0, 0, repair.key, b"")
                 frame.chain = bytes(8)
             if index == len(repairs):
                 frame.flags |= LAST_FLAG
             frame.route = tuple(rest)
-            if not self._outgoing.send_repair(first, frame, now_ms=now.ms):
+            if not self.outgoing.send_repair(first, frame, now_ms=now.ms):
                 return
             self.repairs += 1
 
@@ -281,11 +269,11 @@ class Origin:
         doubted = dict(sorted((chain.key, chain.after) for chain in request.chains))
         epoch, top = Epoch(self.log.epoch), self.log.next_seq - 1
         flags = CUSTODY_FLAG | REPAIR_FLAG | WORD_FLAG
-        word = self._own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
+        word = self.own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
         word.chain = chain_bytes([self.log.last(key, upto) for key, upto in doubted.items()])
-        self._notary.sign(word, request.path[0], request.asked_us)
+        self.notary.sign(word, request.path[0], request.asked_us)
         word.route = route
-        self._outgoing.send_repair(first, word, now_ms=now.ms)
+        self.outgoing.send_repair(first, word, now_ms=now.ms)
 
     def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
         """Numbers of our own frames on ``keys`` since ``since_us``, ascending, not all of many."""
@@ -308,7 +296,7 @@ class Origin:
         return frame
 
     def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
-        frame = self._own.label(
+        frame = self.own.label(
             flags,
             Epoch(self.log.epoch),
             kept.seq,

@@ -37,9 +37,6 @@ CHAINS_PER_ASK_MAX = 64
 class Receiver(Followed):
     """The chains of one broker.
 
-    Args:
-        bounds: See ``Followed``.
-
     Attributes:
         duplicates: Frames that were here before.
         voids: Times that an origin no longer had what we missed.
@@ -48,8 +45,8 @@ class Receiver(Followed):
         doubts: What the origins must be asked.
     """
 
-    def __init__(self, **bounds: int) -> None:
-        super().__init__(**bounds)
+    def __post_init__(self) -> None:
+        super().__post_init__()
         self.duplicates = 0
         self.voids = 0
         self.unfollowed = 0
@@ -83,7 +80,7 @@ class Receiver(Followed):
         for key, prev in links:
             chain = chains.get(key)
             if chain is None:
-                if self._chains >= self._chains_max:
+                if self._chains >= self.chains_max:
                     continue  # no room to follow it: what comes is delivered as it comes
                 chain = self._begin(known, key, prev, frame.origin_time_us, now.us)
             last = chain.last
@@ -130,7 +127,7 @@ class Receiver(Followed):
                 return
             chain = known.chains.get(key)
             if chain is None:
-                if self._chains >= self._chains_max or self._wanted.is_fresh(key, now.us):
+                if self._chains >= self.chains_max or self._wanted.is_fresh(key, now.us):
                     continue
                 chain = self._begin(known, key, head, frame.origin_time_us, now.us)
             if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
@@ -199,7 +196,7 @@ class Receiver(Followed):
                 age_us = LOOK_BACK_US
                 if not chain.undo:  # of an earlier life; its clients may come only now
                     wants = self.wants(key)
-                    age_us = self._wanted.age_us(key, now.us) if wants else self._keep_ms * 1_000
+                    age_us = self._wanted.age_us(key, now.us) if wants else self.keep_ms * 1_000
                 since_us = max(1, frame.origin_time_us - age_us)
                 chain.take_back(through, doubted.back_to, not_before_us=since_us)
                 if chain.target <= lie:

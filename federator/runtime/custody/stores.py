@@ -125,7 +125,7 @@ def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:
         "dropped_for_room": log.dropped_for_room,
         "repairs": origin.repairs,
         "failures": stores.failures,
-        "owed": custody.owed,
+        "owed": len(custody.owed),
         "chains": len(receiver),
         "gaps": receiver.gaps,
         "held_bytes": receiver.held_bytes,
