@@ -55,22 +55,14 @@ class Placed:
 
 @dataclass(slots=True)
 class Chain:
-    """Where one chain stands.
+    """Where one chain stands."""
 
-    Attributes:
-        last: Delivered up to here; ``None`` while the beginning is not known.
-        target: The greatest number known to be on it.
-        not_before_us: Frames made earlier, by the origin's wall clock, are not asked for.
-        begun: Frames up to here were before our time: the chain says nothing about them.
-        brought_by: The neighbour that last moved it.
-        undo: What ``last`` was before its last steps: one of them may turn out to be a lie.
-    """
-
-    last: int | None
-    target: int
-    not_before_us: int = 0
-    begun: int = 0
-    brought_by: BrokerId = NOBODY
+    last: int | None  # delivered up to here; ``None`` while the beginning is not known
+    target: int  # the greatest number known to be on it
+    not_before_us: int = 0  # frames made earlier, by the origin's wall clock, are not asked for
+    begun: int = 0  # frames up to here were before our time: the chain says nothing about them
+    brought_by: BrokerId = NOBODY  # the neighbour that last moved it
+    # What ``last`` was before its last steps: one of them may turn out to be a lie.
     undo: list[int] = field(default_factory=list)
 
     def move(self, last: int, brought_by: BrokerId) -> None:
@@ -108,32 +100,21 @@ class Chain:
 
 @dataclass(slots=True)
 class OriginState:
-    """What is known of the origin ``id``.
-
-    Attributes:
-        heard_ms: When it was heard last.
-        top: The greatest number taken; ``None`` before the first.
-        begun_by: The neighbour that brought it first.
-        brought_by: The neighbour that brought what is looked at now.
-        gaps: The chains on which something is missing; a dictionary for the sake of its order.
-        held: The frames that wait, by number.
-        waiting: By chain and number: which held frame comes after that one.
-        former: Chains that our clients do not want now: the last number of each.
-        retry_ms: How long after a request the next one comes.
-    """
+    """What is known of one origin."""
 
     id: BrokerId
     epoch: int
-    heard_ms: Millis
-    top: int | None = None
-    begun_by: BrokerId = NOBODY
-    brought_by: BrokerId = NOBODY
+    heard_ms: Millis  # when it was heard last
+    top: int | None = None  # the greatest number taken; ``None`` before the first
+    begun_by: BrokerId = NOBODY  # the neighbour that brought it first
+    brought_by: BrokerId = NOBODY  # the neighbour that brought what is looked at now
     chains: dict[bytes, Chain] = field(default_factory=dict)
-    gaps: dict[bytes, None] = field(default_factory=dict)
-    held: dict[int, Placed] = field(default_factory=dict)
+    gaps: dict[bytes, None] = field(default_factory=dict)  # chains that lack something, in order
+    held: dict[int, Placed] = field(default_factory=dict)  # frames that wait, by number
+    # By chain and number: which held frame comes after that one.
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    former: dict[bytes, int] = field(default_factory=dict)
-    retry_ms: int = RETRY_MIN_MS
+    former: dict[bytes, int] = field(default_factory=dict)  # the last number of unwanted chains
+    retry_ms: int = RETRY_MIN_MS  # how long after a request the next one comes
 
     def remember(self, key: bytes, chain: Chain) -> None:
         """Our clients may want the chain again; clocks alone do not tell what they had."""
@@ -164,13 +145,10 @@ class Wanted:
 
     Args:
         keep_ms: How long origins keep what they made.
-
-    Attributes:
-        since_us: By key.
     """
 
     def __init__(self, *, keep_ms: int) -> None:
-        self.since_us: dict[bytes, int] = {}
+        self.since_us: dict[bytes, int] = {}  # by key
         self._keep_ms = keep_ms
         self._expected: dict[bytes, tuple[int, int]] = {}  # since when, and until when that counts
 

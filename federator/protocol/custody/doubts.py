@@ -32,16 +32,12 @@ _TEXT = struct.Struct(">IIQQQ")
 
 
 class Doubted(NamedTuple):
-    """A number that may be a lie, and the neighbour that brought it.
-
-    Attributes:
-        number: Its origin made it, or did not.
-        back_to: Where its chain stood before it went past ``number``, without it; then the lie is
-            what it went on to.
-    """
+    """A number that its origin made, or did not, and the neighbour that brought it."""
 
     number: int
     brought_by: BrokerId
+    # Where its chain stood before it went past ``number``, without it; then the lie is what it went
+    # on to.
     back_to: int | None = None
 
 

@@ -35,22 +35,14 @@ CHAINS_PER_ASK_MAX = 64
 
 
 class Receiver(Followed):
-    """The chains of one broker.
-
-    Attributes:
-        duplicates: Frames that were here before.
-        voids: Times that an origin no longer had what we missed.
-        unfollowed: Frames of origins that there was no room to follow.
-        asked: Requests made.
-        doubts: What the origins must be asked.
-    """
+    """The chains of one broker."""
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.duplicates = 0
-        self.voids = 0
-        self.unfollowed = 0
-        self.asked = 0
+        self.duplicates = 0  # frames that were here before
+        self.voids = 0  # times that an origin no longer had what we missed
+        self.unfollowed = 0  # frames of origins that there was no room to follow
+        self.asked = 0  # requests made
         self.doubts = Doubts()
 
     # What arrives

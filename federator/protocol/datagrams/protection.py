@@ -26,6 +26,7 @@ model.
 """
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Protocol
 
@@ -90,12 +91,7 @@ def _needed(
 
 
 class Chain:
-    """The Gilbert-Elliott model of a link.
-
-    Args:
-        plr: Share of packets lost, below 1.
-        abl: Packets lost in a row, on average.
-    """
+    """The Gilbert-Elliott model of a link; ``plr`` is below 1."""
 
     def __init__(self, plr: float, abl: float) -> None:
         self._plr = plr
@@ -143,21 +139,19 @@ def _tails(shares: Lost) -> Lost:
     return tails[::-1]
 
 
+@dataclass(eq=False)
 class LossMeter:
     """Measures one direction of a link.
 
     A number that is missing counts as lost once ``LATE_MAX`` later numbers are out: until then it
     may be late. Old times count half as much after every ``MEMORY`` datagrams, and whenever the
     owner says so.
-
-    Attributes:
-        judged: Datagrams that were found to have come or to be lost.
-        lost: Datagrams that were found to be lost.
     """
 
-    def __init__(self) -> None:
-        self.judged = 0
-        self.lost = 0
+    judged: int = 0  # datagrams that were found to have come or to be lost
+    lost: int = 0  # datagrams that were found to be lost
+
+    def __post_init__(self) -> None:
         self._sent = PRIOR
         self._missing = 0.0
         self._runs = 0.0

@@ -65,16 +65,11 @@ class _Partial:
 
 
 class Receiver:
-    """Receives the frames of one neighbour.
-
-    Attributes:
-        counters: What happened so far.
-        meter: What the link loses.
-    """
+    """Receives the frames of one neighbour."""
 
     def __init__(self, coder: Coder) -> None:
         self.counters = ReceiverCounters()
-        self.meter = LossMeter()
+        self.meter = LossMeter()  # what the link loses
         self._coder = coder
         self._begin(-1)
         self._report_at_ms: Millis | None = None
