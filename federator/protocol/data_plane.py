@@ -16,8 +16,10 @@ import math
 from collections.abc import Callable, Mapping, Sequence
 
 from federator.errors import DecodeError
-from federator.protocol.custody import HELD_BYTES_MAX, Custodian, CustodyContext, Disk
-from federator.protocol.custody.word import Notary
+from federator.protocol.custody.custodian import Custodian
+from federator.protocol.custody.doubts import Notary
+from federator.protocol.custody.followed import HELD_BYTES_MAX
+from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing

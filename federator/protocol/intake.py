@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 from mqtt5 import PublishPacket
 
-from federator.protocol.custody import Custodian, Record
+from federator.protocol.custody.custodian import Custodian
+from federator.protocol.custody.ports import Record
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.data.ports import AcknowledgingLink, RetainedFlow
 from federator.protocol.forwarding.counters import DataCounters

@@ -13,7 +13,7 @@ from typing import Protocol
 import mqtt5
 from mqtt5 import PublishPacket
 
-from federator.protocol.custody import Disk
+from federator.protocol.custody.ports import Disk
 from federator.protocol.data.ports import DataLink, Seals
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice

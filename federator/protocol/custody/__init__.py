@@ -11,30 +11,3 @@ filter notices a gap without knowing anything about the others.
 Source: docs/protocol.md section 11; negative acknowledgements as in NORM (RFC 5740) and PGM
 (RFC 3208).
 """
-
-from federator.protocol.custody.chains import Chained, Delivery
-from federator.protocol.custody.custodian import Custodian
-from federator.protocol.custody.destination import Destination
-from federator.protocol.custody.followed import HELD_BYTES_MAX
-from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.ports import CustodyContext, Disk, Positions
-from federator.protocol.custody.receiver import Receiver
-from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import answer
-from federator.protocol.custody.tails import Tails
-
-__all__ = [
-    "HELD_BYTES_MAX",
-    "Chained",
-    "Custodian",
-    "CustodyContext",
-    "Delivery",
-    "Destination",
-    "Disk",
-    "Owed",
-    "Positions",
-    "Receiver",
-    "Record",
-    "Tails",
-    "answer",
-]

@@ -4,8 +4,9 @@ Source: docs/protocol.md section 11.
 """
 
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import NamedTuple
 
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis
 
@@ -26,8 +27,6 @@ UNDO_MAX = 8
 NOBODY = BrokerId(-1)
 """Who brought what we restored, or asked for ourselves."""
 
-F = TypeVar("F")
-
 
 class Chained(NamedTuple):
     """A frame's place on one chain: the filter's key, and the number of the frame before it."""
@@ -47,34 +46,23 @@ class Ask:
 
 
 @dataclass(frozen=True, slots=True)
-class Delivery(Generic[F]):
-    """A frame whose turn it is."""
+class Placed:
+    """A frame, and its places on the chains that our clients want."""
 
-    origin: BrokerId
-    epoch: int
-    seq: int
-    keys: bytes
-    frame: F
+    frame: Frame
+    links: tuple[Chained, ...]
 
 
 @dataclass(slots=True)
 class Chain:
-    """Where one chain stands.
+    """Where one chain stands."""
 
-    Attributes:
-        last: Delivered up to here; ``None`` while the beginning is not known.
-        target: The greatest number known to be on it.
-        not_before_us: Frames made earlier, by the origin's wall clock, are not asked for.
-        begun: Frames up to here were before our time: the chain says nothing about them.
-        brought_by: The neighbour that last moved it.
-        undo: What ``last`` was before its last steps: one of them may turn out to be a lie.
-    """
-
-    last: int | None
-    target: int
-    not_before_us: int = 0
-    begun: int = 0
-    brought_by: BrokerId = NOBODY
+    last: int | None  # delivered up to here; ``None`` while the beginning is not known
+    target: int  # the greatest number known to be on it
+    not_before_us: int = 0  # frames made earlier, by the origin's wall clock, are not asked for
+    begun: int = 0  # frames up to here were before our time: the chain says nothing about them
+    brought_by: BrokerId = NOBODY  # the neighbour that last moved it
+    # What ``last`` was before its last steps: one of them may turn out to be a lie.
     undo: list[int] = field(default_factory=list)
 
     def move(self, last: int, brought_by: BrokerId) -> None:
@@ -111,45 +99,22 @@ class Chain:
 
 
 @dataclass(slots=True)
-class Held(Generic[F]):
-    """A frame that waits for an earlier one.
+class OriginState:
+    """What is known of one origin."""
 
-    Attributes:
-        size: Bytes that it holds.
-    """
-
-    links: tuple[Chained, ...]
-    frame: F
-    size: int
-
-
-@dataclass(slots=True)
-class OriginState(Generic[F]):
-    """What is known of one origin.
-
-    Attributes:
-        heard_ms: When it was heard last.
-        top: The greatest number taken; ``None`` before the first.
-        begun_by: The neighbour that brought it first.
-        brought_by: The neighbour that brought what is looked at now.
-        gaps: The chains on which something is missing; a dictionary for the sake of its order.
-        held: The frames that wait, by number.
-        waiting: By chain and number: which held frame comes after that one.
-        former: Chains that our clients do not want now: the last number of each.
-        retry_ms: How long after a request the next one comes.
-    """
-
+    id: BrokerId
     epoch: int
-    heard_ms: Millis
-    top: int | None = None
-    begun_by: BrokerId = NOBODY
-    brought_by: BrokerId = NOBODY
+    heard_ms: Millis  # when it was heard last
+    top: int | None = None  # the greatest number taken; ``None`` before the first
+    begun_by: BrokerId = NOBODY  # the neighbour that brought it first
+    brought_by: BrokerId = NOBODY  # the neighbour that brought what is looked at now
     chains: dict[bytes, Chain] = field(default_factory=dict)
-    gaps: dict[bytes, None] = field(default_factory=dict)
-    held: dict[int, Held[F]] = field(default_factory=dict)
+    gaps: dict[bytes, None] = field(default_factory=dict)  # chains that lack something, in order
+    held: dict[int, Placed] = field(default_factory=dict)  # frames that wait, by number
+    # By chain and number: which held frame comes after that one.
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    former: dict[bytes, int] = field(default_factory=dict)
-    retry_ms: int = RETRY_MIN_MS
+    former: dict[bytes, int] = field(default_factory=dict)  # the last number of unwanted chains
+    retry_ms: int = RETRY_MIN_MS  # how long after a request the next one comes
 
     def remember(self, key: bytes, chain: Chain) -> None:
         """Our clients may want the chain again; clocks alone do not tell what they had."""
@@ -158,19 +123,20 @@ class OriginState(Generic[F]):
             del self.former[next(iter(self.former))]
         self.former[key] = last
 
-    def is_next(self, seq: int, links: tuple[Chained, ...]) -> bool:
-        """Whether it is the turn of the frame ``seq`` on each of its chains."""
-        for key, prev in links:
+    def is_next(self, placed: Placed) -> bool:
+        """Whether it is the turn of a frame on each of its chains."""
+        for key, prev in placed.links:
             chain = self.chains.get(key)
-            if chain is None or seq <= chain.begun:
+            if chain is None or placed.frame.seq <= chain.begun:
                 continue
             if chain.last is None or prev > chain.last:
                 return False
         return True
 
-    def is_stale(self, seq: int, links: tuple[Chained, ...]) -> bool:
-        """Whether some chain has gone past the frame ``seq``."""
-        chains = [self.chains.get(key) for key, _ in links]
+    def is_stale(self, placed: Placed) -> bool:
+        """Whether some chain has gone past a frame."""
+        seq = placed.frame.seq
+        chains = [self.chains.get(key) for key, _ in placed.links]
         return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
 
 
@@ -179,13 +145,10 @@ class Wanted:
 
     Args:
         keep_ms: How long origins keep what they made.
-
-    Attributes:
-        since_us: By key.
     """
 
     def __init__(self, *, keep_ms: int) -> None:
-        self.since_us: dict[bytes, int] = {}
+        self.since_us: dict[bytes, int] = {}  # by key
         self._keep_ms = keep_ms
         self._expected: dict[bytes, tuple[int, int]] = {}  # since when, and until when that counts
 

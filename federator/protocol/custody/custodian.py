@@ -1,24 +1,27 @@
 """Custody of one agent, both sides of it, and the way that requests and repairs take.
 
 What is missing is asked for along the way that the origin's frames came: every agent remembers the
-neighbour that brought the newest one. The request collects the brokers it passes, and the repairs
-go back through them.
+neighbours that brought them lately. A neighbour may bring what it made up, and swallow the request,
+so the next request goes to another one of them, while what is missing does not come. The request
+collects the brokers it passes, and the repairs go back through them.
 
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Sequence
+from collections import OrderedDict
+from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import InitVar, dataclass, field
+from typing import Final
 
 import msgspec
 
 from federator.protocol.custody.destination import Destination
+from federator.protocol.custody.doubts import Notary, asked_us
 from federator.protocol.custody.origin import Origin
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.custody.receiver import Receiver
-from federator.protocol.custody.ways import Ways
-from federator.protocol.custody.word import Notary, asked_us
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.effects import FilterRoute
@@ -35,71 +38,100 @@ from federator.protocol.messages.control import REPAIR_PATH_MAX, RepairRequest
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
+ORIGINS_MAX: Final = 4_096
+WAYS_MAX: Final = 8
+FRESH_MS: Final = 15_000
+"""How much older than the newest a way may be: an origin repeats its tails every 10 s."""
 
+
+@dataclass(slots=True)
+class _Way:
+    heard_ms: dict[BrokerId, Millis] = field(default_factory=dict)  # the newest last
+    turn: int = 0
+
+
+class Ways:
+    """Which neighbours brought each origin's frames lately."""
+
+    def __init__(self) -> None:
+        self._ways: OrderedDict[BrokerId, _Way] = OrderedDict()
+
+    def heard(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
+        """The neighbour ``sender`` brought a frame of ``origin`` before all others."""
+        way = self._ways.get(origin)
+        if way is None:
+            way = self._ways[origin] = _Way()
+            if len(self._ways) > ORIGINS_MAX:
+                self._ways.popitem(last=False)
+        heard = way.heard_ms
+        heard.pop(sender, None)
+        heard[sender] = now_ms
+        if len(heard) > WAYS_MAX:
+            del heard[next(iter(heard))]
+
+    def all(self, origin: BrokerId, *, but: Collection[BrokerId] = ()) -> list[BrokerId]:
+        """The ways to ``origin``, the newest first."""
+        way = self._ways.get(origin)
+        if way is None:
+            return []
+        heard = way.heard_ms
+        newest_ms = next(reversed(heard.values()))
+        fresh = (n for n in reversed(heard) if newest_ms - heard[n] <= FRESH_MS)
+        return [neighbour for neighbour in fresh if neighbour not in but]
+
+    def next(
+        self, origin: BrokerId, *, again: bool, but: Collection[BrokerId] = ()
+    ) -> BrokerId | None:
+        """The way of the next request: the newest, or ``again`` each one in turn."""
+        ways = self.all(origin, but=but)
+        if not ways:
+            return None
+        way = self._ways[origin]
+        way.turn = way.turn + 1 if again else 0
+        return ways[way.turn % len(ways)]
+
+
+@dataclass(kw_only=True, eq=False)
 class Custodian:
-    """Both sides of custody.
-
-    Args:
-        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
+    """Both sides of custody: ``origin`` and ``destination``.
 
     Attributes:
-        origin: Our side as an origin.
-        destination: Our side as a destination.
+        owed: Filters that stay wanted although nobody in reach wants them.
         due_ms: When ``on_time`` has something to do, or earlier.
     """
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        outlet: CustodyContext,
-        forwarder: Forwarder,
-        outgoing: Outgoing,
-        delivery: Delivery,
-        own: OwnFrames,
-        notary: Notary,
-        held_bytes_max: int,
-        now: Now,
-    ) -> None:
+    disk: Disk
+    outlet: CustodyContext
+    forwarder: Forwarder
+    outgoing: Outgoing
+    delivery: Delivery
+    own: OwnFrames
+    notary: Notary
+    held_bytes_max: int  # of what waits for earlier frames; all of it may come loose at once
+    now: InitVar[Now]
+
+    def __post_init__(self, now: Now) -> None:
+        disk, forwarder, own = self.disk, self.forwarder, self.own
         keep_ms = disk.keep_s * 1_000
-        self.origin = Origin(
-            disk=disk, outgoing=outgoing, forwarder=forwarder, own=own, notary=notary
-        )
-        self.destination = Destination(
-            receiver=Receiver(keep_ms=keep_ms, held_bytes_max=held_bytes_max),
-            disk=disk,
-            delivery=delivery,
-            outlet=outlet,
-            now_ms=now.ms,
-        )
+        self.origin = Origin(disk, self.outgoing, forwarder, own, self.notary)
+        receiver = Receiver(keep_ms=keep_ms, held_bytes_max=self.held_bytes_max)
+        self.destination = Destination(receiver, disk, self.delivery, self.outlet, now.ms)
+        self.owed = Owed(keep_ms=keep_ms)
         self.due_ms: Millis | None = None
-        self._self_id = own.self_id
-        self._notary = notary
-        self._disk = disk
-        self._outlet = outlet
-        self._forwarder = forwarder
-        self._outgoing = outgoing
-        self._delivery = delivery
-        self._owed = Owed(keep_ms=keep_ms)
         self._shared: frozenset[str] = frozenset()
         self._ways = Ways()
         self._own_again: list[int] = []  # numbers of our own frames to be delivered here, too
-
-    @property
-    def owed(self) -> int:
-        """Filters that stay wanted although nobody in reach wants them."""
-        return len(self._owed)
 
     # Filters
 
     def resume(self, now: Now) -> None:
         """Owe what we subscribed in an earlier life."""
-        keep_us = self._owed.keep_ms * 1_000
-        for filter, until_us in self._disk.load_owed().items():
+        keep_us = self.owed.keep_ms * 1_000
+        for filter, until_us in self.disk.load_owed().items():
             left_us = min(keep_us, (until_us or now.us + keep_us) - now.us)
             if left_us > 0:
-                self._owed.owe(filter, Millis(now.ms + left_us // 1_000))
-                self._forwarder.set_route(filter, self._owed.effective(filter, None))
+                self.owed.owe(filter, Millis(now.ms + left_us // 1_000))
+                self.forwarder.set_route(filter, self.owed.effective(filter, None))
         self.origin.resume(now.ms)
         self._set_due()
 
@@ -107,28 +139,28 @@ class Custodian:
         self, filter: str, route: FilterRoute | None, now: Now, *, lost: bool
     ) -> FilterRoute | None:
         """What the data plane is to do with ``filter``."""
-        key = self._forwarder.key(filter)
+        key = self.forwarder.key(filter)
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
             if local:
                 self.destination.want(key, now)
             else:
                 self.destination.unwant(key)
-        effective = self._owed.on_route(filter, route, lost=lost, now_ms=now.ms)
+        effective = self.owed.on_route(filter, route, lost=lost, now_ms=now.ms)
         if route is not None and (route.next_hops or route.destinations):
             self.origin.tails.hasten(key, now.ms)
             self._set_due()
         if effective is None or not effective.wanted:
-            self._disk.write_owed(filter, 0 if filter in self._shared else None)
+            self.disk.write_owed(filter, 0 if filter in self._shared else None)
         elif lost:
-            self._disk.write_owed(filter, now.us + self._owed.keep_ms * 1_000)
-        elif filter not in self._owed:
-            self._disk.write_owed(filter, 0)
+            self.disk.write_owed(filter, now.us + self.owed.keep_ms * 1_000)
+        elif filter not in self.owed:
+            self.disk.write_owed(filter, 0)
         return effective
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now: Now) -> None:
         """New ways lead to these destinations; what went by the old ones may be lost."""
-        concerned = {broker for broker in brokers if self._forwarder.is_destination(broker)}
+        concerned = {broker for broker in brokers if self.forwarder.is_destination(broker)}
         if concerned:
             self.origin.on_destinations_moved(concerned, now.ms)
             self._set_due()
@@ -139,7 +171,7 @@ class Custodian:
         Of those filters that nobody here wants yet, what was published since then is asked for.
         """
         for filter in filters:
-            key = self._forwarder.key(filter)
+            key = self.forwarder.key(filter)
             self.destination.receiver.begin_at(key, since_us=since_us, now_us=now.us)
 
     def fetch_again(self, filters: Sequence[str], now: Now, *, since_us: int) -> None:
@@ -147,7 +179,7 @@ class Custodian:
 
         What was delivered here since then is delivered again, from others' logs and from ours.
         """
-        keys = [self._forwarder.key(filter) for filter in filters]
+        keys = [self.forwarder.key(filter) for filter in filters]
         self.destination.fetch_again(keys, since_us, now.ms)
         self._own_again = sorted({*self._own_again, *self.origin.made_since(keys, since_us)})
         self._deliver_own_again(now)
@@ -157,10 +189,10 @@ class Custodian:
         """Publish what we are the origin of once more, as far as our broker has room."""
         waiting = self._own_again
         done = 0
-        while done < len(waiting) and self._delivery.room:
+        while done < len(waiting) and self.delivery.room:
             frame = self.origin.frame_again(waiting[done], now.us)
             if frame is not None and frame.publications:
-                self._delivery.deliver(frame, now)
+                self.delivery.deliver(frame, now)
             done += 1
         del waiting[:done]
 
@@ -168,14 +200,10 @@ class Custodian:
         """Shared groups want ``filters`` subscribed besides: write down which, or no more."""
         before, self._shared = self._shared, filters
         for filter in sorted(filters - before):
-            self._disk.write_owed(filter, 0)
+            self.disk.write_owed(filter, 0)
         for filter in sorted(before - filters):
-            if not self._forwarder.wants(filter):
-                self._disk.write_owed(filter, None)
-
-    def leave(self) -> None:
-        """We go: write down what a later life should know."""
-        self.destination.save(leaving=True)
+            if not self.forwarder.wants(filter):
+                self.disk.write_owed(filter, None)
 
     def on_way_opened(self, now: Now) -> None:
         """A neighbour is in reach again: what is missing may be to be had there."""
@@ -205,17 +233,17 @@ class Custodian:
             frame.route = tuple(rest)
             frame.hops += 1
             if frame.hops < frame.hop_limit:
-                self._outgoing.send_repair(following, frame, now_ms=now.ms)
+                self.outgoing.send_repair(following, frame, now_ms=now.ms)
             return
         if frame.flags & WORD_FLAG:
             # Only the origin can have signed it, and only an answer to our question counts.
             is_asked = self.destination.receiver.doubts.is_open(frame.origin, asked_us(frame))
-            if is_asked and self._notary.holds(frame, self._self_id):
+            if is_asked and self.notary.holds(frame, self.own.self_id):
                 self.destination.on_word(frame, now)
         elif frame.flags & VOID_FLAG:
             self.destination.on_void(frame, now.ms)
         else:
-            local = self._forwarder.route_frame(
+            local = self.forwarder.route_frame(
                 frame.keys, frame.mask, sender=frame.sender, origin=frame.origin
             ).local
             if local:
@@ -226,15 +254,15 @@ class Custodian:
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
         """Somebody missed something: answer, or pass it on."""
-        if request.origin == self._self_id:
+        if request.origin == self.own.self_id:
             self.origin.on_request(request, now)
             return
-        if self._self_id in request.path or len(request.path) >= REPAIR_PATH_MAX:
+        if self.own.self_id in request.path or len(request.path) >= REPAIR_PATH_MAX:
             return
         following = self._ways.next(request.origin, again=True, but=request.path)
         if following is not None:
-            path = (*request.path, self._self_id)
-            self._outlet.ask(following, msgspec.structs.replace(request, path=path))
+            path = (*request.path, self.own.self_id)
+            self.outlet.ask(following, msgspec.structs.replace(request, path=path))
 
     def finish(self, now: Now) -> None:
         """End a read: publish what is due, and know when there is something to do again."""
@@ -249,10 +277,10 @@ class Custodian:
         self.origin.log.expire()
         self.destination.receiver.expire(now.ms)
         self.destination.save()
-        ended = self._owed.expire(now.ms)
+        ended = self.owed.expire(now.ms)
         for filter, route in ended:
             wanted = filter in self._shared or (route is not None and route.wanted)
-            self._disk.write_owed(filter, 0 if wanted else None)
+            self.disk.write_owed(filter, 0 if wanted else None)
         return ended
 
     def on_time(self, now: Now) -> None:
@@ -262,13 +290,13 @@ class Custodian:
         for ask in asks:
             neighbour = self._ways.next(ask.origin, again=ask.again)
             if neighbour is not None:
-                path = (self._self_id,)
+                path = (self.own.self_id,)
                 request = RepairRequest(ask.origin, Epoch(ask.epoch), path, ask.chains)
-                self._outlet.ask(neighbour, request)
+                self.outlet.ask(neighbour, request)
         for origin, asked, chains in self.destination.receiver.doubts.questions(now):
             for neighbour in self._ways.all(origin):
-                request = RepairRequest(origin, Epoch(0), (self._self_id,), chains, asked)
-                self._outlet.ask(neighbour, request)
+                request = RepairRequest(origin, Epoch(0), (self.own.self_id,), chains, asked)
+                self.outlet.ask(neighbour, request)
         self.origin.send_tails(now)
         self._set_due()
 

@@ -4,18 +4,18 @@ Before a frame is published, the journal on disk says that it will be; behind it
 our broker gets a retained marker that says it was. When we come back, the marker tells how far the
 broker got, whatever we had time to write down.
 
-Source: docs/protocol.md section 11.
+Source: docs/protocol.md sections 11, 11.8 and 15; docs/failover.md.
 """
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import InitVar, dataclass
 
-from federator.protocol.custody.chains import NOBODY, Chained, Delivery
+from federator.protocol.custody.chains import NOBODY, Ask, Chained, Placed
 from federator.protocol.custody.doubts import Doubted
-from federator.protocol.custody.ports import CustodyContext, Disk
-from federator.protocol.custody.recall import Recall
+from federator.protocol.custody.ports import CustodyContext, Delivered, Disk, Positions
 from federator.protocol.custody.receiver import Receiver
-from federator.protocol.data.delivery import Delivery as LocalDelivery
+from federator.protocol.data.delivery import Delivery
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.frames import KEY_BYTES, Frame, chain_numbers, keys_in
 from federator.protocol.rate_limiter import RateLimiter
@@ -26,49 +26,137 @@ FORMER_MS = 60_000
 
 MARKER_WAIT_MS = 1_000
 """How long after our broker is up frames are refused, unless the marker comes; it may be lost."""
-RECALL_HELD_BYTES_MAX = 1_048_576
-RECALL_KEEP_MS = 3_600_000
 GIVEN_MAX = 65_536
 COMPLAINT_GAP_MS = Millis(60_000)
 
+RECALL_HELD_BYTES_MAX = 1_048_576
+RECALL_MS = 60_000
+"""A recall that is not complete by then is given up: its origin is out of reach."""
+RECALLED_CHAINS_MAX = 65_536
+"""Filters times origins; of more, those asked for last are not recalled."""
+ASKED_IN_VAIN_MAX = 3
+"""Times that a chain is asked for without anything new: then there is nothing more."""
 
+
+class Recall:
+    """Fetching again what was delivered here already, for clients that came after it.
+
+    When we step in for a broker that died, its clients' sessions begin here some time after its
+    death. What was published in between, and that nobody here wanted, the receiver asks for as a
+    beginning. But what others here wanted, by the same filter or by one that overlaps, was
+    delivered before those clients had a session: it is fetched a second time, from each origin's
+    log, up to where the receiver stood. Whoever subscribed all along gets these frames twice. A
+    chain that brings nothing new any more is done.
+
+    Attributes:
+        receiver: A second one, with room of its own. It follows the recalled chains only.
+    """
+
+    def __init__(self) -> None:
+        self.receiver = Receiver(held_bytes_max=RECALL_HELD_BYTES_MAX)
+        self._until: dict[tuple[BrokerId, bytes], int] = {}  # where each chain's recall ends
+        self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}  # after what, how often
+        self._given_up_ms = Millis(0)
+
+    def __len__(self) -> int:
+        """Chains whose recall is not complete."""
+        return len(self._until)
+
+    def begin(
+        self, positions: Positions, keys: Iterable[bytes], *, since_us: int, now_ms: Millis
+    ) -> None:
+        """Fetch what was made on ``keys`` since ``since_us``, up to ``positions``.
+
+        Origins' wall clocks are taken to agree with ours.
+        """
+        self._given_up_ms = Millis(now_ms + RECALL_MS)
+        newest: dict[BrokerId, tuple[int, int]] = {}
+        for (origin, _), position in positions.items():
+            newest[origin] = max(newest.get(origin, (0, 0)), position)
+        for key in sorted(set(keys)):
+            for origin, (epoch, last) in sorted(newest.items()):
+                full = len(self._until) >= RECALLED_CHAINS_MAX
+                if last and (origin, key) not in self._until and not full:
+                    self._until[origin, key] = last
+                    self.receiver.want(key, since_us=since_us)
+                    self.receiver.look_back(origin, epoch, key, last, since_us, now_ms)
+
+    def arrive(self, placed: Placed, now: Now, *, room: bool) -> list[Placed]:
+        """Take a frame, for those of its chains on which it is fetched again."""
+        frame = placed.frame
+        until = self._until
+        links = tuple(c for c in placed.links if frame.seq <= until.get((frame.origin, c.key), 0))
+        if not links:
+            return []
+        return self._taken(self.receiver.arrive(Placed(frame, links), now, room=room))
+
+    def skip(self, frame: Frame, now_ms: Millis) -> list[Placed]:
+        """As ``Receiver.skip``."""
+        if (frame.origin, frame.keys[:KEY_BYTES]) not in self._until:
+            return []
+        return self._taken(self.receiver.skip(frame, now_ms))
+
+    def _taken(self, due: list[Placed]) -> list[Placed]:
+        """Forget chains that are as far as the main receiver was; return what came."""
+        for (origin, key), (_, last) in self.receiver.positions().items():
+            if last >= self._until.get((origin, key), 0):
+                self._end(origin, key)
+        return due
+
+    def asks(self, now_ms: Millis) -> list[Ask]:
+        """What to ask for now."""
+        if self._until and now_ms >= self._given_up_ms:
+            self._until.clear()
+            self._asked.clear()
+            for key in list(self.receiver.since_us):
+                self.receiver.unwant(key)
+        asks = self.receiver.asks(now_ms)
+        answered = self.receiver.positions()
+        for ask in asks:
+            for chain in ask.chains:
+                at = (ask.origin, chain.key)
+                after, times = self._asked.get(at, (-1, 0))
+                self._asked[at] = (chain.after, times + 1 if after == chain.after else 1)
+                if self._asked[at][1] > ASKED_IN_VAIN_MAX and at in answered:
+                    self._end(*at)
+        return asks
+
+    def _end(self, origin: BrokerId, key: bytes) -> None:
+        self._until.pop((origin, key), None)
+        self._asked.pop((origin, key), None)
+        self.receiver.leave(origin, key)
+        if all(key != other for _, other in self._until):
+            self.receiver.unwant(key)
+
+
+@dataclass(eq=False)
 class Destination:
     """The chains that our clients want.
 
     Attributes:
-        receiver: What arrived and what is missing.
-        recall: What is fetched a second time, for clients that came later.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
         lies: Numbers that their origin never made, by the neighbour that brought them.
     """
 
-    def __init__(
-        self,
-        *,
-        receiver: Receiver[Frame],
-        disk: Disk,
-        delivery: LocalDelivery,
-        outlet: CustodyContext,
-        now_ms: Millis,
-    ) -> None:
-        self.receiver = receiver
-        self.recall: Recall[Frame] = Recall(
-            Receiver(held_bytes_max=RECALL_HELD_BYTES_MAX, keep_ms=RECALL_KEEP_MS)
-        )
+    receiver: Receiver  # what arrived and what is missing
+    disk: Disk
+    delivery: Delivery
+    outlet: CustodyContext
+    now_ms: InitVar[Millis]
+
+    def __post_init__(self, now_ms: Millis) -> None:
+        self.recall = Recall()
         self.started = False
-        self._disk = disk
-        self._journal = disk.journal
-        self._delivery = delivery
-        self._outlet = outlet
-        self._former_since_us = dict(disk.journal.since_us())
+        self._journal = self.disk.journal
+        self._former_since_us = dict(self._journal.since_us())
         self._former_until_ms = now_ms + FORMER_MS
         self._marker: int | None = None
         self._refused = False  # a marker that was not ours
         self._up_ms: Millis | None = None
         self._marked = 0  # the last entry whose marker our broker is known to have
         self._wants = self._saved_wants = 0  # changes of what our clients want
-        self._due: list[Delivery[Frame]] = []
-        self._again: list[Delivery[Frame]] = []  # recalled: the journal need not have them
+        self._due: list[Placed] = []
+        self._again: list[Placed] = []  # recalled: the journal need not have them
         self.lies: Counter[BrokerId] = Counter()
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
         self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
@@ -96,7 +184,7 @@ class Destination:
         """Our broker is up. It may have lost the marker."""
         self._up_ms = now_ms
         if self.started:
-            self._delivery.mark(self._journal.marker())
+            self.delivery.mark(self._journal.marker())
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
@@ -107,7 +195,7 @@ class Destination:
             self._marker = max(number, self._marker or 0)
         elif not self._refused:
             self._refused = True
-            self._outlet.tell(Notice("custody.marker_refused", "warning", {}))
+            self.outlet.tell(Notice("custody.marker_refused", "warning", {}))
 
     def arrive(
         self, frame: Frame, local: tuple[int, ...], now: Now, *, first: bool = False
@@ -118,60 +206,19 @@ class Destination:
         """
         if not self._start(now.ms):
             return
-        links = _links(frame, local)
-        self._due += self._offer(self.receiver, frame, links, now, first)
-        if self.recall and (ours := self.recall.recalled(frame.origin, frame.seq, links)):
-            due = self._offer(self.recall.receiver, frame, ours, now, False)
-            self._again += self.recall.taken(due)
-
-    def _offer(
-        self,
-        receiver: Receiver[Frame],
-        frame: Frame,
-        links: tuple[Chained, ...],
-        now: Now,
-        first: bool,
-    ) -> list[Delivery[Frame]]:
-        return receiver.arrive(
-            frame.origin,
-            frame.epoch,
-            frame.seq,
-            links,
-            frame,
-            size=len(frame.body),
-            made_us=frame.origin_time_us,
-            now_us=now.us,
-            now_ms=now.ms,
-            room=self._delivery.room,
-            first=first,
-            brought_by=frame.sender,
-        )
+        placed, room = _placed(frame, local), self.delivery.room
+        self._due += self.receiver.arrive(placed, now, room=room, first=first)
+        if self.recall:
+            self._again += self.recall.arrive(placed, now, room=room)
 
     def on_tail(self, frame: Frame, local: tuple[int, ...], now: Now) -> None:
         """The origin repeats the heads of chains, some of which our clients want."""
         if self._start(now.ms) and len(frame.body) == 8:
-            self.receiver.tail(
-                frame.origin,
-                int.from_bytes(frame.body, "big"),
-                _links(frame, local),
-                made_us=frame.origin_time_us,
-                now_us=now.us,
-                now_ms=now.ms,
-                brought_by=frame.sender,
-            )
+            self.receiver.tail(_placed(frame, local), now)
 
     def on_word(self, frame: Frame, now: Now) -> None:
         """The origin answers what we doubted."""
-        keys, numbers = keys_in(frame.keys), chain_numbers(frame)
-        lies = self.receiver.on_word(
-            frame.origin,
-            frame.epoch,
-            frame.seq,
-            [Chained(key, number) for key, number in zip(keys, numbers, strict=True)],
-            made_us=frame.origin_time_us,
-            now=now,
-        )
-        for lie in lies:
+        for lie in self.receiver.on_word(_placed(frame, range(frame.k)), now):
             self._wants += 1  # the positions on disk are wrong: write them anew
             self._tell_lie(frame.origin, lie, now)
 
@@ -181,19 +228,18 @@ class Destination:
             details: dict[str, int | str] = {"origin": origin, "so_far": self.lies[lie.brought_by]}
             if lie.brought_by != NOBODY:
                 details["neighbour"] = lie.brought_by
-            self._outlet.tell(Notice("custody.never_made", "warning", details))
+            self.outlet.tell(Notice("custody.never_made", "warning", details))
 
     def on_void(self, frame: Frame, now_ms: Millis) -> None:
         """The origin has nothing for us on a chain up to the number of ``frame``."""
         if not self._start(now_ms):
             return
-        voids, key = self.receiver.voids, frame.keys[:KEY_BYTES]
-        gone = (frame.origin, frame.epoch, key, frame.seq)
-        self._due += self.receiver.skip(*gone, now_ms=now_ms, brought_by=frame.sender)
-        self._again += self.recall.skip(*gone, now_ms=now_ms)
+        voids = self.receiver.voids
+        self._due += self.receiver.skip(frame, now_ms)
+        self._again += self.recall.skip(frame, now_ms)
         if self.receiver.voids > voids:
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
-            self._outlet.tell(Notice("custody.gone", "warning", details))
+            self.outlet.tell(Notice("custody.gone", "warning", details))
 
     def flush(self, now: Now) -> None:
         """Publish everything whose turn came, between the journal and the marker."""
@@ -204,21 +250,21 @@ class Destination:
         if not due:
             return
         # A journal that cannot be written holds up nobody: after a kill now, some comes twice.
-        self._disk.write_journal([(d.origin, d.epoch, d.seq, d.keys) for d in due])
+        self.disk.write_journal([_entry(placed) for placed in due])
         self._deliver(due, now)
-        self._delivery.mark(self._journal.marker())
+        self.delivery.mark(self._journal.marker())
 
-    def _deliver(self, deliveries: Sequence[Delivery[Frame]], now: Now) -> None:
+    def _deliver(self, due: Sequence[Placed], now: Now) -> None:
         """Publish frames, each once while some are recalled beside those whose turn it is."""
         recalling = len(self.recall) > 0 and len(self._given) < GIVEN_MAX
-        for delivery in deliveries:
-            number = (delivery.origin, delivery.seq)
+        for frame in (placed.frame for placed in due):
+            number = (frame.origin, frame.seq)
             if number in self._given:
                 continue
             if recalling:
                 self._given.add(number)
-            if delivery.frame.publications:
-                self._delivery.deliver(delivery.frame, now)
+            if frame.publications:
+                self.delivery.deliver(frame, now)
         if not self.recall:
             self._given.clear()
 
@@ -228,15 +274,15 @@ class Destination:
         Args:
             leaving: Write it down in any case.
         """
-        if self.started and self._marked != self._journal.last and self._delivery.settled:
+        if self.started and self._marked != self._journal.last and self.delivery.settled:
             self._marked = self._journal.last
-            self._disk.note_marked(self._marked)
+            self.disk.note_marked(self._marked)
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):
             return
         positions = self.receiver.positions() if self.started else None
         since_us = {**self._former_since_us, **self.receiver.since_us}
-        if self._disk.fold_journal(positions, since_us, folded_to=self._marked):
+        if self.disk.fold_journal(positions, since_us, folded_to=self._marked):
             self._saved_wants = self._wants
 
     def _start(self, now_ms: Millis) -> bool:
@@ -246,16 +292,22 @@ class Destination:
         waited = self._up_ms is not None and now_ms >= self._up_ms + MARKER_WAIT_MS
         if self._marker is None and self._journal.last and not waited:
             return False
-        positions = self._disk.resume_journal(self._marker)
+        positions = self.disk.resume_journal(self._marker)
         if positions is None:
             return False
         self.started = True
         self.receiver.restore(positions, now_ms=now_ms)
-        self._delivery.mark(self._journal.marker())
+        self.delivery.mark(self._journal.marker())
         return True
 
 
-def _links(frame: Frame, local: tuple[int, ...]) -> tuple[Chained, ...]:
-    """The places of ``frame`` on the chains that our clients want."""
+def _placed(frame: Frame, local: Iterable[int]) -> Placed:
+    """``frame`` on the chains of its filters at the positions ``local``."""
     keys, numbers = keys_in(frame.keys), chain_numbers(frame)
-    return tuple(Chained(keys[index], numbers[index]) for index in local)
+    return Placed(frame, tuple(Chained(keys[index], numbers[index]) for index in local))
+
+
+def _entry(placed: Placed) -> Delivered:
+    """What the journal has of a delivery."""
+    frame = placed.frame
+    return frame.origin, frame.epoch, frame.seq, b"".join(link.key for link in placed.links)

@@ -1,17 +1,20 @@
 """What we doubt of an origin's numbers, and ask the origin itself.
 
 Any neighbour may bring a frame in an origin's name, so a number may be a lie, and what our chains
-made of it too. A doubt is a chain and a number on it. The origin answers with its *word*, which it
-signs for this one question: the greatest number of the chain up to the one we doubt. When that is
-another one, the origin never made what we were told.
+made of it too. A doubt is a chain and a number on it. The origin answers with its *word*: the
+greatest number of the chain up to the one we doubt. When that is another one, the origin never made
+what we were told. It signs the question along, so that no answer serves for another one.
 
-Source: docs/protocol.md section 11.
+Source: docs/protocol.md section 11; docs/security.md.
 """
 
+import struct
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from federator.protocol.data.ports import Seals
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import CHAINS_PER_REQUEST_MAX, AskedChain
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis, Now
@@ -24,18 +27,17 @@ TRIES_MAX: Final = 12
 ORIGINS_MAX: Final = 1_024
 CHAINS_MAX: Final = CHAINS_PER_REQUEST_MAX // 4
 
+_ASKED = struct.Struct(">Q")
+_TEXT = struct.Struct(">IIQQQ")
+
 
 class Doubted(NamedTuple):
-    """A number that may be a lie, and the neighbour that brought it.
-
-    Attributes:
-        number: Its origin made it, or did not.
-        back_to: Where its chain stood before it went past ``number``, without it; then the lie is
-            what it went on to.
-    """
+    """A number that its origin made, or did not, and the neighbour that brought it."""
 
     number: int
     brought_by: BrokerId
+    # Where its chain stood before it went past ``number``, without it; then the lie is what it went
+    # on to.
     back_to: int | None = None
 
 
@@ -109,3 +111,39 @@ class Doubts:
         asked, known.asked = known.asked, {}
         known.chains = {k: d for k, d in known.chains.items() if asked.get(k) != d}
         return asked
+
+
+class Notary:
+    """Signs our word, and knows that of others.
+
+    Args:
+        seals: Whose keys; ``None`` in an open federation, where everybody is believed.
+    """
+
+    def __init__(self, federation: str, seals: Seals | None) -> None:
+        self._federation = federation.encode()
+        self._seals = seals
+
+    def sign(self, frame: Frame, asker: BrokerId, asked_us: int) -> None:
+        """Put into ``frame``, a word of ours, for whom and which question it is."""
+        asked = _ASKED.pack(asked_us)
+        text = self._text(frame, asker, asked)
+        proof = b"" if self._seals is None else self._seals.guard.vouch(text)
+        frame.body = memoryview(asked + proof)
+
+    def _text(self, frame: Frame, asker: BrokerId, asked: bytes) -> bytes:
+        facts = _TEXT.pack(frame.origin, asker, frame.epoch, frame.seq, frame.origin_time_us)
+        whole = (self._federation, b"\0", facts, asked, frame.keys, frame.chain)
+        return b"federator custody 1\0" + b"".join(whole)
+
+    def holds(self, frame: Frame, asker: BrokerId) -> bool:
+        """Whether its origin signed ``frame`` for ``asker``."""
+        if self._seals is None:
+            return True
+        asked, proof = bytes(frame.body[: _ASKED.size]), bytes(frame.body[_ASKED.size :])
+        return self._seals.guard.vouched(frame.origin, self._text(frame, asker, asked), proof)
+
+
+def asked_us(frame: Frame) -> int:
+    """Which question a word answers; 0 for none."""
+    return _ASKED.unpack_from(frame.body)[0] if len(frame.body) >= _ASKED.size else 0

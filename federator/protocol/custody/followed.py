@@ -6,16 +6,14 @@ Source: docs/protocol.md section 11.
 """
 
 from collections.abc import Mapping
-from typing import Generic
+from dataclasses import dataclass
 
 from federator.protocol.custody.chains import (
     NOBODY,
     RETRY_MIN_MS,
     Chain,
-    Chained,
-    F,
-    Held,
     OriginState,
+    Placed,
     Wanted,
 )
 from federator.protocol.custody.ports import Positions
@@ -25,40 +23,23 @@ from federator.protocol.types import BrokerId, Millis
 FIRST_ASK_MS = 20
 """A gap may close by itself: copies on a longer way come later."""
 
-ORIGINS_MAX = 4_096
-CHAINS_MAX = 1_048_576
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
 
 
-class Followed(Generic[F]):
-    """The chains of one broker.
+@dataclass(kw_only=True, eq=False)
+class Followed:
+    """The chains of one broker."""
 
-    Args:
-        keep_ms: An origin unheard for so long has forgotten what we could ask for.
-        origins_max: Origins followed; when there are more, who brought most of them makes room.
-        chains_max: Chains followed; of more, frames are delivered as they come.
-        held_bytes_max: Bytes of frames that wait for earlier ones; more are asked for again.
+    keep_ms: int = 3_600_000  # an origin unheard for so long has forgotten what we could ask for
+    origins_max: int = 4_096  # followed; when there are more, who brought most of them makes room
+    chains_max: int = 1_048_576  # followed; of more, frames are delivered as they come
+    held_bytes_max: int = HELD_BYTES_MAX  # of frames that wait; more are asked for again
 
-    Attributes:
-        held_bytes: Of frames that wait.
-    """
-
-    def __init__(
-        self,
-        *,
-        keep_ms: int = 3_600_000,
-        origins_max: int = ORIGINS_MAX,
-        chains_max: int = CHAINS_MAX,
-        held_bytes_max: int = HELD_BYTES_MAX,
-    ) -> None:
-        self._keep_ms = keep_ms
-        self._origins_max = origins_max
-        self._chains_max = chains_max
-        self._held_bytes_max = held_bytes_max
-        self._origins: dict[BrokerId, OriginState[F]] = {}
+    def __post_init__(self) -> None:
+        self._origins: dict[BrokerId, OriginState] = {}
         self._brought: dict[BrokerId, dict[BrokerId, None]] = {}  # by neighbour, oldest first
-        self._wanted = Wanted(keep_ms=keep_ms)
+        self._wanted = Wanted(keep_ms=self.keep_ms)
         self._chains = 0
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
@@ -91,44 +72,26 @@ class Followed(Generic[F]):
                 chain.not_before_us = min(chain.not_before_us, since_us)
 
     def look_back(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        key: bytes,
-        until: int,
-        *,
-        not_before_us: int,
-        now_ms: Millis,
+        self, origin: BrokerId, epoch: int, key: bytes, until: int, since_us: int, now_ms: Millis
     ) -> None:
-        """Ask for what ``origin`` made on ``key`` since ``not_before_us``, its wall clock, up to
-        number ``until``.
+        """Ask for what ``origin`` made on ``key`` since ``since_us``, its wall clock, up to number
+        ``until``.
         """
-        known = self._origins.get(origin)
-        if known is None or known.epoch != epoch:
-            known = self._begin_epoch(origin, epoch, now_ms)
-        known.top = max(known.top or 0, until)
-        self._chains += key not in known.chains
-        known.chains[key] = Chain(None, until, max(1, not_before_us))
-        self._look_for_gap(origin, known, key, now_ms)
+        chain = Chain(None, until, max(1, since_us))
+        self._look_for_gap(self._follow(origin, epoch, key, chain, now_ms), key, now_ms)
 
     def leave(self, origin: BrokerId, key: bytes) -> None:
         """Follow one chain no longer, and remember nothing of it."""
-        known = self._origins.get(origin)
-        if known is not None and known.chains.pop(key, None) is not None:
-            self._chains -= 1
-            known.gaps.pop(key, None)
-            self._drop_held(known, key)
+        if origin in self._origins:
+            self._leave(self._origins[origin], key)
 
     def unwant(self, key: bytes) -> None:
         """Our clients no longer subscribe to the filter with ``key``."""
         self._wanted.since_us.pop(key, None)
-        for origin in self._origins.values():
-            chain = origin.chains.pop(key, None)
+        for known in self._origins.values():
+            chain = self._leave(known, key)
             if chain is not None:
-                self._chains -= 1
-                origin.remember(key, chain)
-                origin.gaps.pop(key, None)
-                self._drop_held(origin, key)
+                known.remember(key, chain)
 
     def wants(self, key: bytes) -> bool:
         """Whether our clients subscribe to the filter with ``key``."""
@@ -157,27 +120,43 @@ class Followed(Generic[F]):
             newest[origin] = max(newest.get(origin, 0), epoch)
         for (origin, key), (epoch, last) in positions.items():
             if epoch == newest[origin]:
-                known = self._origins.get(origin) or self._begin_epoch(origin, epoch, now_ms)
-                known.top = max(known.top or 0, last)
-                self._chains += key not in known.chains
-                known.chains[key] = Chain(last, last)
+                self._follow(origin, epoch, key, Chain(last, last), now_ms)
 
     def expire(self, now_ms: Millis) -> None:
         """Forget origins that are silent for so long that they have forgotten, too."""
-        for origin, known in list(self._origins.items()):
-            if now_ms - known.heard_ms > self._keep_ms:
-                self._forget(origin, known)
+        for known in list(self._origins.values()):
+            if now_ms - known.heard_ms > self.keep_ms:
+                self._forget(known)
 
     # Inside
 
+    def _follow(
+        self, origin: BrokerId, epoch: int, key: bytes, chain: Chain, now_ms: Millis
+    ) -> OriginState:
+        known = self._origins.get(origin)
+        if known is None or known.epoch != epoch:
+            known = self._begin_epoch(origin, epoch, now_ms)
+        known.top = max(known.top or 0, chain.target)
+        self._chains += key not in known.chains
+        known.chains[key] = chain
+        return known
+
+    def _leave(self, known: OriginState, key: bytes) -> Chain | None:
+        chain = known.chains.pop(key, None)
+        if chain is not None:
+            self._chains -= 1
+            known.gaps.pop(key, None)
+            self._drop_held(known, key)
+        return chain
+
     def _begin_epoch(
         self, origin: BrokerId, epoch: int, now_ms: Millis, brought_by: BrokerId = NOBODY
-    ) -> OriginState[F]:
+    ) -> OriginState:
         known = self._origins.get(origin)
         if known is not None:
             brought_by = known.begun_by
-            self._forget(origin, known)
-        known = self._origins[origin] = OriginState(epoch, now_ms, begun_by=brought_by)
+            self._forget(known)
+        known = self._origins[origin] = OriginState(origin, epoch, now_ms, begun_by=brought_by)
         self._brought.setdefault(brought_by, {})[origin] = None
         return known
 
@@ -186,29 +165,26 @@ class Followed(Generic[F]):
 
         A member may invent as many as it likes; those that others brought stay.
         """
-        if len(self._origins) < self._origins_max:
+        if len(self._origins) < self.origins_max:
             return True
         named = (by for by in self._brought if by != NOBODY)
         most = max(named, key=lambda by: len(self._brought[by]), default=brought_by)
         if len(self._brought.get(most, ())) <= len(self._brought.get(brought_by, ())) + 1:
             return False
-        newest = next(reversed(self._brought[most]))
-        self._forget(newest, self._origins[newest])
+        self._forget(self._origins[next(reversed(self._brought[most]))])
         return True
 
-    def _forget(self, origin: BrokerId, known: OriginState[F]) -> None:
+    def _forget(self, known: OriginState) -> None:
         self._chains -= len(known.chains)
-        self.held_bytes -= sum(held.size for held in known.held.values())
-        self._timers.clear(origin)
-        del self._origins[origin]
+        self.held_bytes -= sum(len(held.frame.body) for held in known.held.values())
+        self._timers.clear(known.id)
+        del self._origins[known.id]
         brought = self._brought[known.begun_by]
-        del brought[origin]
+        del brought[known.id]
         if not brought:
             del self._brought[known.begun_by]
 
-    def _look_for_gap(
-        self, origin: BrokerId, known: OriginState[F], key: bytes, now_ms: Millis
-    ) -> None:
+    def _look_for_gap(self, known: OriginState, key: bytes, now_ms: Millis) -> None:
         chain = known.chains.get(key)
         if chain is None or key in known.gaps:
             return
@@ -216,36 +192,34 @@ class Followed(Generic[F]):
             if not known.gaps:
                 known.retry_ms = RETRY_MIN_MS
                 soon_ms = FIRST_ASK_MS if chain.last is not None else 0
-                self._timers.set(origin, Millis(now_ms + soon_ms))
+                self._timers.set(known.id, Millis(now_ms + soon_ms))
             known.gaps[key] = None
 
-    def _close_gap(self, origin: BrokerId, known: OriginState[F], key: bytes) -> None:
+    def _close_gap(self, known: OriginState, key: bytes) -> None:
         chain = known.chains.get(key)
         if chain is None or (chain.last is not None and chain.last >= chain.target):
             known.gaps.pop(key, None)
             if not known.gaps:
-                self._timers.clear(origin)
+                self._timers.clear(known.id)
 
-    def _hold(
-        self, known: OriginState[F], seq: int, links: tuple[Chained, ...], frame: F, size: int
-    ) -> None:
-        if seq in known.held:
-            return
-        if self.held_bytes + size > self._held_bytes_max or len(known.held) >= HELD_MAX:
+    def _hold(self, known: OriginState, placed: Placed) -> None:
+        seq, size = placed.frame.seq, len(placed.frame.body)
+        full = self.held_bytes + size > self.held_bytes_max or len(known.held) >= HELD_MAX
+        if seq in known.held or full:
             return
         self.held_bytes += size
-        known.held[seq] = Held(links, frame, size)
-        for key, prev in links:
-            known.waiting[(key, prev)] = seq
+        known.held[seq] = placed
+        for link in placed.links:
+            known.waiting[link] = seq
 
-    def _unhold(self, known: OriginState[F], seq: int) -> None:
+    def _unhold(self, known: OriginState, seq: int) -> None:
         held = known.held.pop(seq, None)
         if held is not None:
-            self.held_bytes -= held.size
+            self.held_bytes -= len(held.frame.body)
             for link in held.links:
-                if known.waiting.get((link.key, link.prev)) == seq:
-                    del known.waiting[(link.key, link.prev)]
+                if known.waiting.get(link) == seq:
+                    del known.waiting[link]
 
-    def _drop_held(self, known: OriginState[F], key: bytes) -> None:
+    def _drop_held(self, known: OriginState, key: bytes) -> None:
         for seq in [s for s, held in known.held.items() if any(k == key for k, _ in held.links)]:
             self._unhold(known, seq)

@@ -3,18 +3,18 @@
 What is in the log is ours, and only then is our broker told so. From there on nothing is hurried:
 a frame that gets lost on the way is asked for, and the log has it.
 
-Source: docs/protocol.md section 11.
+Source: docs/protocol.md section 11; for tails, the source path messages of PGM (RFC 3208).
 """
 
-from collections.abc import Sequence
+import heapq
+from collections import deque
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
 from typing import Protocol
 
-from federator.protocol.custody.ports import Disk
-from federator.protocol.custody.record import Record
-from federator.protocol.custody.repairs import answer
-from federator.protocol.custody.tails import Tails
-from federator.protocol.custody.word import Notary
+from federator.protocol.custody.doubts import Notary
+from federator.protocol.custody.ports import Disk, Log, Record
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.forwarding.expiry import age_expiry
 from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
@@ -33,11 +33,18 @@ from federator.protocol.forwarding.frames import (
     keys_in,
 )
 from federator.protocol.forwarding.publications import RunChecker
-from federator.protocol.messages.control import RepairRequest
+from federator.protocol.messages.control import AskedChain, RepairRequest
 from federator.protocol.messages.destinations import filter_part
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
+STEPS_MS = (100, 400, 1_600, 6_400, 10_000)
+"""After the last frame, after the first tail, and so on; the last one again and again."""
+
+TAILS_PER_TURN_MAX = 2_048
 TAIL_CHAINS_MAX = 512  # in one frame
+
+ANSWER_BYTES_MAX = 131_072
+ANSWER_FRAMES_MAX = 256
 AGAIN_FRAMES_MAX = 10_000
 """Of our own, delivered again for clients that came late: more than a broker queues for one."""
 
@@ -45,49 +52,139 @@ AGAIN_FRAMES_MAX = 10_000
 class Gathered(Protocol):
     """Publications that become one frame."""
 
-    @property
-    def route(self) -> TopicRoute:
-        """Where they go."""
-
-    @property
-    def parts(self) -> Sequence[bytes | memoryview]:
-        """Their packets."""
-
-    @property
-    def count(self) -> int:
-        """How many they are."""
-
-    @property
-    def time_us(self) -> int:
-        """When they became a frame, in microseconds since 1970."""
+    route: TopicRoute
+    parts: list[bytes | memoryview]  # their packets
+    count: int  # how many they are
+    time_us: int  # when they became a frame, in microseconds since 1970
 
 
-class Origin:
-    """The frames that we are the origin of.
+class Tails:
+    """When to repeat which frame was the last one on which chain, its *head*.
 
-    Attributes:
-        log: Where they are kept.
-        tails: When the heads of their chains are repeated.
-        repairs: Frames sent again.
+    A gap shows when the next frame comes. When none comes, only the origin can tell that the last
+    one is missing, so it says so a tenth of a second after the chain fell silent, and then at
+    growing distances, for ``keep_ms``. The tails of many chains travel in one frame.
     """
 
-    def __init__(
-        self,
-        *,
-        disk: Disk,
-        outgoing: Outgoing,
-        forwarder: Forwarder,
-        own: OwnFrames,
-        notary: Notary,
-    ) -> None:
-        self.log = disk.log
-        self.tails = Tails(keep_ms=disk.keep_s * 1_000)
-        self.repairs = 0
-        self._disk = disk
-        self._outgoing = outgoing
-        self._forwarder = forwarder
-        self._own = own
-        self._notary = notary
+    def __init__(self, *, keep_ms: int) -> None:
+        self._keep_ms = keep_ms
+        self._heads: dict[bytes, tuple[int, Millis]] = {}  # head, and when it was made
+        self._queues: list[deque[tuple[Millis, bytes, int]]] = [deque() for _ in STEPS_MS]
+
+    def __iter__(self) -> Iterator[bytes]:
+        """The chains that are repeated."""
+        return iter(self._heads)
+
+    def made(self, key: bytes, seq: int, now_ms: Millis) -> None:
+        """A frame was made on the chain of ``key``."""
+        before = self._heads.get(key)
+        self._heads[key] = (seq, now_ms)
+        if before is None or before[1] + STEPS_MS[0] <= now_ms:  # otherwise it waits already
+            self._queues[0].append((Millis(now_ms + STEPS_MS[0]), key, seq))
+
+    def hasten(self, key: bytes, now_ms: Millis) -> None:
+        """A new way leads to somebody who wants the chain: repeat its head now."""
+        known = self._heads.get(key)
+        if known is not None:
+            self._queues[0].appendleft((now_ms, key, known[0]))
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``due`` has something to say."""
+        return min((queue[0][0] for queue in self._queues if queue), default=None)
+
+    def due(self, now_ms: Millis) -> list[tuple[bytes, int]]:
+        """The chains to repeat now, with their heads; at most ``TAILS_PER_TURN_MAX``."""
+        found: dict[bytes, int] = {}
+        for step, queue in enumerate(self._queues):
+            while queue and queue[0][0] <= now_ms and len(found) < TAILS_PER_TURN_MAX:
+                _, key, seq = queue.popleft()
+                known = self._heads.get(key)
+                if known is None:
+                    continue
+                head, made_ms = known
+                if head != seq:
+                    if step == 0:  # it goes on: look again when it may have fallen silent
+                        queue.append((Millis(made_ms + STEPS_MS[0]), key, head))
+                    continue
+                if now_ms - made_ms > self._keep_ms:
+                    del self._heads[key]
+                    continue
+                found[key] = head
+                later = min(step + 1, len(STEPS_MS) - 1)
+                self._queues[later].append((Millis(now_ms + STEPS_MS[later]), key, head))
+        return list(found.items())
+
+
+@dataclass(frozen=True, slots=True)
+class Repair:
+    """One part of an answer: a frame, or the news that a chain has nothing up to ``through``."""
+
+    frame: Record | None
+    key: bytes = b""
+    through: int = 0
+
+
+def answer(
+    archive: Log,
+    chains: Sequence[AskedChain],
+    *,
+    bytes_max: int = ANSWER_BYTES_MAX,
+    frames_max: int = ANSWER_FRAMES_MAX,
+) -> list[Repair]:
+    """What to send for a request, in this order.
+
+    It takes the asked chains together, oldest frame first, because a frame of several filters can
+    be delivered only when it is next on all of them. It is bounded: who asks gets the next part
+    when it asks again. What is gone from the archive is said to be gone.
+    """
+    repairs: list[Repair] = []
+    runs: list[list[int]] = []
+    for key, after, not_before_us in chains:
+        through = _nothing_through(archive, key, after, not_before_us)
+        if through > after or not_before_us:
+            repairs.append(Repair(None, key, through))
+        runs.append(archive.select(key, max(after, through), limit=frames_max))
+    size, last = 0, 0
+    for seq in heapq.merge(*runs):
+        if seq == last:
+            continue
+        frame = archive.read(seq)
+        if frame is None:
+            break
+        if size and (size + len(frame.body) > bytes_max or len(repairs) >= frames_max):
+            break
+        last = seq
+        size += len(frame.body)
+        repairs.append(Repair(frame))
+    return repairs
+
+
+def _nothing_through(archive: Log, key: bytes, after: int, not_before_us: int) -> int:
+    """Up to where the chain has nothing for who asks: gone, or too old to be wanted."""
+    through = max(after, archive.floor(key, after))
+    if not_before_us:
+        first = archive.first_since(key, not_before_us)
+        frame = archive.read(first) if first is not None else None
+        if frame is None:
+            return max(through, archive.head(key))
+        through = max(through, frame.prevs[keys_in(frame.keys).index(key)])
+    return through
+
+
+@dataclass(eq=False)
+class Origin:
+    """The frames that we are the origin of."""
+
+    disk: Disk
+    outgoing: Outgoing
+    forwarder: Forwarder
+    own: OwnFrames
+    notary: Notary
+    repairs: int = 0  # frames sent again
+
+    def __post_init__(self) -> None:
+        self.log = self.disk.log
+        self.tails = Tails(keep_ms=self.disk.keep_s * 1_000)
         self._checker = RunChecker()
 
     def resume(self, now_ms: Millis) -> None:
@@ -108,7 +205,7 @@ class Origin:
             body = b"".join(batch.parts)
             records.append(Record(seq, batch.time_us, batch.count, keys, prevs, body))
             seq += 1
-        if not self._disk.write_log(records):
+        if not self.disk.write_log(records):
             return None
         for key, head in made.items():
             self.tails.made(key, head, now_ms)
@@ -125,19 +222,19 @@ class Origin:
         for at in range(0, len(due), TAIL_CHAINS_MAX):
             chains = due[at : at + TAIL_CHAINS_MAX]
             keys = b"".join(key for key, _ in chains)
-            all_keys, sends = self._forwarder.route_chains(keys)
+            all_keys, sends = self.forwarder.route_chains(keys)
             if not sends:
                 continue
-            epoch, seq = self._own.number()
-            frame = self._own.label(TAIL_FLAG, epoch, seq, now.us, 0, keys, body)
+            epoch, seq = self.own.number()
+            frame = self.own.label(TAIL_FLAG, epoch, seq, now.us, 0, keys, body)
             frame.chain = chain_bytes([head for _, head in chains])
             addressed = self._addressed(frame, all_keys)
-            self._outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
+            self.outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
         """A new way leads to ``brokers``: repeat the heads of what they want now."""
         for key in self.tails:
-            if self._forwarder.leads_to(key, brokers):
+            if self.forwarder.leads_to(key, brokers):
                 self.tails.hasten(key, now_ms)
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
@@ -156,12 +253,12 @@ class Origin:
             else:
                 flags |= VOID_FLAG
                 epoch = Epoch(self.log.epoch)
-                frame = self._own.label(flags, epoch, repair.through, 0, 0, repair.key, b"")
+                frame = self.own.label(flags, epoch, repair.through, 0, 0, repair.key, b"")
                 frame.chain = bytes(8)
             if index == len(repairs):
                 frame.flags |= LAST_FLAG
             frame.route = tuple(rest)
-            if not self._outgoing.send_repair(first, frame, now_ms=now.ms):
+            if not self.outgoing.send_repair(first, frame, now_ms=now.ms):
                 return
             self.repairs += 1
 
@@ -172,11 +269,11 @@ class Origin:
         doubted = dict(sorted((chain.key, chain.after) for chain in request.chains))
         epoch, top = Epoch(self.log.epoch), self.log.next_seq - 1
         flags = CUSTODY_FLAG | REPAIR_FLAG | WORD_FLAG
-        word = self._own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
+        word = self.own.label(flags, epoch, top, now.us, 0, b"".join(doubted), b"")
         word.chain = chain_bytes([self.log.last(key, upto) for key, upto in doubted.items()])
-        self._notary.sign(word, request.path[0], request.asked_us)
+        self.notary.sign(word, request.path[0], request.asked_us)
         word.route = route
-        self._outgoing.send_repair(first, word, now_ms=now.ms)
+        self.outgoing.send_repair(first, word, now_ms=now.ms)
 
     def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
         """Numbers of our own frames on ``keys`` since ``since_us``, ascending, not all of many."""
@@ -199,7 +296,7 @@ class Origin:
         return frame
 
     def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
-        frame = self._own.label(
+        frame = self.own.label(
             flags,
             Epoch(self.log.epoch),
             kept.seq,

@@ -11,7 +11,8 @@ Source: docs/protocol.md section 11.
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Protocol
 
-from federator.protocol.custody.record import Record
+import msgspec
+
 from federator.protocol.effects import Notice
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId
@@ -21,6 +22,20 @@ Positions = Mapping[tuple[BrokerId, bytes], tuple[int, int]]
 
 Delivered = tuple[BrokerId, int, int, bytes]
 """A delivery as the journal has it: origin, epoch, number and keys."""
+
+
+class Record(msgspec.Struct, frozen=True, gc=False):
+    """A frame made of QoS 1 and 2 publications, as the origin keeps it.
+
+    Numbers are consecutive, from 1 in an epoch, but for leaps at starts (``CustodyLog``).
+    """
+
+    seq: int
+    time_us: int  # the wall clock when it was made, in microseconds
+    publications: int  # how many PUBLISH packets the body holds
+    keys: bytes  # of filters, 8 bytes each, ascending
+    prevs: tuple[int, ...]  # for each key the number of the record before on it, 0 for none
+    body: bytes  # the run of PUBLISH packets
 
 
 class Log(Protocol):

@@ -13,20 +13,10 @@ told us of the chain carries its time, and we know how long before it our client
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Iterable
-
-from federator.protocol.custody.chains import (
-    NOBODY,
-    RETRY_MIN_MS,
-    Ask,
-    Chain,
-    Chained,
-    Delivery,
-    F,
-    OriginState,
-)
+from federator.protocol.custody.chains import NOBODY, RETRY_MIN_MS, Ask, Chain, OriginState, Placed
 from federator.protocol.custody.doubts import Doubted, Doubts
 from federator.protocol.custody.followed import Followed
+from federator.protocol.forwarding.frames import KEY_BYTES, Frame
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -44,67 +34,37 @@ LOOK_BACK_US = 60_000_000
 CHAINS_PER_ASK_MAX = 64
 
 
-class Receiver(Followed[F]):
-    """The chains of one broker.
+class Receiver(Followed):
+    """The chains of one broker."""
 
-    Args:
-        bounds: See ``Followed``.
-
-    Attributes:
-        duplicates: Frames that were here before.
-        voids: Times that an origin no longer had what we missed.
-        unfollowed: Frames of origins that there was no room to follow.
-        asked: Requests made.
-        doubts: What the origins must be asked.
-    """
-
-    def __init__(self, **bounds: int) -> None:
-        super().__init__(**bounds)
-        self.duplicates = 0
-        self.voids = 0
-        self.unfollowed = 0
-        self.asked = 0
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.duplicates = 0  # frames that were here before
+        self.voids = 0  # times that an origin no longer had what we missed
+        self.unfollowed = 0  # frames of origins that there was no room to follow
+        self.asked = 0  # requests made
         self.doubts = Doubts()
 
     # What arrives
 
     def arrive(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        seq: int,
-        links: tuple[Chained, ...],
-        frame: F,
-        *,
-        size: int,
-        made_us: int,
-        now_us: int,
-        now_ms: Millis,
-        room: bool = True,
-        first: bool = False,
-        brought_by: BrokerId = NOBODY,
-    ) -> list[Delivery[F]]:
-        """Take a frame; return what is to be delivered now, in order.
+        self, placed: Placed, now: Now, *, room: bool = True, first: bool = False
+    ) -> list[Placed]:
+        """Take a frame on at least one chain that we follow; return what is to be delivered now,
+        in order.
 
         Args:
-            origin: Who made it.
-            epoch: Of the origin's numbering.
-            seq: Its number.
-            links: Its place on each chain that we follow, at least one.
-            frame: Handed back when its turn comes.
-            size: Bytes it holds while it waits.
-            made_us: When it was made, by the origin's wall clock.
-            now_us: Our wall clock.
-            now_ms: Our monotonic clock.
+            placed: Handed back when its turn comes.
+            now: Our clocks.
             room: Our broker can take it now; otherwise it is asked for again later.
             first: No copy of it came before.
-            brought_by: The neighbour that brought it.
         """
-        known = self._origin(origin, epoch, links[0].key, seq, brought_by, now_ms)
+        frame, links, seq = placed.frame, placed.links, placed.frame.seq
+        known = self._origin(frame, frame.epoch, links[0].key, seq, now.ms)
         if known is None:
-            if first and room and seq <= SEQ_MAX and origin not in self._origins:
+            if first and room and seq <= SEQ_MAX and frame.origin not in self._origins:
                 self.unfollowed += 1  # it is delivered as it comes
-                return [Delivery(origin, epoch, seq, b"".join(key for key, _ in links), frame)]
+                return [placed]
             self.duplicates += 1
             return []
         chains = known.chains
@@ -112,9 +72,9 @@ class Receiver(Followed[F]):
         for key, prev in links:
             chain = chains.get(key)
             if chain is None:
-                if self._chains >= self._chains_max:
+                if self._chains >= self.chains_max:
                     continue  # no room to follow it: what comes is delivered as it comes
-                chain = self._begin(known, key, prev, made_us, now_us)
+                chain = self._begin(known, key, prev, frame.origin_time_us, now.us)
             last = chain.last
             if seq <= chain.begun:  # from before our clients' time: this chain has no say
                 continue
@@ -126,123 +86,94 @@ class Receiver(Followed[F]):
                 self.duplicates += 1
                 if first:  # or a lie moved the chain past it
                     skipped = chain.before(seq) is not None
-                    self._doubt(origin, key, chain, seq if skipped else last, now_ms)
-                return self._pass(origin, known, seq, links, now_ms)
+                    self._doubt(known, key, seq if skipped else last, now.ms)
+                return self._pass(known, placed, now.ms)
             if seq > chain.target:
                 chain.target = seq
         # Every chain was begun behind it: a straggler. One that is not followed cannot say so.
         if not concerned and all(key in chains for key, _ in links):
             self.duplicates += 1
             if first:
-                chain = chains[key]
-                self._doubt(origin, key, chain, chain.begun, now_ms)
-            return self._pass(origin, known, seq, links, now_ms)
+                self._doubt(known, key, chains[key].begun, now.ms)
+            return self._pass(known, placed, now.ms)
         if next_everywhere:
-            return self._deliver(origin, known, seq, links, frame, now_ms)
+            return self._deliver(known, placed, now.ms)
         for key, _ in links:
-            self._look_for_gap(origin, known, key, now_ms)
+            self._look_for_gap(known, key, now.ms)
         # Without room at our broker nothing is held either: it is asked for again, in small parts.
         if room:
-            self._hold(known, seq, links, frame, size)
+            self._hold(known, placed)
         return []
 
-    def tail(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        heads: Iterable[Chained],
-        *,
-        made_us: int,
-        now_us: int,
-        now_ms: Millis,
-        brought_by: BrokerId = NOBODY,
-    ) -> None:
+    def tail(self, placed: Placed, now: Now) -> None:
         """The origin says which frame is the last one on each of some chains (``prev``).
 
         That does not begin a chain for clients that have just come: the last one may be theirs, and
         still be on a longer way than this word. The origin will say it again.
         """
-        for key, head in heads:
-            known = self._origin(origin, epoch, key, head, brought_by, now_ms)
+        frame = placed.frame
+        epoch = int.from_bytes(frame.body, "big")  # of the numbers that it tells
+        for key, head in placed.links:
+            known = self._origin(frame, epoch, key, head, now.ms)
             if known is None:
                 return
             chain = known.chains.get(key)
             if chain is None:
-                if self._chains >= self._chains_max or self._wanted.is_fresh(key, now_us):
+                if self._chains >= self.chains_max or self._wanted.is_fresh(key, now.us):
                     continue
-                chain = self._begin(known, key, head, made_us, now_us)
+                chain = self._begin(known, key, head, frame.origin_time_us, now.us)
             if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
-                self._doubt(origin, key, chain, chain.last or 0, now_ms)
+                self._doubt(known, key, chain.last or 0, now.ms)
             chain.target = max(chain.target, head)
-            self._look_for_gap(origin, known, key, now_ms)
+            self._look_for_gap(known, key, now.ms)
 
-    def skip(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        key: bytes,
-        through: int,
-        *,
-        now_ms: Millis,
-        brought_by: BrokerId = NOBODY,
-    ) -> list[Delivery[F]]:
-        """The origin has nothing for us on a chain up to ``through``; return what follows."""
-        if origin not in self._origins:
+    def skip(self, frame: Frame, now_ms: Millis) -> list[Placed]:
+        """The origin has nothing for us on the first chain of ``frame`` up to its number; return
+        what follows.
+        """
+        if frame.origin not in self._origins:
             return []
-        known = self._origin(origin, epoch, key, through, brought_by, now_ms)
+        key, through = frame.keys[:KEY_BYTES], frame.seq
+        known = self._origin(frame, frame.epoch, key, through, now_ms)
         chain = known.chains.get(key) if known is not None else None
-        if known is None or chain is None:
-            return []
-        if chain.last is not None and through <= chain.last:
+        if known is None or chain is None or (chain.last is not None and through <= chain.last):
             return []
         if chain.last is not None:
             self.voids += 1
         else:
             chain.begun = through = max(through, chain.begun)
-        chain.move(through, brought_by)
+        chain.move(through, known.brought_by)
         chain.target = max(chain.target, through)
-        self._close_gap(origin, known, key)
-        done: list[Delivery[F]] = []
+        self._close_gap(known, key)
+        done: list[Placed] = []
         for seq in sorted(known.held):
             held = known.held.get(seq)
             if held is None:
                 continue
-            if known.is_stale(seq, held.links):
+            if known.is_stale(held):
                 self._unhold(known, seq)
-            elif known.is_next(seq, held.links):
+            elif known.is_next(held):
                 self._unhold(known, seq)
-                done += self._deliver(origin, known, seq, held.links, held.frame, now_ms)
+                done += self._deliver(known, held, now_ms)
         return done
 
-    def on_word(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        top: int,
-        heads: Iterable[Chained],
-        *,
-        made_us: int,
-        now: Now,
-    ) -> list[Doubted]:
+    def on_word(self, placed: Placed, now: Now) -> list[Doubted]:
         """The origin answered what we doubted; return what it never made.
 
-        Args:
-            origin: Who.
-            epoch: Of its numbers.
-            top: The greatest of them.
-            heads: Of each chain, the greatest number up to the doubted one (``prev``); a greater
-                one is the last of those that are gone, the doubted one among them.
-            made_us: When it said so, by its own wall clock.
-            now: Our clocks.
+        The number of the frame is the greatest that it made. Each link has the greatest number of
+        the chain up to the doubted one (``prev``); a greater one is the last of those that are
+        gone, the doubted one among them.
         """
+        frame = placed.frame
+        origin, top = frame.origin, frame.seq
         asked = self.doubts.answered(origin)
         known = self._origins.get(origin)
-        if known is None or known.epoch != epoch:
-            self._begin_epoch(origin, epoch, now.ms).top = top
+        if known is None or known.epoch != frame.epoch:
+            self._begin_epoch(origin, frame.epoch, now.ms).top = top
             return []
         known.top = top
         lies = []
-        for key, number in heads:
+        for key, number in placed.links:
             doubted, chain = asked.get(key), known.chains.get(key)
             if doubted is None or chain is None:
                 continue
@@ -257,8 +188,8 @@ class Receiver(Followed[F]):
                 age_us = LOOK_BACK_US
                 if not chain.undo:  # of an earlier life; its clients may come only now
                     wants = self.wants(key)
-                    age_us = self._wanted.age_us(key, now.us) if wants else self._keep_ms * 1_000
-                since_us = max(1, made_us - age_us)
+                    age_us = self._wanted.age_us(key, now.us) if wants else self.keep_ms * 1_000
+                since_us = max(1, frame.origin_time_us - age_us)
                 chain.take_back(through, doubted.back_to, not_before_us=since_us)
                 if chain.target <= lie:
                     chain.target = max(number, chain.last or 0)
@@ -266,7 +197,7 @@ class Receiver(Followed[F]):
                 known.gaps.pop(key, None)
             else:
                 chain.target = max(chain.target, number)
-            self._look_for_gap(origin, known, key, now.ms)
+            self._look_for_gap(known, key, now.ms)
         return lies
 
     def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
@@ -293,16 +224,13 @@ class Receiver(Followed[F]):
                 for key in known.gaps
                 for chain in (known.chains[key],)
             ]
-            chains.sort(key=lambda asked: asked.after)
-            again = known.retry_ms > RETRY_MIN_MS
-            asks.append(Ask(origin, known.epoch, tuple(chains[:CHAINS_PER_ASK_MAX]), again))
+            first = tuple(sorted(chains, key=lambda asked: asked.after)[:CHAINS_PER_ASK_MAX])
+            asks.append(Ask(origin, known.epoch, first, again=known.retry_ms > RETRY_MIN_MS))
             self.asked += 1
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
-            if known.retry_ms >= DOUBT_RETRY_MS:
-                for key in (asked.key for asked in chains[:CHAINS_PER_ASK_MAX]):
-                    chain = known.chains[key]
-                    doubted = Doubted(chain.target, NOBODY)
-                    self.doubts.doubt(origin, key, doubted, now_ms=now_ms)
+            for asked in first if known.retry_ms >= DOUBT_RETRY_MS else ():
+                doubted = Doubted(known.chains[asked.key].target, NOBODY)
+                self.doubts.doubt(origin, asked.key, doubted, now_ms=now_ms)
             known.retry_ms = min(2 * known.retry_ms, RETRY_MAX_MS)
         return asks
 
@@ -316,20 +244,14 @@ class Receiver(Followed[F]):
     # Inside
 
     def _origin(
-        self,
-        origin: BrokerId,
-        epoch: int,
-        key: bytes,
-        number: int,
-        brought_by: BrokerId,
-        now_ms: Millis,
-    ) -> OriginState[F] | None:
-        """The state of ``origin``; ``None`` when it must be asked first whether this is its word.
-
-        Also when there is no room for another one.
+        self, frame: Frame, epoch: int, key: bytes, number: int, now_ms: Millis
+    ) -> OriginState | None:
+        """The state of who made ``frame``; ``None`` when it must be asked first whether this is its
+        word, or there is no room for another one.
 
         Only of an origin that is met for the first time every epoch and number is taken.
         """
+        origin, brought_by = frame.origin, frame.sender
         if number > SEQ_MAX:
             return None
         known = self._origins.get(origin)
@@ -348,15 +270,12 @@ class Receiver(Followed[F]):
         known.brought_by = brought_by
         return known
 
-    def _doubt(
-        self, origin: BrokerId, key: bytes, chain: Chain, number: int, now_ms: Millis
-    ) -> None:
+    def _doubt(self, known: OriginState, key: bytes, number: int, now_ms: Millis) -> None:
+        chain = known.chains[key]
         doubted = Doubted(number, chain.brought_by, chain.before(number))
-        self.doubts.doubt(origin, key, doubted, now_ms=now_ms)
+        self.doubts.doubt(known.id, key, doubted, now_ms=now_ms)
 
-    def _begin(
-        self, known: OriginState[F], key: bytes, prev: int, made_us: int, now_us: int
-    ) -> Chain:
+    def _begin(self, known: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
         self._chains += 1
         age_us = self._wanted.age_us(key, now_us)
         known_beginning = prev == 0 or self._wanted.is_fresh(key, now_us)
@@ -367,68 +286,50 @@ class Receiver(Followed[F]):
         known.chains[key] = chain
         return chain
 
-    def _pass(
-        self,
-        origin: BrokerId,
-        known: OriginState[F],
-        seq: int,
-        links: tuple[Chained, ...],
-        now_ms: Millis,
-    ) -> list[Delivery[F]]:
+    def _pass(self, known: OriginState, placed: Placed, now_ms: Millis) -> list[Placed]:
         """A frame was delivered before some of its chains were followed: go on behind it there."""
-        for key, prev in links:
+        seq = placed.frame.seq
+        for key, prev in placed.links:
             chain = known.chains.get(key)
             if chain is not None and chain.last is not None and prev <= chain.last < seq:
                 chain.move(seq, known.brought_by)
-                self._close_gap(origin, known, key)
-        done: list[Delivery[F]] = []
-        for following, its_links, frame in self._followers(known, seq, links):
-            done += self._deliver(origin, known, following, its_links, frame, now_ms)
+                self._close_gap(known, key)
+        done: list[Placed] = []
+        for follower in self._followers(known, placed):
+            done += self._deliver(known, follower, now_ms)
         return done
 
-    def _deliver(
-        self,
-        origin: BrokerId,
-        known: OriginState[F],
-        seq: int,
-        links: tuple[Chained, ...],
-        frame: F,
-        now_ms: Millis,
-    ) -> list[Delivery[F]]:
+    def _deliver(self, known: OriginState, placed: Placed, now_ms: Millis) -> list[Placed]:
         """Deliver a frame, and after it those that waited for it."""
         chains, gaps = known.chains, known.gaps
-        done: list[Delivery[F]] = []
-        due: list[tuple[int, tuple[Chained, ...], F]] = [(seq, links, frame)]
+        done: list[Placed] = []
+        due = [placed]
         while due:
-            seq, links, frame = due.pop()
-            keys = links[0].key if len(links) == 1 else b"".join(key for key, _ in links)
-            done.append(Delivery(origin, known.epoch, seq, keys, frame))
-            for key, _ in links:
+            placed = due.pop()
+            seq = placed.frame.seq
+            done.append(placed)
+            for key, _ in placed.links:
                 chain = chains.get(key)
                 if chain is not None and (chain.last is None or chain.last < seq):
                     chain.move(seq, known.brought_by)
             if known.held:
                 self._unhold(known, seq)
-                due += self._followers(known, seq, links)
-                due.sort(key=lambda waiting: -waiting[0])
-            for key in [key for key, _ in links if key in gaps]:
-                self._close_gap(origin, known, key)
+                due += self._followers(known, placed)
+                due.sort(key=lambda waiting: -waiting.frame.seq)
+            for key in [key for key, _ in placed.links if key in gaps]:
+                self._close_gap(known, key)
         if gaps:
             known.retry_ms = RETRY_MIN_MS
-            self._timers.set(origin, Millis(now_ms + RETRY_MIN_MS))
+            self._timers.set(known.id, Millis(now_ms + RETRY_MIN_MS))
         return done
 
-    def _followers(
-        self, known: OriginState[F], seq: int, links: tuple[Chained, ...]
-    ) -> list[tuple[int, tuple[Chained, ...], F]]:
-        """The held frames whose turn came with frame ``seq``."""
-        found: list[tuple[int, tuple[Chained, ...], F]] = []
-        for key, _ in links:
-            follower = known.waiting.pop((key, seq), None)
+    def _followers(self, known: OriginState, placed: Placed) -> list[Placed]:
+        """The held frames whose turn came with ``placed``."""
+        found: list[Placed] = []
+        for key, _ in placed.links:
+            follower = known.waiting.pop((key, placed.frame.seq), None)
             held = known.held.get(follower) if follower is not None else None
-            if follower is None or held is None:
-                continue
-            if known.is_next(follower, held.links):
-                self._unhold(known, follower)
-                found.append((follower, held.links, held.frame))
+            if held is not None and known.is_next(held):
+                self._unhold(known, held.frame.seq)
+                found.append(held)
         return found

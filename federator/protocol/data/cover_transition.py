@@ -26,6 +26,7 @@ Source: OASIS MQTT 5.0, sections 3.3.4 and 3.8.4.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from enum import Enum, auto
 
 import msgspec
@@ -69,25 +70,18 @@ class Stage(Enum):
     PLAIN = auto()
 
 
+@dataclass(eq=False)
 class CoverTransition:
-    """The subscriptions of one connection on their way to a changing cover.
+    """The subscriptions of one connection on their way to a changing cover."""
 
-    Attributes:
-        stage: Of the transition.
-        retiring: Filters that it unsubscribes, sorted; empty when steady.
-        arriving: Filters that it subscribes in their place, sorted; empty when steady.
-        identifier: What ``arriving`` carry while they overlap ``retiring``.
-        marked: Publications with an identifier may still come.
-        given_up: Stages that ended without their mark.
-    """
+    stage: Stage = Stage.STEADY
+    retiring: tuple[str, ...] = ()  # filters that it unsubscribes, sorted; empty when steady
+    arriving: tuple[str, ...] = ()  # those that it subscribes in their place, likewise
+    identifier: int = 0  # what ``arriving`` carry while they overlap ``retiring``
+    marked: bool = False  # publications with an identifier may still come
+    given_up: int = 0  # stages that ended without their mark
 
-    def __init__(self) -> None:
-        self.stage = Stage.STEADY
-        self.retiring: tuple[str, ...] = ()
-        self.arriving: tuple[str, ...] = ()
-        self.identifier = 0
-        self.marked = False
-        self.given_up = 0
+    def __post_init__(self) -> None:
         self._identifiers = False  # connected to a broker that knows them
         self._to_add: set[str] = set()
         self._to_remove: set[str] = set()

@@ -5,7 +5,7 @@ that any of them stands in for any that is lost. The parcels go out as they come
 that lost one opens the spare ones.
 
 ``wire`` is what stands in a datagram, ``sender`` and ``receiver`` are the two ends of one
-direction, ``loss`` measures the road, ``protection`` says how many to spare. What cannot be mended
+direction, ``protection`` measures the road and says how many to spare. What cannot be mended
 in time comes back to the owner, who sends it by the broker. Who may speak is not judged here: see
 ``protocol.trust``.
 

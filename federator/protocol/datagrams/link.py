@@ -12,7 +12,7 @@ from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
-from federator.protocol.datagrams.erasure import Coder
+from federator.protocol.datagrams.protection import Coder
 from federator.protocol.datagrams.receiver import Receiver
 from federator.protocol.datagrams.sender import Limits, Outcome, Sender
 from federator.protocol.types import Millis

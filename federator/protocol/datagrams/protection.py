@@ -1,4 +1,9 @@
-"""How many repair packets a window needs so that a lost part seldom stays lost.
+"""What a link loses, and how many repair packets see to it that a lost part seldom stays lost.
+
+A road that is open or closed: what counts is how often it closes and how long it stays so. The
+share of datagrams lost (PLR) and the mean length of a run of losses (ABL) are all that there is to
+know of a Gilbert-Elliott link. The receiver tells both from the gaps in the numbers of what
+arrives, and the sender makes repair packets by them.
 
 Every part stands in two windows: that of its own group of parts, and that of the next group, which
 looks back. (In three if groups are short; that is not counted on here.) So the link sends A B C D:
@@ -16,11 +21,14 @@ Every agent on the way decodes, and makes repair packets for the next link alone
 redundancy survives beyond it, and the leader's choice in the game of the paper comes down to this:
 what its follower loses. See docs/udp-fec.md, "How many, and who decodes".
 
-Source: Esposito 2018, 2 and 3.2; RFC 8681 for windows that slide.
+Source: Esposito 2018, 2 and 3.2; RFC 8681 for windows that slide; lab/papers/codecs/loss.py for the
+model.
 """
 
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
+from typing import Final, Protocol
 
 from federator.protocol.datagrams.wire import REPAIRS_PER_WINDOW_MAX
 
@@ -30,6 +38,14 @@ PLR_MAX: Final = 0.5
 ABL_MAX: Final = 16.0
 _PLR_STEPS = 2_000
 _ABL_STEPS = 4
+
+LATE_MAX: Final = 16
+MEMORY: Final = 2_048
+PRIOR: Final = 50.0
+"""Datagrams without a loss that are assumed to have come before the first one."""
+
+GAP_MAX: Final = 4_096
+"""A longer silence of numbers is a new beginning: nobody asks what a dead link lost."""
 
 Lost = list[float]
 """How likely so many packets are lost: index by number."""
@@ -75,12 +91,7 @@ def _needed(
 
 
 class Chain:
-    """The Gilbert-Elliott model of a link.
-
-    Args:
-        plr: Share of packets lost, below 1.
-        abl: Packets lost in a row, on average.
-    """
+    """The Gilbert-Elliott model of a link; ``plr`` is below 1."""
 
     def __init__(self, plr: float, abl: float) -> None:
         self._plr = plr
@@ -126,3 +137,89 @@ def _tails(shares: Lost) -> Lost:
         above += share
         tails.append(above)
     return tails[::-1]
+
+
+@dataclass(eq=False)
+class LossMeter:
+    """Measures one direction of a link.
+
+    A number that is missing counts as lost once ``LATE_MAX`` later numbers are out: until then it
+    may be late. Old times count half as much after every ``MEMORY`` datagrams, and whenever the
+    owner says so.
+    """
+
+    judged: int = 0  # datagrams that were found to have come or to be lost
+    lost: int = 0  # datagrams that were found to be lost
+
+    def __post_init__(self) -> None:
+        self._sent = PRIOR
+        self._missing = 0.0
+        self._runs = 0.0
+        self._top: int | None = None
+        self._came = 0  # bit i: number top - i
+        self._in_run = False
+
+    @property
+    def plr(self) -> float:
+        """Share of datagrams lost, lately."""
+        return self._missing / self._sent
+
+    @property
+    def abl(self) -> float:
+        """Datagrams lost in a row on average, lately; at least 1."""
+        return max(1.0, self._missing / self._runs) if self._runs else 1.0
+
+    def restart(self) -> None:
+        """Let numbers begin anew; what was learnt stays."""
+        self._top = None
+
+    def age(self) -> None:
+        """Count what was learnt so far half as much from now on."""
+        self._sent = max(self._sent / 2, PRIOR)
+        self._missing /= 2
+        self._runs /= 2
+
+    def note(self, number: int) -> None:
+        """Note that the datagram with ``number`` came."""
+        top = self._top
+        if top is None or number > top + GAP_MAX:
+            self._top, self._came, self._in_run = number, (1 << LATE_MAX) - 1, False
+            return
+        if number <= top:
+            self._came |= 1 << (top - number) if top - number < LATE_MAX else 0
+            return
+        while top < number:
+            top += 1
+            self._judge(bool(self._came >> (LATE_MAX - 1) & 1))
+            self._came = (self._came << 1) & ((1 << LATE_MAX) - 1)
+        self._came |= 1
+        self._top = top
+
+    def _judge(self, came: bool) -> None:
+        self.judged += 1
+        self._sent += 1
+        if not came:
+            self.lost += 1
+            self._missing += 1
+            self._runs += not self._in_run
+        self._in_run = not came
+        if self._sent > MEMORY + PRIOR:
+            self.age()
+
+
+class Coder(Protocol):
+    """An erasure code; ``runtime.datagrams.raptor`` provides one.
+
+    It makes repair packets, and symbols of them. Symbols of one window have one length, of 8 n. The
+    first packets are the symbols themselves. Any as many packets as there are symbols should do; a
+    code that at times wants one more says ``None``.
+    """
+
+    def repairs(self, symbols: Sequence[bytes], count: int) -> list[bytes]:
+        """Make ``count`` repair packets, each as long as a symbol."""
+
+    def rebuild(self, parts: int, size: int, packets: Mapping[int, bytes]) -> list[bytes] | None:
+        """All ``parts`` symbols of a window, ``None``: these packets do not do.
+
+        Packets of ``size`` bytes are named by place: symbols first, then repair packets.
+        """

@@ -16,8 +16,7 @@ from typing import Final
 
 from federator.errors import DecodeError
 from federator.protocol.datagrams import wire
-from federator.protocol.datagrams.erasure import Coder
-from federator.protocol.datagrams.loss import LossMeter
+from federator.protocol.datagrams.protection import Coder, LossMeter
 from federator.protocol.types import Millis
 
 WINDOWS_MAX: Final = 64
@@ -66,16 +65,11 @@ class _Partial:
 
 
 class Receiver:
-    """Receives the frames of one neighbour.
-
-    Attributes:
-        counters: What happened so far.
-        meter: What the link loses.
-    """
+    """Receives the frames of one neighbour."""
 
     def __init__(self, coder: Coder) -> None:
         self.counters = ReceiverCounters()
-        self.meter = LossMeter()
+        self.meter = LossMeter()  # what the link loses
         self._coder = coder
         self._begin(-1)
         self._report_at_ms: Millis | None = None

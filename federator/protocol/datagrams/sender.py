@@ -18,8 +18,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.protocol.datagrams import wire
-from federator.protocol.datagrams.erasure import Coder
-from federator.protocol.datagrams.protection import repairs_for
+from federator.protocol.datagrams.protection import Coder, repairs_for
 from federator.protocol.types import Millis
 
 REORDER_MAX: Final = 3
@@ -94,43 +93,28 @@ class _Flight:
 
 @dataclass(slots=True)
 class Outcome:
-    """What follows from one datagram, or from a deadline.
+    """What follows from one datagram, or from a deadline."""
 
-    Attributes:
-        datagrams: To be sealed and sent, in order.
-        given_back: Frames that must go by the broker.
-        frames: Frames of the neighbour.
-    """
-
-    datagrams: list[bytes] = field(default_factory=list)
-    given_back: list[bytes] = field(default_factory=list)
-    frames: list[bytes] = field(default_factory=list)
+    datagrams: list[bytes] = field(default_factory=list)  # to be sealed and sent, in order
+    given_back: list[bytes] = field(default_factory=list)  # frames that must go by the broker
+    frames: list[bytes] = field(default_factory=list)  # of the neighbour
 
 
+@dataclass(eq=False)
 class Sender:
-    """Sends frames to one neighbour.
+    """Sends frames to one neighbour."""
 
-    Args:
-        stream: Greater than that of every sender to this neighbour before, under the same keys.
+    limits: Limits
+    coder: Coder
+    stream: int  # greater than any to this neighbour before, under the same keys
+    plr: float = 0.0  # share of datagrams the link loses, as the other side says
+    abl: float = 1.0  # how many in a row, likewise
+    asked_ms: Millis | None = None  # when something left last that the other side has to report
+    round_trip_ms: float | None = None  # smoothed; ``None`` before the first report
 
-    Attributes:
-        counters: What happened so far.
-        plr: Share of datagrams the link loses, as the other side says.
-        abl: How many in a row, likewise.
-        asked_ms: When something left last that the other side has to report.
-        round_trip_ms: The smoothed round trip; ``None`` before the first report.
-    """
-
-    def __init__(self, limits: Limits, coder: Coder, *, stream: int) -> None:
+    def __post_init__(self) -> None:
         self.counters = SenderCounters()
-        self.plr = 0.0
-        self.abl = 1.0
-        self.asked_ms: Millis | None = None
-        self.round_trip_ms: float | None = None
-        self._limits = limits
-        self._coder = coder
-        self._piece_bytes = _piece_bytes(limits.datagram_bytes)
-        self._stream = stream
+        self._piece_bytes = _piece_bytes(self.limits.datagram_bytes)
         self._number = 0
         self._frame = 0
         self._part = 0
@@ -158,7 +142,7 @@ class Sender:
         if self.round_trip_ms is None:
             return TIMEOUT_FIRST_MS
         spread = 4 * self._deviation_ms
-        return round(self.round_trip_ms + spread) + self._limits.wait_ms + TIMEOUT_EXTRA_MS
+        return round(self.round_trip_ms + spread) + self.limits.wait_ms + TIMEOUT_EXTRA_MS
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` has something to do."""
@@ -166,7 +150,7 @@ class Sender:
         times: list[float] = [] if last is None else [last.due_ms]
         if self._queue and self._credited_ms is not None:
             lacking = max(0.0, 1.0 - self._credit)
-            times.append(self._credited_ms + 1 + lacking * 1000 / self._limits.bytes_per_s)
+            times.append(self._credited_ms + 1 + lacking * 1000 / self.limits.bytes_per_s)
         first = next(iter(self._flights.values()), None)
         if first is not None and first.group.done and not first.group.waiting:
             times.append(first.group.sent_ms + self.timeout_ms)
@@ -178,12 +162,12 @@ class Sender:
         if kind == wire.PROBE:
             self.asked_ms = now_ms
             self._sent_at.append((self._number, now_ms))
-        return wire.head(kind, stream=self._stream, number=self._number)
+        return wire.head(kind, stream=self.stream, number=self._number)
 
     def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
         """What leaves now for ``frame``; ``None``: there is no room for it, or it is too long."""
         parts = -(-len(frame) // self._piece_bytes)
-        limits = self._limits
+        limits = self.limits
         if (
             parts > wire.PARTS_PER_FRAME_MAX
             or self._in_flight_bytes + len(frame) > limits.in_flight_bytes_max
@@ -218,7 +202,7 @@ class Sender:
 
         ``None``: the report is not about our stream, or tells of what we did not send.
         """
-        if report.stream != self._stream or report.newest > self._number:
+        if report.stream != self.stream or report.newest > self._number:
             return None
         self.plr = report.plr_ppm / 1_000_000
         self.abl = report.abl_hundredths / 100
@@ -263,15 +247,15 @@ class Sender:
         self._part += 1
         group = self._open
         if group is None:
-            due_ms = now_ms + self._limits.wait_ms
+            due_ms = now_ms + self.limits.wait_ms
             if self._past:
                 due_ms = min(due_ms, max(now_ms, self._past[-1].due_ms))
             group = self._open = _Group(self._part, Millis(due_ms))
-        part = wire.Part(self._part, min(self._limits.wait_ms, 255), content)
+        part = wire.Part(self._part, min(self.limits.wait_ms, 255), content)
         group.contents.append(content)
         self.counters.parts += 1
         self._enqueue(wire.PART, wire.part_body(part), group)
-        if len(group.contents) >= self._limits.parts_per_group_max:
+        if len(group.contents) >= self.limits.parts_per_group_max:
             self._close(now_ms)
         return group
 
@@ -280,10 +264,10 @@ class Sender:
         group, past = self._open, self._past
         assert group is not None
         self.counters.groups += 1
-        group.due_ms = Millis(now_ms + wire.SECOND_WAITS * self._limits.wait_ms)
+        group.due_ms = Millis(now_ms + wire.SECOND_WAITS * self.limits.wait_ms)
         self._open = None
         past.append(group)
-        group.repairs = self._repairs_for(group, late_max=self._limits.late_max)
+        group.repairs = self._repairs_for(group, late_max=self.limits.late_max)
         self._repair(group.repairs, 0)
         while len(past) > 1 and (
             len(past) > GROUPS_BACK_MAX or sum(len(g.contents) for g in past) > PARTS_BACK_MAX
@@ -299,7 +283,7 @@ class Sender:
         self._past.clear()
 
     def _repairs_for(self, group: _Group, *, late_max: float) -> int:
-        limits = self._limits
+        limits = self.limits
         return repairs_for(
             len(group.contents),
             self.plr,
@@ -318,7 +302,7 @@ class Sender:
         size = wire.symbol_bytes(contents)
         symbols = [wire.to_symbol(content, size) for content in contents]
         first = groups[0].first
-        for at, symbol in enumerate(self._coder.repairs(symbols, skip + count)[skip:], skip):
+        for at, symbol in enumerate(self.coder.repairs(symbols, skip + count)[skip:], skip):
             self.counters.repairs += 1
             repair = wire.Repair(first, len(symbols) + at, len(symbols), symbol)
             self._enqueue(wire.REPAIR, wire.repair_body(repair), *groups)
@@ -334,8 +318,8 @@ class Sender:
     def _pump(self, now_ms: Millis) -> list[bytes]:
         """Let go what may leave by now. One datagram may overdraw; the next one waits for it."""
         datagrams: list[bytes] = []
-        rate = self._limits.bytes_per_s
-        burst = max(rate * BURST_MS / 1000, self._limits.datagram_bytes)
+        rate = self.limits.bytes_per_s
+        burst = max(rate * BURST_MS / 1000, self.limits.datagram_bytes)
         if self._credited_ms is None:
             self._credit = burst
         else:
@@ -346,7 +330,7 @@ class Sender:
             kind, body, groups = self._queue.popleft()
             self._queued_bytes -= len(body)
             self._number += 1
-            datagram = wire.head(kind, stream=self._stream, number=self._number) + body
+            datagram = wire.head(kind, stream=self.stream, number=self._number) + body
             self._credit -= len(datagram)
             if kind == wire.PART:
                 self.counters.part_bytes += len(datagram)
@@ -371,7 +355,7 @@ class Sender:
         return False
 
     def _renew(self) -> None:
-        self._stream += 1
+        self.stream += 1
         self._number = self._frame = self._part = 0
         self._sent_at.clear()
 

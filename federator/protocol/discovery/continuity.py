@@ -28,16 +28,11 @@ LATE_MS = Millis(5_000)
 
 
 class Continuity:
-    """Follows the identifiers of one session, and the marks among its lines.
-
-    Attributes:
-        last: The identifier heard last, 0 while there is none.
-        lost: Publications lost since the start.
-    """
+    """Follows the identifiers of one session, and the marks among its lines."""
 
     def __init__(self) -> None:
-        self.last = 0
-        self.lost = 0
+        self.last = 0  # the identifier heard last, 0 while there is none
+        self.lost = 0  # publications, since the start
         self._sent_at_ms: deque[Millis] = deque(maxlen=MARKS_MAX)
 
     def on_up(self, *, session_present: bool) -> None:

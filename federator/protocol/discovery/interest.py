@@ -48,17 +48,12 @@ class MembersChanged:
 
 
 class Interest:
-    """Filters wanted from the federation.
-
-    Attributes:
-        held: The filters, and how many reasons there are to want each.
-        kept_local: Those that do not travel by policy, likewise.
-        beyond: Memberships of groups that are served here alone, for there are too many.
-    """
+    """Filters wanted from the federation."""
 
     def __init__(self, parameters: DiscoveryParameters) -> None:
-        self.held: Counter[str] = Counter()
-        self.kept_local: Counter[str] = Counter()
+        self.held: Counter[str] = Counter()  # how many reasons there are to want each
+        self.kept_local: Counter[str] = Counter()  # those that do not travel by policy, likewise
+        # Memberships of groups that are served here alone, for there are too many.
         self.beyond: set[tuple[str, GroupKey]] = set()
         self._parameters = parameters
         self._members: Counter[GroupKey] = Counter()

@@ -6,6 +6,7 @@ Source: docs/protocol.md 9.
 """
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from federator.protocol.client_names import OWN_PREFIX, shown
 from federator.protocol.discovery.log_lines import (
@@ -28,70 +29,55 @@ DROPPED = "the broker drops log lines: our queue there is full"
 _LINE_CHARS_MAX = 200
 
 
+@dataclass(eq=False)
 class LineEffects:
-    """Carries what lines say into the table.
+    """Carries what lines say into the table."""
 
-    Args:
-        say: Tells operators of an event: its name, its level, and details by keyword.
-
-    Attributes:
-        read, ambiguous, unreadable: Lines read, those with several readings, and those with none.
-        broker_drops: Times the broker said that it drops messages for one of our clients.
-    """
-
-    def __init__(
-        self,
-        table: SubscriptionTable,
-        reconciliation: Reconciliation,
-        *,
-        own_id: str,
-        say: Callable[..., None],
-    ) -> None:
-        self._table = table
-        self._reconciliation = reconciliation
-        self._own_id = own_id
-        self._say = say
-        self.read = 0
-        self.ambiguous = 0
-        self.unreadable = 0
-        self.broker_drops = 0
+    table: SubscriptionTable
+    reconciliation: Reconciliation
+    own_id: str
+    say: Callable[..., None]  # tells operators: an event, its level, and details by keyword
+    read: int = 0  # lines,
+    ambiguous: int = 0  # those with several readings,
+    unreadable: int = 0  # and those with none
+    broker_drops: int = 0  # times the broker said that it drops messages for one of our clients
 
     def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
         """Follow what a line says."""
         match event:
             case Unreadable():
                 self.unreadable += 1
-                self._table.complete = False
+                self.table.complete = False
                 if event.subscription:
-                    self._reconciliation.distrust(
+                    self.reconciliation.distrust(
                         "a subscription could not be read from the log", gap=False, now_ms=now_ms
                     )
-                self._say("discovery.unreadable", "warning", line=_shortened(event.line))
+                self.say("discovery.unreadable", "warning", line=_shortened(event.line))
             case Ambiguous():
                 self.ambiguous += 1
                 for candidate in event.candidates:
                     self._on_candidate(candidate, now_ms=now_ms)
                 if event.cut and any(isinstance(c, Subscribed) for c in event.candidates):
-                    self._reconciliation.distrust(
+                    self.reconciliation.distrust(
                         "a subscription was cut in the log", gap=False, now_ms=now_ms
                     )
-                self._say(
+                self.say(
                     "discovery.ambiguous",
                     "warning",
                     line=_shortened(event.line),
                     readings=len(event.candidates),
                 )
             case ClientConnected():
-                self._table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
+                self.table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
             case ClientEnded():
-                self._table.on_ended(event.id)
+                self.table.on_ended(event.id)
             case SessionExpired():
-                self._table.on_ended(event.id, expired=True)
+                self.table.on_ended(event.id, expired=True)
             case Subscribed():
-                if not self._table.on_subscribed(event.id, _stored(event), event.qos):
+                if not self.table.on_subscribed(event.id, _stored(event), event.qos):
                     self._on_full(now_ms=now_ms)
             case Unsubscribed():
-                self._table.on_unsubscribed(event.id, _stored(event))
+                self.table.on_unsubscribed(event.id, _stored(event))
             case Dropping():
                 self._on_dropping(event.id, now_ms=now_ms)
 
@@ -99,14 +85,14 @@ class LineEffects:
         """Follow an event that perhaps happened: only ever want more for it."""
         match event:
             case ClientConnected():
-                self._table.doubt_connected(event.id)
+                self.table.doubt_connected(event.id)
             case ClientEnded() | SessionExpired():
-                self._table.doubt_client(event.id)
+                self.table.doubt_client(event.id)
             case Subscribed():
-                if not self._table.doubt_subscribed(event.id, _stored(event)):
+                if not self.table.doubt_subscribed(event.id, _stored(event)):
                     self._on_full(now_ms=now_ms)
             case Unsubscribed():
-                self._table.doubt_filter(event.id, _stored(event))
+                self.table.doubt_filter(event.id, _stored(event))
             case Dropping():
                 self._on_dropping(event.id, now_ms=now_ms)
 
@@ -114,14 +100,14 @@ class LineEffects:
         if not id.startswith(OWN_PREFIX):
             return
         self.broker_drops += 1
-        if id == self._own_id:
-            self._reconciliation.lose(DROPPED, now_ms=now_ms)
-        self._say("discovery.broker_drops", "warning", client=_shortened(id))
+        if id == self.own_id:
+            self.reconciliation.lose(DROPPED, now_ms=now_ms)
+        self.say("discovery.broker_drops", "warning", client=_shortened(id))
 
     def _on_full(self, *, now_ms: Millis) -> None:
-        if self._reconciliation.doubt is None:
-            self._reconciliation.distrust(
-                f"{self._table.refused} did not fit into the table", gap=False, now_ms=now_ms
+        if self.reconciliation.doubt is None:
+            self.reconciliation.distrust(
+                f"{self.table.refused} did not fit into the table", gap=False, now_ms=now_ms
             )
 
 

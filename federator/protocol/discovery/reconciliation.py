@@ -84,25 +84,20 @@ def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive
     return None
 
 
+@dataclass(eq=False)
 class Reconciliation:
-    """Judges whether a table of subscriptions can be trusted.
+    """Judges whether a table of subscriptions can be trusted."""
 
-    Attributes:
-        doubt: Why there may be more than we know; ``None``: the table is trusted.
-        counts: The broker's counts since the last gap.
-        lost: Whether lines were lost since the table was last trusted.
-        late: Whether what we hear is too old to trust the table for it.
-        restarted: Whether the broker restarted since the last gap: its uptime is shorter.
-    """
+    table: SubscriptionTable
+    parameters: DiscoveryParameters
+    # Why there may be more than we know; ``None``: the table is trusted.
+    doubt: str | None = "starting: the broker has not been counted yet"
+    lost: bool = False  # lines were, since the table was last trusted
+    late: bool = False  # what we hear is too old to trust the table for it
+    restarted: bool = False  # the broker did, since the last gap: its uptime is shorter
 
-    def __init__(self, table: SubscriptionTable, parameters: DiscoveryParameters) -> None:
-        self.doubt: str | None = "starting: the broker has not been counted yet"
-        self.counts: dict[Kind, int] = {}
-        self.lost = False
-        self.late = False
-        self.restarted = False
-        self._table = table
-        self._parameters = parameters
+    def __post_init__(self) -> None:
+        self.counts: dict[Kind, int] = {}  # the broker's, since the last gap
         self._connected: int | None = None
         self._hopeful_until_ms = Millis(0)
         self._count_own_at_ms: Millis | None = None
@@ -124,7 +119,7 @@ class Reconciliation:
         """Trust the table no more: lines are missing; in a ``gap``, perhaps counts as well."""
         self.doubt = reason
         self._tick_ends_at_ms = None
-        self._hopeful_until_ms = Millis(now_ms + self._parameters.hopeful_ms)
+        self._hopeful_until_ms = Millis(now_ms + self.parameters.hopeful_ms)
         if gap:
             self.counts.clear()
             self._connected = None
@@ -134,7 +129,7 @@ class Reconciliation:
         """Trust nothing heard so far: lines between were lost."""
         self.distrust(reason, gap=True, now_ms=now_ms)
         self.lost = True
-        self._table.on_gap()
+        self.table.on_gap()
         self._count_own_at_ms = Millis(max(now_ms, self._own_counted_at_ms + COUNT_OWN_GAP_MS))
 
     def count_own(self, *, now_ms: Millis) -> list[CountOwn]:
@@ -179,18 +174,18 @@ class Reconciliation:
         Numbers that come now may be older, and lack what we just learned; a subscription that no
         line told of would make up for it. The next tick has newer ones.
         """
-        self._unordered_until_ms = Millis(now_ms + self._parameters.tick_ms)
+        self._unordered_until_ms = Millis(now_ms + self.parameters.tick_ms)
 
     def on_tick(self, *, now_ms: Millis) -> None:
         """Open a tick: the broker begins to publish its numbers."""
         ordered = now_ms >= self._unordered_until_ms and not self.hears_backlog(now_ms=now_ms)
         if self._tick_ends_at_ms is None and ordered:
-            self._tick_ends_at_ms = Millis(now_ms + self._parameters.tick_ms)
+            self._tick_ends_at_ms = Millis(now_ms + self.parameters.tick_ms)
 
     def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:
         """Take a count; a ``stored`` one is the newest from before we subscribed."""
         if kind is Kind.PLAIN:
-            count = max(0, count - self._parameters.unlogged_subscriptions)
+            count = max(0, count - self.parameters.unlogged_subscriptions)
         if stored:
             self.counts.setdefault(kind, count)
             return
@@ -211,8 +206,8 @@ class Reconciliation:
         self._tick_ends_at_ms = None
         if self._count_own_at_ms is not None:
             return  # what we have ourselves is unsure
-        if self._connected == self._table.connected:
-            self._table.complete = True
+        if self._connected == self.table.connected:
+            self.table.complete = True
         if self.doubt is None:
             self._check(now_ms=now_ms)
         elif not self.late:
@@ -224,7 +219,7 @@ class Reconciliation:
             self.end_tick(now_ms=now_ms)
         if not self._needs_probe or now_ms < self._probe_at_ms:
             return []
-        self._probe_at_ms = Millis(now_ms + self._parameters.probe_interval_ms)
+        self._probe_at_ms = Millis(now_ms + self.parameters.probe_interval_ms)
         if self._unanswered_probes >= PROBES_ANSWERED_WITHIN:
             self.doubt = "the broker publishes no counts; is its sys_interval 0?"
         self._unanswered_probes += 1
@@ -236,7 +231,7 @@ class Reconciliation:
         return self._up and len(self.counts) < len(Kind)
 
     def _compare(self, *, hopeful: bool, by_class: bool) -> dict[Kind, Alive | None]:
-        tallies = self._table.tallies()
+        tallies = self.table.tallies()
         return {
             kind: compare(count, tallies[kind], hopeful=hopeful, by_class=by_class)
             for kind, count in self.counts.items()
@@ -244,9 +239,9 @@ class Reconciliation:
 
     def _check(self, *, now_ms: Millis) -> None:
         """Compare while we trust: every subscription is known, only doubts are open."""
-        compared, tallies = self._compare(hopeful=True, by_class=False), self._table.tallies()
+        compared, tallies = self._compare(hopeful=True, by_class=False), self.table.tallies()
         # Bridges that are away are allowed for.
-        away = {Kind.PLAIN: self._parameters.unlogged_subscriptions, Kind.SHARED: 0}
+        away = {Kind.PLAIN: self.parameters.unlogged_subscriptions, Kind.SHARED: 0}
         if less := [k for k, count in self.counts.items() if count + away[k] < tallies[k].sure]:
             self.lose(self._reason(less), now_ms=now_ms)
             return
@@ -254,11 +249,11 @@ class Reconciliation:
             self.doubt = self._reason(more)
         for kind, alive in compared.items():
             if alive is not None:
-                self._table.settle(kind, alive)
+                self.table.settle(kind, alive)
 
     def _reconsider(self, *, now_ms: Millis) -> None:
         """Compare while we do not trust."""
-        hopeful = now_ms < self._hopeful_until_ms and not self._table.guesses and not self.lost
+        hopeful = now_ms < self._hopeful_until_ms and not self.table.guesses and not self.lost
         compared = self._compare(hopeful=hopeful, by_class=hopeful and self.restarted)
         agree = {kind: alive for kind, alive in compared.items() if alive is not None}
         if disagree := [kind for kind in compared if kind not in agree]:
@@ -267,7 +262,7 @@ class Reconciliation:
         for kind, alive in agree.items():
             # While one kind disagrees, doubtful ones of the other may go, but are not believed.
             if all_agree or not any(alive):
-                self._table.settle(kind, alive)
+                self.table.settle(kind, alive)
         if all_agree:
             self.doubt = None
             self.lost = False
@@ -275,12 +270,12 @@ class Reconciliation:
     def _reason(self, kinds: list[Kind]) -> str:
         parts = []
         for kind in kinds:
-            tally = self._table.tallies()[kind]
+            tally = self.table.tallies()[kind]
             doubtful = tally.most - tally.sure
             parts.append(
                 f"{kind.value}: the broker counts {self.counts[kind]}, "
                 f"{tally.sure} are known" + (f" and {doubtful} doubtful" if doubtful else "")
             )
-        if self._table.refused:
-            parts.append(f"{self._table.refused} did not fit into the table")
+        if self.table.refused:
+            parts.append(f"{self.table.refused} did not fit into the table")
         return "; ".join(parts)

@@ -88,18 +88,14 @@ class Client:
 
 @dataclass(frozen=True, slots=True)
 class ClientFlow:
-    """What one client subscribes, for the session flow table.
-
-    Attributes:
-        keeps: Whether its session outlives its connection, as far as the log tells: an MQTT 3
-            client said so, an MQTT 5 client came without a clean start.
-        filters: Its filters, each with its QoS; 1 where the log was not heard.
-    """
+    """What one client subscribes, for the session flow table."""
 
     id: str
     connected: bool
+    # Whether its session outlives its connection, as far as the log tells: an MQTT 3 client said
+    # so, an MQTT 5 client came without a clean start.
     keeps: bool
-    filters: dict[str, int]
+    filters: dict[str, int]  # each with its QoS; 1 where the log was not heard
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,23 +123,18 @@ class Alive(NamedTuple):
     other: bool
 
 
+@dataclass(eq=False)
 class SubscriptionTable:
-    """Clients and their subscriptions; keeps ``interest`` in step.
+    """Clients and their subscriptions; keeps ``interest`` in step."""
 
-    Attributes:
-        complete: Whether all connected clients are known.
-        connected: Clients that are connected, as far as is known.
-        refused: Entries for which there was no room.
-        revision: Grows with every change.
-    """
+    interest: Interest
+    parameters: DiscoveryParameters
+    complete: bool = False  # all connected clients are known
+    connected: int = 0  # clients that are, as far as is known
+    refused: int = 0  # entries for which there was no room
+    revision: int = 0  # grows with every change
 
-    def __init__(self, interest: Interest, parameters: DiscoveryParameters) -> None:
-        self.complete = False
-        self.connected = 0
-        self.refused = 0
-        self.revision = 0
-        self._interest = interest
-        self._parameters = parameters
+    def __post_init__(self) -> None:
         self._clients: dict[str, Client] = {}
         self._filters = 0
         self._bytes = 0
@@ -163,9 +154,9 @@ class SubscriptionTable:
     def full_percent(self) -> int:
         """How full the table is, by the bound that is nearest."""
         return max(
-            100 * self._filters // self._parameters.filters_max,
-            100 * self._bytes // self._parameters.bytes_max,
-            100 * len(self._clients) // self._parameters.clients_max,
+            100 * self._filters // self.parameters.filters_max,
+            100 * self._bytes // self.parameters.bytes_max,
+            100 * len(self._clients) // self.parameters.clients_max,
         )
 
     @property
@@ -397,7 +388,7 @@ class SubscriptionTable:
         client = self._clients.get(id)
         if client is None:
             size = len(id.encode())
-            bounds = self._parameters
+            bounds = self.parameters
             if len(self._clients) >= bounds.clients_max or self._bytes + size > bounds.bytes_max:
                 self.refused += 1
                 self.complete = False
@@ -417,7 +408,7 @@ class SubscriptionTable:
         self.revision += 1
 
     def _store(self, id: str, client: Client, filter: str) -> bool:
-        size, bounds = len(filter.encode()), self._parameters
+        size, bounds = len(filter.encode()), self.parameters
         if self._filters >= bounds.filters_max or self._bytes + size > bounds.bytes_max:
             self.refused += 1
             self._forget_if_empty(id, client)
@@ -476,9 +467,9 @@ class SubscriptionTable:
     def _count(self, id: str, filter: str, change: int) -> None:
         """Tell ``interest`` that one client more or less wants ``filter``."""
         if filter.endswith(CUT_MARK) and not id.startswith(OWN_PREFIX):
-            self._interest.count(widened(filter), change, by_client=False)
+            self.interest.count(widened(filter), change, by_client=False)
         elif not id.startswith(OWN_PREFIX):
-            self._interest.count(filter, change, client=id)
+            self.interest.count(filter, change, client=id)
 
 
 def is_shared(filter: str) -> bool:

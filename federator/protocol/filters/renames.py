@@ -28,11 +28,7 @@ Translate = Callable[[str], tuple[str, ...]]
 
 
 class Renames:
-    """The renames of one broker.
-
-    Args:
-        pairs: Checked with ``check_pairs``.
-    """
+    """The renames of one broker, checked with ``check_pairs``."""
 
     def __init__(self, pairs: Sequence[Pair] = ()) -> None:
         self.pairs = tuple(pairs)
@@ -59,11 +55,7 @@ class Renames:
 
 
 class TranslatedFilters:
-    """A set of filters kept in translation: two may share a translated one.
-
-    Args:
-        translate: One filter into some.
-    """
+    """A set of filters kept in translation: two may share a translated one."""
 
     def __init__(self, translate: Translate) -> None:
         self._translate = translate

@@ -38,18 +38,12 @@ class Places:
     """The places of one agent's entries.
 
     Args:
-        self_id: Our id.
         topics_max: Places, those of guests included.
-
-    Attributes:
-        crowded: There were more topics than lasting places, and there is no room yet.
-        refused: Guests that had to go.
-        guests_max: Places for guests.
     """
 
     def __init__(self, self_id: BrokerId, *, topics_max: int) -> None:
-        self.crowded = False
-        self.refused = 0
+        self.crowded = False  # there were more topics than lasting places, and there is no room yet
+        self.refused = 0  # guests that had to go
         self._self_id = self_id
         self.guests_max = topics_max // GUESTS_SHARE
         self._lasting_max = topics_max - self.guests_max

@@ -8,6 +8,7 @@ Source: RFC 4728, 3.1; docs/protocol.md 13.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 
 import msgspec
 
@@ -27,21 +28,15 @@ FLOOD_BURST = 200
 """Requests of others passed on: so many at once, then one every ``FLOOD_GAP_MS``."""
 
 
+@dataclass(eq=False)
 class RetainedPost:
-    """Passes on the requests and letters that reach one agent.
+    """Passes on the requests and letters that reach one agent."""
 
-    Args:
-        self_id: Our id.
+    self_id: BrokerId
+    withheld: int = 0  # requests not passed on, because too many came
+    lost: int = 0  # letters that came by a way that is not theirs
 
-    Attributes:
-        withheld: Requests not passed on, because too many came.
-        lost: Letters that came by a way that is not theirs.
-    """
-
-    def __init__(self, self_id: BrokerId) -> None:
-        self.withheld = 0
-        self.lost = 0
-        self._self_id = self_id
+    def __post_init__(self) -> None:
         self._seen: dict[tuple[BrokerId, int, int], None] = {}
         self._room = float(FLOOD_BURST)
         self._filled_ms = 0
@@ -57,7 +52,7 @@ class RetainedPost:
         path = request.path
         asker = path[0]
         key = (asker, request.epoch, request.number)
-        if self._self_id in path or path[-1] != request.sender or key in self._seen:
+        if self.self_id in path or path[-1] != request.sender or key in self._seen:
             return False, None, []
         if len(self._seen) >= SEEN_MAX:
             del self._seen[next(iter(self._seen))]
@@ -67,28 +62,28 @@ class RetainedPost:
         if not self._may_flood(now_ms):
             self.withheld += 1
             return True, None, []
-        onward = msgspec.structs.replace(request, sender=self._self_id, path=(*path, self._self_id))
+        onward = msgspec.structs.replace(request, sender=self.self_id, path=(*path, self.self_id))
         return True, onward, sorted(set(neighbours).difference(path))
 
     def on_letter(self, letter: RetainedLetter) -> RetainedLetter | None:
         """The letter to send on to ``route[at + 1]``; ``None`` when it is for us or astray."""
         at, route = letter.at + 1, letter.route
-        if at >= len(route) or route[at] != self._self_id or route[letter.at] != letter.sender:
+        if at >= len(route) or route[at] != self.self_id or route[letter.at] != letter.sender:
             self.lost += 1
             return None
         if at == len(route) - 1:
             return None
-        return msgspec.structs.replace(letter, sender=self._self_id, at=at)
+        return msgspec.structs.replace(letter, sender=self.self_id, at=at)
 
     def is_for_us(self, letter: RetainedLetter) -> bool:
         """Whether a letter has arrived."""
         route = letter.route
-        here = letter.at == len(route) - 2 and route[-1] == self._self_id
+        here = letter.at == len(route) - 2 and route[-1] == self.self_id
         return here and route[letter.at] == letter.sender
 
     def write(self, body: RetainedBody, way: tuple[BrokerId, ...]) -> RetainedLetter:
         """A letter along ``way``, which begins with us."""
-        return RetainedLetter(self._self_id, way, 0, body)
+        return RetainedLetter(self.self_id, way, 0, body)
 
     def _may_flood(self, now_ms: Millis) -> bool:
         grown = (now_ms - self._filled_ms) / FLOOD_GAP_MS

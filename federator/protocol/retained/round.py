@@ -61,25 +61,16 @@ class _Newest:
     deleted: bool
 
 
+@dataclass(eq=False)
 class Round:
-    """One comparison of our entries with those of peers.
+    """One comparison of our entries with those of peers."""
 
-    Args:
-        store: What we know. Read, and in ``decide`` brought up to date.
-        wanted: Tells whether our broker should have a topic.
-        found: The digests of what our broker has, where the store has no place for it.
-    """
+    store: RetainedStore  # what we know: read, and in ``decide`` brought up to date
+    wanted: Callable[[str], bool]  # tells whether our broker should have a topic
+    # The digests of what our broker has, where the store has no place for it.
+    found: Callable[[str], int | None] = lambda topic: None
 
-    def __init__(
-        self,
-        store: RetainedStore,
-        *,
-        wanted: Callable[[str], bool],
-        found: Callable[[str], int | None] = lambda topic: None,
-    ) -> None:
-        self._store = store
-        self._wanted = wanted
-        self._found = found
+    def __post_init__(self) -> None:
         self._own: dict[str, Buckets] = {}
         self._waiting: deque[_Pull] = deque()
         self._pulls: dict[tuple[BrokerId, str], _Pull] = {}
@@ -99,7 +90,7 @@ class Round:
         filter = offer.filter
         own = self._own.get(filter)
         if own is None:
-            own = self._own[filter] = self._store.buckets(filter)
+            own = self._own[filter] = self.store.buckets(filter)
         mask = sum(1 << b for b, digest in dict(offer.buckets).items() if own.get(b) != digest)
         if mask:
             self._waiting.append(_Pull(way, filter, mask))
@@ -142,7 +133,7 @@ class Round:
         """
         erase: list[tuple[str, Version]] = []
         adopted = 0
-        store = self._store
+        store = self.store
         asks: dict[tuple[Way, str], list[str]] = {}
         for topic, found in sorted(self._newest.items()):
             own = store.get(topic)
@@ -156,7 +147,7 @@ class Round:
             elif own is not None and own.digest == found.digest and own.here and not own.deleted:
                 store.put(topic, found.version, found.digest, deleted=False, now_us=now_us)
                 adopted += 1
-            elif own is not None or self._found(topic) != found.digest:
+            elif own is not None or self.found(topic) != found.digest:
                 asks.setdefault((found.way, found.filter), []).append(topic)
         for (way, filter), topics in asks.items():
             for some in _parts(topics, ASK_TOPICS_MAX):
@@ -200,7 +191,7 @@ class Round:
                 newer = tuple(
                     as_entry(topic, entry)
                     for topic in topics
-                    if (entry := self._store.get(topic)) and entry.version > theirs[topic]
+                    if (entry := self.store.get(topic)) and entry.version > theirs[topic]
                 )
                 if newer:
                     post.append((way, RetainedNews(filter, newer)))
@@ -220,14 +211,14 @@ class Round:
         topic, version = entry.topic, version_of(entry)
         if not matches(filter, topic):
             return
-        own = self._store.get(topic)
+        own = self.store.get(topic)
         best = self._newest.get(topic)
         known = max(
             own.version if own is not None else NEVER, best.version if best is not None else NEVER
         )
         if version < known:
             self._behind.setdefault((way, filter), {})[topic] = version
-        elif version > known and self._wanted(topic):
+        elif version > known and self.wanted(topic):
             if best is not None:
                 self._behind.setdefault((best.way, best.filter), {})[topic] = best.version
             self._newest[topic] = _Newest(way, filter, version, entry.digest, entry.deleted)

@@ -47,27 +47,16 @@ class Verdict(Enum):
 
 
 class Entry(NamedTuple):
-    """What is known of one topic.
+    """What is known of one topic."""
 
-    Attributes:
-        version: The version of the newest state known.
-        digest: The digest of its payload.
-        deleted: Whether it is a tombstone.
-        here: Whether our broker is known to be in this state.
-        bucket: Part of the digests that the topic belongs to.
-        mark: A number for topic, version and payload, from which digests are made.
-        touched: The number of the change that made this entry.
-        noted_us: When we learnt of it, or its version's time when that is later.
-    """
-
-    version: Version
-    digest: int
-    deleted: bool
-    here: bool
-    bucket: int
-    mark: int
-    touched: int
-    noted_us: int
+    version: Version  # of the newest state known
+    digest: int  # of its payload
+    deleted: bool  # it is a tombstone
+    here: bool  # our broker is known to be in this state
+    bucket: int  # part of the digests that the topic belongs to
+    mark: int  # a number for topic, version and payload, from which digests are made
+    touched: int  # the number of the change that made this entry
+    noted_us: int  # when we learnt of it, or its version's time when that is later
 
 
 class Saved(msgspec.Struct, array_like=True, frozen=True):
@@ -87,14 +76,9 @@ class RetainedStore:
     """The entries of one agent.
 
     Args:
-        self_id: Our id.
         topics_max: Entries held, tombstones included; see ``Places`` for whose.
         tombstone_keep_us: How long a delete is remembered.
         allows_export: Whether values of our own clients on a topic may leave our broker.
-
-    Attributes:
-        places: Which topics have entries.
-        touched: Grows with every change.
     """
 
     def __init__(
@@ -106,7 +90,7 @@ class RetainedStore:
         allows_export: Callable[[str], bool] = lambda topic: True,
     ) -> None:
         self.places = Places(self_id, topics_max=topics_max)
-        self.touched = 0
+        self.touched = 0  # grows with every change
         self._self_id = self_id
         self._unknown = Version(0, 0, self_id)
         self._keep_us = tombstone_keep_us

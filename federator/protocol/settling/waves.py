@@ -121,25 +121,21 @@ class _Own:
     waiting: set[BrokerId] | None = None  # ``None`` until it goes to everybody
 
 
+@dataclass(eq=False)
 class Settling:
-    """Settles the questions of our gateways, and passes on the waves of others.
+    """Settles the questions of our gateways, and passes on the waves of others."""
 
-    Attributes:
-        settled: Questions answered with yes,
-        gave_up: and those whose time passed, or for which there was no room,
-        refused: those for which there was none.
-    """
+    self_id: BrokerId
+    epoch: Epoch
+    routes: SettledRoutes
+    context: SettlingContext
+    settled: int = 0  # questions answered with yes,
+    gave_up: int = 0  # and those whose time passed, or for which there was no room,
+    refused: int = 0  # those for which there was none
 
-    def __init__(
-        self, self_id: BrokerId, epoch: Epoch, routes: SettledRoutes, context: SettlingContext
-    ) -> None:
-        self.settled = self.gave_up = self.refused = 0
+    def __post_init__(self) -> None:
         self._open: Counter[str] = Counter()  # bytes of questions not answered yet, by gateway
         self._open_bytes = 0  # of all of them
-        self._self_id = self_id
-        self._epoch = epoch
-        self._routes = routes
-        self._context = context
         self._number = 0
         self._waiting: list[Question] = []
         self._begin_ms = Millis(0)
@@ -149,7 +145,7 @@ class Settling:
 
     def renew(self, epoch: Epoch) -> None:
         """Number our waves within a newer epoch."""
-        self._epoch = epoch
+        self.epoch = epoch
 
     def next_deadline_ms(self, now_ms: Millis) -> Millis | None:
         """When ``proceed`` is due; ``None``: not before something happens."""
@@ -176,7 +172,7 @@ class Settling:
 
     def on_wave(self, wave: Wave, *, now_ms: Millis) -> None:
         """Take a wave that a neighbour passes on to us."""
-        if wave.origin != self._self_id:
+        if wave.origin != self.self_id:
             self._take(wave, now_ms)
         elif wave.core is None:
             # Our own wave came back round a cycle: whoever has it need not answer it.
@@ -186,7 +182,7 @@ class Settling:
     def on_echo(self, echo: Echo, *, now_ms: Millis) -> None:
         """Take a neighbour's answer to a wave that we sent it."""
         own, core = self._own, echo.core
-        if echo.origin != self._self_id:
+        if echo.origin != self.self_id:
             passing = self._passing.get((echo.origin, core))
             if passing is not None and passing.number == (echo.epoch, echo.number):
                 passing.heard.add(echo.sender)
@@ -235,7 +231,7 @@ class Settling:
             self._go_up(own)
             return False
         if own.waiting is None:
-            own.waiting = set(self._context.neighbours()) if own.filters else set()
+            own.waiting = set(self.context.neighbours()) if own.filters else set()
             self._send(own.waiting, own, None, own.filters)
         if own.waiting:
             return False
@@ -247,14 +243,14 @@ class Settling:
 
     def _is_astray(self, own: _Own) -> bool:
         """Whether cores or parents changed since the wave began, so that it has to begin again."""
-        if any(self._routes.parent_to(core) != parent for core, parent in own.asked.items()):
+        if any(self.routes.parent_to(core) != parent for core, parent in own.asked.items()):
             return True
         return any(self._aim(f) != to for f, to in own.filters)
 
     def _aim(self, filter: str) -> BrokerId:
         """The broker to which publications that match ``filter`` have to be led."""
-        core = self._routes.core_of(filter)
-        return self._self_id if core is None else core
+        core = self.routes.core_of(filter)
+        return self.self_id if core is None else core
 
     def _begin(self, now_ms: Millis) -> None:
         """Start a wave for the questions whose filters we have announced ourselves."""
@@ -271,7 +267,7 @@ class Settling:
             looked += len(question.filters)
             if passed and looked > LOOKED_MAX:
                 break
-            standings = {f: self._context.standing(f) for f in question.filters}
+            standings = {f: self.context.standing(f) for f in question.filters}
             if Standing.UNHEARD in standings.values():
                 unheard.append(question)  # the wave would overtake the announcement
                 passed += 1
@@ -289,12 +285,12 @@ class Settling:
             return
         self._number += 1
         aimed = tuple((f, self._aim(f)) for f in filters)
-        cores = sorted({to for _, to in aimed} - {self._self_id})
+        cores = sorted({to for _, to in aimed} - {self.self_id})
         self._own = _Own(self._number, taken, aimed, cores=dict.fromkeys(cores, False))
 
     def _go_up(self, own: _Own) -> None:
         for core in own.cores.keys() - own.asked:
-            parent = self._routes.parent_to(core)
+            parent = self.routes.parent_to(core)
             if parent is not None:
                 own.asked[core] = parent
                 meshed = tuple(each for each in own.filters if each[1] == core)
@@ -303,16 +299,16 @@ class Settling:
     def _send(
         self, to: Iterable[BrokerId], own: _Own, core: BrokerId | None, filters: _Aimed
     ) -> None:
-        me = self._self_id
-        wave = Wave(me, me, self._epoch, own.number, core, filters)
+        me = self.self_id
+        wave = Wave(me, me, self.epoch, own.number, core, filters)
         for neighbour in sorted(to):
-            self._context.send(neighbour, wave)
+            self.context.send(neighbour, wave)
 
     def _hear(self, epoch: Epoch, number: int, neighbour: BrokerId) -> None:
         own = self._own
         if own is None or own.waiting is None:
             return
-        if (epoch, number) == (self._epoch, own.number):
+        if (epoch, number) == (self.epoch, own.number):
             own.waiting.discard(neighbour)
 
     def _give_up(self, questions: Iterable[Question]) -> None:
@@ -326,7 +322,7 @@ class Settling:
         self._open_bytes -= size
         if not self._open[question.gateway]:
             del self._open[question.gateway]
-        self._context.answer(question, known=known)
+        self.context.answer(question, known=known)
 
     # Others' waves
 
@@ -341,21 +337,21 @@ class Settling:
         last = self._answered.get(place)
         if last is not None and number <= last:
             if number == last:  # it comes once more over a link that came up late
-                echo = Echo(self._self_id, wave.origin, wave.epoch, wave.number, wave.core)
-                self._context.send(wave.sender, echo)
+                echo = Echo(self.self_id, wave.origin, wave.epoch, wave.number, wave.core)
+                self.context.send(wave.sender, echo)
             return
         until_ms = Millis(now_ms + TIMEOUT_MS)
         self._passing[place] = _Passing(number, wave.filters, wave.sender, until_ms)
 
     def _pass(self, place: _Place, passing: _Passing) -> None:
         """Pass a wave on once, and answer it when nothing is missing."""
-        context, (origin, core), (epoch, number) = self._context, place, passing.number
+        context, (origin, core), (epoch, number) = self.context, place, passing.number
         if passing.waiting is None:
             to = self._beyond(core, passing)
             if to is None:
                 return
             passing.waiting = to
-            wave = Wave(self._self_id, origin, epoch, number, core, passing.filters)
+            wave = Wave(self.self_id, origin, epoch, number, core, passing.filters)
             for neighbour in sorted(to):
                 context.send(neighbour, wave)
         if not passing.waiting <= passing.heard:
@@ -367,17 +363,17 @@ class Settling:
         self._answered[place] = passing.number
         if len(self._answered) > WAVES_MAX:
             self._answered.popitem(last=False)
-        context.send(passing.asker, Echo(self._self_id, origin, epoch, number, core))
+        context.send(passing.asker, Echo(self.self_id, origin, epoch, number, core))
 
     def _beyond(self, core: BrokerId | None, passing: _Passing) -> set[BrokerId] | None:
         """The neighbours to pass a wave on to; ``None``: not yet."""
         if core is None:
-            return set(self._context.neighbours()) - {passing.asker}
-        if not all(self._routes.has_child(core, passing.asker, f) for f, _ in passing.filters):
+            return set(self.context.neighbours()) - {passing.asker}
+        if not all(self.routes.has_child(core, passing.asker, f) for f, _ in passing.filters):
             return None
-        if core == self._self_id:
+        if core == self.self_id:
             return set()
-        parent = self._routes.parent_to(core)
+        parent = self.routes.parent_to(core)
         return None if parent is None else {parent}
 
 

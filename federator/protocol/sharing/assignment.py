@@ -69,11 +69,7 @@ class TopicShare(msgspec.Struct, frozen=True):
 
 
 class Assignment:
-    """Decides which broker serves a group, as seen from one broker.
-
-    Attributes:
-        share: Tells what shared groups mean for a topic.
-    """
+    """Decides which broker serves a group, as seen from one broker."""
 
     def __init__(self, self_id: BrokerId, *, stand_ins_max: int) -> None:
         self._self_id = self_id
@@ -81,7 +77,7 @@ class Assignment:
         self._brokers: dict[GroupKey, dict[BrokerId, Members]] = {}
         self._by_filter: dict[str, list[GroupKey]] = {}
         self._trie = FilterTrie()
-        self.share = BoundedCache(self._share, answers_max=TOPICS_MAX)
+        self.share = BoundedCache(self._share, answers_max=TOPICS_MAX)  # by topic
         self._picks: dict[tuple[GroupKey, ...], tuple[Pick, ...]] = {}
         self._taken: dict[GroupKey, Pick] = {}
         self.stand_ins: dict[GroupKey, int] = {}

@@ -86,11 +86,7 @@ class _Account:
 
 
 class Ledger:
-    """All parcels we have not seen the end of.
-
-    Attributes:
-        bytes: The bytes of the runs kept.
-    """
+    """All parcels we have not seen the end of."""
 
     def __init__(self, parameters: LedgerParameters) -> None:
         self._parameters = parameters
@@ -98,7 +94,7 @@ class Ledger:
         self._held: deque[Held] = deque()
         self._retries: Timers[tuple[BrokerId, int]] = Timers()
         self._sweep_at_ms: Millis | None = None
-        self.bytes = 0
+        self.bytes = 0  # of the runs kept
 
     def __len__(self) -> int:
         """Publications owed and not confirmed, and those held."""

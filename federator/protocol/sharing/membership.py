@@ -12,6 +12,7 @@ Source: docs/protocol.md 12.
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Final
 
 import msgspec
@@ -112,15 +113,14 @@ class Membership:
 ORPHANS_MAX: Final = 10_000
 
 
+@dataclass(kw_only=True, eq=False)
 class Orphans:
-    """Groups whose members all went out of reach, each for ``keep_ms``.
+    """Groups whose members all went out of reach, each for ``keep_ms``."""
 
-    The oldest is forgotten when there are too many.
-    """
+    keep_ms: int
+    orphans_max: int = ORPHANS_MAX  # the oldest is forgotten when there are more
 
-    def __init__(self, *, keep_ms: int, orphans_max: int = ORPHANS_MAX) -> None:
-        self._keep_ms = keep_ms
-        self._orphans_max = orphans_max
+    def __post_init__(self) -> None:
         self._until_ms: dict[GroupKey, Millis] = {}  # in the order lost
 
     @property
@@ -131,8 +131,8 @@ class Orphans:
     def lose(self, key: GroupKey, *, now_ms: Millis) -> None:
         """Remember ``key``, whose last members went out of reach."""
         self._until_ms.pop(key, None)
-        self._until_ms[key] = Millis(now_ms + self._keep_ms)
-        if len(self._until_ms) > self._orphans_max:
+        self._until_ms[key] = Millis(now_ms + self.keep_ms)
+        if len(self._until_ms) > self.orphans_max:
             del self._until_ms[next(iter(self._until_ms))]
 
     def find(self, keys: Iterable[GroupKey]) -> None:

@@ -82,15 +82,11 @@ class FrameEventBuffer:
 
     Args:
         events_max: When there are so many, they are taken at once.
-
-    Attributes:
-        on_full: Takes them.
-        lost: Events forgotten, because nobody takes them.
     """
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
-        self.on_full: Callable[[], None] = self._forget
-        self.lost = 0
+        self.on_full: Callable[[], None] = self._forget  # takes them
+        self.lost = 0  # events forgotten, because nobody takes them
         self._events: list[FrameEvent] = []
         self._events_max = events_max
 

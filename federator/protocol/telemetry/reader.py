@@ -72,15 +72,11 @@ class Missing(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Taken:
-    """What one answer gave.
+    """What one answer gave."""
 
-    Attributes:
-        found: What follows where reading stood, without a hole between.
-        fault: Why the answer's lines are not those of the spool, when they are not; then nothing
-            of them counts.
-    """
-
+    # What follows where reading stood, without a hole between.
     found: list[Batch | Missing] = field(default_factory=list)
+    # Why the answer's lines are not those of the spool; then nothing of them counts.
     fault: DecodeError | None = None
 
 
@@ -108,30 +104,23 @@ class _Question:
     broken: Reason | None = None
 
 
+@dataclass(eq=False)
 class SpoolReader:
-    """The reader of one spool.
+    """The reader of one spool."""
 
-    Args:
-        taken: The last batch that is not wanted any more; 0 when all are wanted.
+    broker: BrokerId
+    taken: int  # the last batch taken, passed over, or not wanted; 0 when all are wanted
+    pace: Pace
+    head_first: int = 1  # the oldest batch that the spool holds, by its agent's last word
+    head_last: int = 0  # the newest, likewise
+    asked: int = 0  # questions
+    unanswered: int = 0  # questions that were not answered to their end in time
+    stray: int = 0  # answers that nobody asked for, or that came twice
 
-    Attributes:
-        taken: The last batch taken or passed over.
-        head_first: The oldest batch that the spool holds, by its agent's last word.
-        head_last: The newest, likewise.
-        asked: Questions.
-        unanswered: Questions that were not answered to their end in time.
-        stray: Answers that nobody asked for, or that came twice.
-    """
-
-    def __init__(self, broker: BrokerId, taken: int, pace: Pace) -> None:
-        self.taken = taken
-        self.head_first, self.head_last = 1, 0
-        self.asked = self.unanswered = self.stray = 0
-        self._broker = broker
-        self._pace = pace
+    def __post_init__(self) -> None:
         self._question: _Question | None = None
         self._ask_at_ms = Millis(0)
-        self._window = pace.window_first
+        self._window = self.pace.window_first
         self._failures = 0
         self._refusals = 0
         self._held_last = 0  # that an answer told of: proven, other than a head
@@ -150,7 +139,7 @@ class SpoolReader:
     def break_off(self, *, now_ms: Millis) -> None:
         """Give the question up for want of room; the same is asked again later."""
         self._question = None
-        self._ask_at_ms = Millis(now_ms + self._pace.retry_ms)
+        self._ask_at_ms = Millis(now_ms + self.pace.retry_ms)
 
     def question(self, *, now_ms: Millis, room: bool = True) -> tuple[int, int] | None:
         """The first and last batch to ask for now, if any; that counts as asked.
@@ -159,7 +148,7 @@ class SpoolReader:
             room: Whether there is room for more; without it nothing new is asked.
         """
         if self._question is not None:
-            if now_ms - self._question.heard_ms < self._pace.answer_ms:
+            if now_ms - self._question.heard_ms < self.pace.answer_ms:
                 return None
             self._go_unanswered(now_ms)
         if now_ms < self._ask_at_ms or self.head_last <= self.taken or not room:
@@ -175,9 +164,9 @@ class SpoolReader:
         self._question = None
         self.unanswered += 1
         self._window = max(1, self._window // 2)
-        wait_ms = self._pace.retry_ms << min(self._failures, _DOUBLINGS_MAX)
+        wait_ms = self.pace.retry_ms << min(self._failures, _DOUBLINGS_MAX)
         self._failures += 1
-        self._ask_at_ms = Millis(now_ms + min(wait_ms, self._pace.retry_max_ms))
+        self._ask_at_ms = Millis(now_ms + min(wait_ms, self.pace.retry_max_ms))
 
     # -- hearing ---------------------------------------------------------------------------------
 
@@ -215,7 +204,7 @@ class SpoolReader:
             question.broken = question.broken or "not given"
             return
         try:
-            batches = read_batches(lines, again, broker=self._broker)
+            batches = read_batches(lines, again, broker=self.broker)
         except DecodeError as error:
             question.broken = "unreadable"
             told.fault = error
@@ -238,13 +227,13 @@ class SpoolReader:
         self._question = None
         if self.taken >= min(question.last, again.held_last):
             self._ask_at_ms = Millis(0)
-            self._window = min(2 * self._window, self._pace.window_max)
+            self._window = min(2 * self._window, self.pace.window_max)
             return
         self._window = max(1, self._window // 2)
-        self._ask_at_ms = Millis(now_ms + self._pace.retry_ms)
+        self._ask_at_ms = Millis(now_ms + self.pace.retry_ms)
         if question.first == question.last == self.taken + 1:
             self._refusals += 1
-            if self._pace.refusals_max is not None and self._refusals >= self._pace.refusals_max:
+            if self.pace.refusals_max is not None and self._refusals >= self.pace.refusals_max:
                 self._refusals = 0
                 self._pass_over(self.taken + 1, question.broken or "not given", told)
 

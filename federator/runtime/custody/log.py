@@ -22,7 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from operator import attrgetter
 from pathlib import Path
 
-from federator.protocol.custody import Record
+from federator.protocol.custody.ports import Record
 from federator.runtime.custody.chains import Chains, HeadsFile
 from federator.runtime.custody.segment import Segment, decode, encode, file_name, segment_files
 from federator.runtime.process.clocks import wall_clock_us

@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from zlib import crc32
 
-from federator.protocol.custody import Record
+from federator.protocol.custody.ports import Record
 from federator.protocol.forwarding.frames import KEY_BYTES
 from federator.runtime.storage.durable import BOOT_BYTES
 

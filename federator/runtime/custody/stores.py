@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from federator.config.sections import CustodySettings
-from federator.protocol.custody import Custodian, Positions, Record
-from federator.protocol.custody.ports import Delivered
+from federator.protocol.custody.custodian import Custodian
+from federator.protocol.custody.ports import Delivered, Positions, Record
 from federator.runtime.custody.delivery_journal import DeliveryJournal
 from federator.runtime.custody.log import CustodyLog
 from federator.runtime.storage.disk_trouble import DiskTrouble
@@ -125,7 +125,7 @@ def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:
         "dropped_for_room": log.dropped_for_room,
         "repairs": origin.repairs,
         "failures": stores.failures,
-        "owed": custody.owed,
+        "owed": len(custody.owed),
         "chains": len(receiver),
         "gaps": receiver.gaps,
         "held_bytes": receiver.held_bytes,

@@ -127,7 +127,7 @@ class DataPath:
 
     def leave(self) -> None:
         """We go: write down what a later life should know."""
-        self.custody.leave()
+        self.custody.destination.save(leaving=True)
 
     # What our broker says
 

@@ -21,8 +21,8 @@ import structlog
 from federator.config import Address, Settings
 from federator.config.datagrams import split_endpoint
 from federator.errors import ConfigError, DecodeError
-from federator.protocol.datagrams.erasure import Coder
 from federator.protocol.datagrams.link import DatagramLink
+from federator.protocol.datagrams.protection import Coder
 from federator.protocol.datagrams.sender import Outcome
 from federator.protocol.messages.control import LOSSES_MAX, DatagramOffer, LinkLoss
 from federator.protocol.rate_limiter import RateLimiter

@@ -10,7 +10,7 @@ Source: docs/simulator.md.
 import random
 from collections.abc import Callable, Iterator
 
-from federator.protocol.custody.tails import STEPS_MS
+from federator.protocol.custody.origin import STEPS_MS
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
 from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, told

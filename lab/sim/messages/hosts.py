@@ -109,7 +109,7 @@ class Host:
     def end(self, *, orderly: bool) -> None:
         """The process is gone, and its connections with it."""
         if orderly and not self.agent.doomed:
-            self.agent.data.custody.leave()
+            self.agent.data.custody.destination.save(leaving=True)
             self._save(closed=True)
         self.connection.down()
         self.connection.process_dies()

@@ -9,10 +9,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.protocol.custody import Chained, Delivery, Owed, Receiver, Tails, answer
+from federator.protocol.custody.chains import Placed
+from federator.protocol.custody.origin import Tails, answer
+from federator.protocol.custody.owed import Owed
+from federator.protocol.custody.receiver import Receiver
 from federator.protocol.effects import FilterRoute
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis, Now
+from tests.protocol.custody.frames import placed, tail
 
 ORIGIN = BrokerId(1)
 EPOCH = 7
@@ -79,7 +83,7 @@ class Reader:
     """A receiver, what it delivered, and how it gets repairs."""
 
     def __init__(self, archive: Archive, *wanted: bytes, since_us: int = 0, **bounds: int) -> None:
-        self.receiver: Receiver[Kept] = Receiver(**bounds)
+        self.receiver = Receiver(**bounds)
         self.archive = archive
         self.delivered: list[int] = []
         self.now_ms = Millis(1_000_000)
@@ -87,28 +91,16 @@ class Reader:
             self.receiver.want(key, since_us=since_us)
 
     def take(self, frame: Kept, *, room: bool = True) -> None:
-        links = tuple(Chained(k, p) for k, p in frame.links.items() if self.receiver.wants(k))
+        links = {k: prev for k, prev in frame.links.items() if self.receiver.wants(k)}
         if links:
-            self._note(
-                self.receiver.arrive(
-                    ORIGIN,
-                    EPOCH,
-                    frame.seq,
-                    links,
-                    frame,
-                    size=len(frame.body),
-                    made_us=frame.time_us,
-                    now_us=10_000_000 + frame.time_us,
-                    now_ms=self.now_ms,
-                    room=room,
-                )
-            )
+            came = placed(ORIGIN, EPOCH, frame.seq, links, made_us=frame.time_us, body=frame.body)
+            now = Now(self.now_ms, 10_000_000 + frame.time_us)
+            self._note(self.receiver.arrive(came, now, room=room))
 
     def tail(self, *keys: bytes) -> None:
-        heads = [Chained(key, self.archive.head(key)) for key in keys]
-        self.receiver.tail(
-            ORIGIN, EPOCH, heads, made_us=100_000_000, now_us=110_000_000, now_ms=self.now_ms
-        )
+        heads = {key: self.archive.head(key) for key in keys}
+        came = tail(ORIGIN, EPOCH, heads, made_us=100_000_000)
+        self.receiver.tail(came, Now(self.now_ms, 110_000_000))
 
     def ask(self, keep: float = 1.0, rng: random.Random | None = None) -> int:
         """Let time pass until something is asked for, and answer it; how many chains were asked."""
@@ -125,11 +117,8 @@ class Reader:
                 if repair.frame is not None:
                     self.take(self.archive.frames[repair.frame.seq - 1])
                 else:
-                    self._note(
-                        self.receiver.skip(
-                            ORIGIN, EPOCH, repair.key, repair.through, now_ms=self.now_ms
-                        )
-                    )
+                    gone = placed(ORIGIN, EPOCH, repair.through, {repair.key: 0}, made_us=0)
+                    self._note(self.receiver.skip(gone.frame, self.now_ms))
             self.receiver.answered(ORIGIN, now_ms=self.now_ms)
         return asked
 
@@ -140,8 +129,8 @@ class Reader:
             self.ask()
         raise AssertionError("gaps never close")
 
-    def _note(self, deliveries: list[Delivery[Kept]]) -> None:
-        self.delivered += [delivery.seq for delivery in deliveries]
+    def _note(self, due: list[Placed]) -> None:
+        self.delivered += [each.frame.seq for each in due]
 
 
 def test_what_comes_in_order_is_delivered_at_once_and_a_copy_is_not() -> None:
@@ -270,21 +259,19 @@ def test_a_restart_goes_on_where_the_journal_ends() -> None:
 
 
 def test_a_new_epoch_begins_anew_and_the_old_one_is_stale() -> None:
-    receiver: Receiver[str] = Receiver()
+    receiver = Receiver()
     receiver.want(A, since_us=0)
 
-    def arrive(epoch: int, seq: int, prev: int) -> list[str]:
-        links = (Chained(A, prev),)
-        done = receiver.arrive(
-            ORIGIN, epoch, seq, links, "x", size=1, made_us=0, now_us=0, now_ms=Millis(0)
-        )
-        return [delivery.frame for delivery in done]
+    def arrive(epoch: int, seq: int, prev: int) -> list[bytes]:
+        came = placed(ORIGIN, epoch, seq, {A: prev}, made_us=0, body=b"x")
+        done = receiver.arrive(came, Now(Millis(0), 0))
+        return [bytes(each.frame.body) for each in done]
 
-    assert arrive(1, 1, 0) == ["x"]
+    assert arrive(1, 1, 0) == [b"x"]
     assert arrive(2, 1, 0) == []
     [question] = receiver.doubts.questions(Now(Millis(0), 1))
-    receiver.on_word(ORIGIN, 2, 1, [Chained(question.chains[0].key, 1)], made_us=0, now=NOW)
-    assert arrive(2, 1, 0) == ["x"]
+    receiver.on_word(placed(ORIGIN, 2, 1, {question.chains[0].key: 1}, made_us=0), NOW)
+    assert arrive(2, 1, 0) == [b"x"]
     assert arrive(1, 2, 1) == []
 
 

@@ -2,9 +2,10 @@
 
 import pytest
 
-from federator.protocol.custody import Chained, Receiver
 from federator.protocol.custody.doubts import ASK_GAP_MS, ORIGINS_MAX, TRIES_MAX, Doubted, Doubts
+from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis, Now
+from tests.protocol.custody.frames import placed, tail
 
 ORIGIN, HONEST, LIAR = BrokerId(1), BrokerId(2), BrokerId(9)
 EPOCH, KEY = 7, b"aaaaaaaa"
@@ -22,19 +23,12 @@ class World:
         self.now = Now(Millis(1_000_000), 100_000_000)
 
     def arrive(self, seq, prev, *, by=HONEST, epoch=EPOCH, first=True):
-        self.delivered += self.receiver.arrive(
-            ORIGIN,
-            epoch,
-            seq,
-            (Chained(KEY, prev),),
-            (seq, by),
-            size=1,
-            made_us=self.now.us,
-            now_us=self.now.us,
-            now_ms=self.now.ms,
-            first=first,
-            brought_by=by,
-        )
+        came = placed(ORIGIN, epoch, seq, {KEY: prev}, made_us=self.now.us, by=by)
+        self.delivered += self.receiver.arrive(came, self.now, first=first)
+
+    def skip(self, through, *, by=HONEST):
+        gone = placed(ORIGIN, EPOCH, through, {KEY: 0}, made_us=0, by=by)
+        self.delivered += self.receiver.skip(gone.frame, self.now.ms)
 
     def make(self, count=1):
         for _ in range(count):
@@ -47,25 +41,21 @@ class World:
         for _ in range(20):
             self.now = Now(Millis(self.now.ms + ASK_GAP_MS), self.now.us + ASK_GAP_MS * 1_000)
             for question in self.receiver.doubts.questions(self.now):
-                through = [
-                    Chained(k, max(min(after, self.made), self.gone))
-                    for k, after, _ in question.chains
-                ]
-                lies += self.receiver.on_word(
-                    ORIGIN, EPOCH, self.made, through, made_us=self.now.us, now=self.now
-                )
+                through = {
+                    k: max(min(after, self.made), self.gone) for k, after, _ in question.chains
+                }
+                word = placed(ORIGIN, EPOCH, self.made, through, made_us=self.now.us)
+                lies += self.receiver.on_word(word, self.now)
             for ask in self.receiver.asks(self.now.ms):
                 if ask.chains[0].not_before_us:
-                    self.delivered += self.receiver.skip(
-                        ORIGIN, EPOCH, KEY, 0, now_ms=self.now.ms, brought_by=HONEST
-                    )
+                    self.skip(0)
                 for seq in range(ask.chains[0].after + 1, self.made + 1):
                     self.arrive(seq, seq - 1, first=False)
         return lies
 
     @property
     def honest(self):
-        return [delivery.seq for delivery in self.delivered if delivery.frame[1] == HONEST]
+        return [each.frame.seq for each in self.delivered if each.frame.sender == HONEST]
 
 
 @pytest.mark.parametrize("number", [13, 100, 2**33, ABSURD, 2**64 - 1])
@@ -109,10 +99,8 @@ def test_a_tail_behind_the_chain_makes_it_ask():
     world = World()
     world.made = 10
     world.receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=world.now.ms)
-    now = world.now
-    heads = [Chained(KEY, 10)]
 
-    world.receiver.tail(ORIGIN, EPOCH, heads, made_us=1, now_us=now.us, now_ms=now.ms)
+    world.receiver.tail(tail(ORIGIN, EPOCH, {KEY: 10}, made_us=1), world.now)
     world.settle()
     world.make()
 
@@ -123,8 +111,7 @@ def test_what_its_origin_has_no_more_is_no_lie_when_it_comes_after_all():
     world = World()
     world.make(10)
     world.made = world.gone = 14
-    now = world.now
-    world.receiver.skip(ORIGIN, EPOCH, KEY, 14, now_ms=now.ms, brought_by=HONEST)
+    world.skip(14)
     world.make(2)
 
     world.arrive(12, 11)
@@ -142,8 +129,8 @@ def test_a_frame_that_was_never_made_takes_no_chain_back():
     world.arrive(15, 10, by=LIAR)
     world.now = Now(Millis(world.now.ms + ASK_GAP_MS), world.now.us)
     (question,) = world.receiver.doubts.questions(world.now)
-    word = [Chained(key, 10) for key, _, _ in question.chains]
-    lies = world.receiver.on_word(ORIGIN, EPOCH, 21, word, made_us=1, now=world.now)
+    word = {key: 10 for key, _, _ in question.chains}
+    lies = world.receiver.on_word(placed(ORIGIN, EPOCH, 21, word, made_us=1), world.now)
 
     assert lies == []
     assert not world.receiver.gaps
@@ -176,12 +163,9 @@ def test_whoever_comes_first_with_a_strange_epoch_is_found_out():
 def test_a_void_or_a_tail_from_nowhere_moves_nothing():
     world = World()
     world.make(10)
-    now = world.now
 
-    world.receiver.skip(ORIGIN, EPOCH, KEY, ABSURD, now_ms=now.ms, brought_by=LIAR)
-    world.receiver.tail(
-        ORIGIN, EPOCH, [Chained(KEY, ABSURD)], made_us=1, now_us=now.us, now_ms=now.ms
-    )
+    world.skip(ABSURD, by=LIAR)
+    world.receiver.tail(tail(ORIGIN, EPOCH, {KEY: ABSURD}, made_us=1), world.now)
     world.make(10)
 
     assert world.honest == list(range(1, 21))
@@ -217,10 +201,10 @@ def test_a_chain_of_an_earlier_life_whose_clients_are_not_back_is_asked_for_from
     now = Now(Millis(1_000), 500_000_000)
     receiver.restore({(ORIGIN, KEY): (EPOCH, ABSURD)}, now_ms=now.ms)
 
-    heads = [Chained(KEY, 10)]
-    receiver.tail(ORIGIN, EPOCH, heads, made_us=1, now_us=now.us, now_ms=now.ms)
+    heads = {KEY: 10}
+    receiver.tail(tail(ORIGIN, EPOCH, heads, made_us=1), now)
     assert receiver.doubts.questions(now)
-    receiver.on_word(ORIGIN, EPOCH, 10, heads, made_us=now.us, now=now)
+    receiver.on_word(placed(ORIGIN, EPOCH, 10, heads, made_us=now.us), now)
 
     [ask] = receiver.asks(now.ms)
     assert ask.chains[0].not_before_us == now.us - 60_000_000

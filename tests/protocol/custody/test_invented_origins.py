@@ -1,8 +1,8 @@
 """A member invents origins: those that others brought are followed still. docs/protocol.md 11."""
 
-from federator.protocol.custody.chains import Chained
 from federator.protocol.custody.receiver import SEQ_MAX, Receiver
-from federator.protocol.types import Millis
+from federator.protocol.types import Millis, Now
+from tests.protocol.custody.frames import placed
 
 KEY = b"aaaaaaaa"
 HONEST, LIAR = 1, 9
@@ -16,20 +16,10 @@ class World:
 
     def arrive(self, origin, seq, *, by, prev=None, first=True):
         """The numbers that are delivered because this one came."""
-        deliveries = self.receiver.arrive(
-            origin,
-            7,
-            seq,
-            (Chained(KEY, seq - 1 if prev is None else prev),),
-            seq,
-            size=1,
-            made_us=1_000_000,
-            now_us=1_000_000,
-            now_ms=Millis(1_000),
-            first=first,
-            brought_by=by,
-        )
-        return [each.seq for each in deliveries]
+        links = {KEY: seq - 1 if prev is None else prev}
+        came = placed(origin, 7, seq, links, made_us=1_000_000, by=by)
+        due = self.receiver.arrive(came, Now(Millis(1_000), 1_000_000), first=first)
+        return [each.frame.seq for each in due]
 
     @property
     def followed(self):

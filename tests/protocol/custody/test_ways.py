@@ -1,6 +1,6 @@
 """Requests go where frames came from, and not always to whoever shouts loudest."""
 
-from federator.protocol.custody.ways import FRESH_MS, ORIGINS_MAX, WAYS_MAX, Ways
+from federator.protocol.custody.custodian import FRESH_MS, ORIGINS_MAX, WAYS_MAX, Ways
 from federator.protocol.types import BrokerId, Millis
 
 ORIGIN, HONEST, LIAR = BrokerId(1), BrokerId(2), BrokerId(9)

@@ -4,9 +4,8 @@ import random
 
 import pytest
 
-from federator.protocol.datagrams.loss import LATE_MAX, LossMeter
+from federator.protocol.datagrams.protection import LATE_MAX, LossMeter, repairs_for
 from federator.protocol.datagrams.protection import Chain as Model
-from federator.protocol.datagrams.protection import repairs_for
 from federator.runtime.datagrams.raptor import RaptorCoder
 from tests.protocol.datagrams.road import Chain, lost_distribution
 

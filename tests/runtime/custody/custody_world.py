@@ -2,7 +2,7 @@
 
 from bisect import bisect_right
 
-from federator.protocol.custody import Record
+from federator.protocol.custody.ports import Record
 from federator.runtime.custody.log import CustodyLog
 
 BOOT = bytes(range(16))

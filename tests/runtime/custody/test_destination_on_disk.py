@@ -5,8 +5,8 @@ from itertools import count
 import pytest
 
 from federator.config.sections import CustodySettings
-from federator.protocol.custody import Destination, Receiver
-from federator.protocol.custody.destination import MARKER_WAIT_MS
+from federator.protocol.custody.destination import MARKER_WAIT_MS, Destination
+from federator.protocol.custody.receiver import Receiver
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from federator.runtime.custody.stores import CustodyStores

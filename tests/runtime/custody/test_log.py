@@ -5,7 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.errors import ConfigError
-from federator.protocol.custody import Record
+from federator.protocol.custody.ports import Record
 from federator.runtime.custody.log import CustodyLog
 from federator.runtime.custody.segment import decode, encode
 from federator.runtime.storage.durable import LEAP

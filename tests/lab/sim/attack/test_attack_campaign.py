@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.protocol.custody import Receiver
+from federator.protocol.custody.receiver import Receiver
 from federator.protocol.effects import HangUp
 from federator.protocol.links.links import Links
 from federator.protocol.trust.peers import Peer

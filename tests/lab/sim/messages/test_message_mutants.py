@@ -5,7 +5,8 @@ A mutant is the code that the daemon runs, with one line's worth of mistake.
 
 import pytest
 
-from federator.protocol.custody import Owed, Receiver
+from federator.protocol.custody.owed import Owed
+from federator.protocol.custody.receiver import Receiver
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.discovery.reconciliation import Reconciliation
 from federator.protocol.intake import Intake
