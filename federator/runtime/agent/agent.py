@@ -20,11 +20,10 @@ from federator.protocol.events import LeaveRequested, Received
 from federator.protocol.messages import control as msg
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.types import Epoch
-from federator.runtime.agent.control_connection import ControlConnection
 from federator.runtime.agent.control_parts import ControlParts
-from federator.runtime.agent.data_connection import DataConnection
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.driver import Ports
+from federator.runtime.agent.own_connections import ControlConnection, DataConnection
 from federator.runtime.agent.parts import Dispatch, Part
 from federator.runtime.agent.priority_file import follow_placement
 from federator.runtime.agent.services import Services

@@ -34,23 +34,7 @@ from federator.runtime.trust.guarding import KeyWatcher
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Ports:
-    """The parts that carry out what the node decides.
-
-    Attributes:
-        traffic: Sends control messages.
-        connections: The connections to neighbours' brokers,
-        dialler: and who makes them when a neighbour names itself.
-        arranger: Makes and ends links that the node arranges.
-        data_path: Sends publications where routes lead.
-        cover: Subscribes what routes want on our broker.
-        sharing: Shares groups with other brokers.
-        settling: Waits for routes.
-        guide: Publishes the guide.
-        failover: Remembers that our clients move away.
-        prepared: Prepares the sessions of a broker that is missed.
-        renew_epoch: Takes a new epoch.
-        datagrams, keys, retained, metrics: ``None`` where the feature is off.
-    """
+    """The parts that carry out what the node decides; ``None`` where a feature is off."""
 
     traffic: ControlTraffic
     connections: NeighbourLinks
@@ -74,9 +58,6 @@ class Driver:
     """Gives the node events, and its orders to those who carry them out.
 
     Those tell it events in turn, so they are made later, and it gets to know them by ``start``.
-
-    Args:
-        node: Decides.
     """
 
     def __init__(self, node: Node) -> None:
@@ -126,8 +107,16 @@ class Driver:
                 ports.data_path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
                 ports.dialler.dial_back(neighbour, address)
-            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
-                ports.arranger.perform(effect)
+            case e.DialSeed(address):
+                ports.dialler.dial_seed(address)
+            case e.CallOff(neighbour):
+                ports.connections.hang_up_dialled(neighbour)
+            case e.CallOffSeed(address):
+                ports.connections.call_off(address)
+            case e.Measure():
+                ports.arranger.measure(effect)
+            case e.RememberBrokers(brokers):
+                ports.arranger.remember(brokers)
             case e.HangUp(conn):
                 ports.connections.hang_up(conn)
             case e.RenewEpoch(epoch):

@@ -1,7 +1,4 @@
-"""The data connection to our own broker: what clients published, and frames of other agents.
-
-What one socket read brings passes in this order: second copies while the cover changes, bridges'
-loops, renames, the data path. Only then is our broker told that it is ours.
+"""The two connections to our own broker, control and data: who takes what they bring.
 
 Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8.
 """
@@ -9,23 +6,78 @@ Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8.
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from mqtt5 import PublishPacket
+
+from federator.runtime.agent.parts import Dispatch
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
+from federator.runtime.discovery.service import Discovery
+from federator.runtime.links.control_inbox import ControlInbox
+from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.retained.retained import Retained
 
 
+@dataclass(eq=False, repr=False)
+class ControlConnection(LinkObserver):
+    """Everything comes over the control connection that no client published.
+
+    Other agents' messages, the broker's log and ``$SYS``, operators' orders, and what we say to
+    ourselves to learn when it is through: the table of parts (``parts``) says who takes it.
+    """
+
+    dispatch: Dispatch
+    traffic: ControlTraffic
+    discovery: Discovery
+    loops: LoopWatch
+    presence: OwnBrokerPresence
+
+    def __post_init__(self) -> None:
+        self._inbox = ControlInbox(self._take)
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self.discovery.on_up(link, session_present=session_present)
+        if not session_present:
+            self.loops.on_new_session()
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """The broker granted our subscriptions."""
+        self.presence.update()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection ended."""
+        self.discovery.on_down()
+        self.presence.on_lost(link)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Hand on what one socket read brought."""
+        for packet, _, _ in publishes:
+            if packet.packet_id is not None:
+                self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
+            if not self.traffic.carries(packet.topic):
+                self.dispatch.on_publish(packet)
+            elif not self._inbox.put(packet):
+                self.traffic.refuse(packet.topic)
+        self._inbox.work()
+
+    def _take(self, packet: PublishPacket) -> None:
+        message = self.traffic.receive(packet)
+        if message is not None:
+            self.dispatch.on_message(message)
+
+
 @dataclass(kw_only=True, eq=False, repr=False)
 class DataConnection(LinkObserver):
-    """Handles what comes over the data connection.
+    """Over the data connection comes what clients published, and frames of other agents.
 
-    Args:
-        enter: Lets publications into the data path that are copies of none, and of no bridge's
-            loop.
+    What one socket read brings passes in this order: second copies while the cover changes,
+    bridges' loops, then by ``enter`` renames and the data path. Only then is our broker told that
+    it is ours.
     """
 
     busy_poll: BusyPoll
