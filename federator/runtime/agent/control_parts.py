@@ -10,14 +10,13 @@ from mqtt5 import Will
 
 from federator.config import Settings
 from federator.protocol.client_names import OWN_PREFIX
+from federator.protocol.events import Event
 from federator.protocol.messages.control import Bye
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import ConnId, Epoch
-from federator.runtime.agent.driver import Driver
 from federator.runtime.agent.health import health_will
 from federator.runtime.failover.guide_publisher import guide_will
 from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.dialler import Dialler
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.endpoint import endpoint_of
@@ -98,6 +97,7 @@ class ControlParts:
 
     Args:
         is_new: We owe nothing of an earlier session with our broker.
+        handle: Gives the node an event, and has carried out what it says.
 
     Attributes:
         link: The control connection to our broker, and
@@ -105,20 +105,26 @@ class ControlParts:
     """
 
     def __init__(
-        self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup, *, is_new: bool
+        self,
+        settings: Settings,
+        state: StateDir,
+        tasks: asyncio.TaskGroup,
+        *,
+        is_new: bool,
+        handle: Callable[[Event], None],
     ) -> None:
         self.own_broker = OwnBroker(settings, tasks, state.client_token())
         epoch = state.next_epoch()
         self.trust = trust = None if settings.security == "open" else Trust(settings, state.path)
         self.node = _node(settings, state, epoch, trust)
-        self.driver = Driver(self.node)
+        self.handle = handle
         gone = partial(guide_will, settings, trust) if settings.failover.enabled else None
         self.link = self.own_broker.link("ctl", will=gone)
         will = health_will(settings, epoch)
         self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
         self.peers = PeerTraffic() if settings.metrics.enabled else None
         # A connection needs its Will from the traffic, which sends over these connections.
-        self.connections = NeighbourLinks(tasks, will_for=self._will, tell=self.driver.handle)
+        self.connections = NeighbourLinks(settings, tasks, will_for=self._will, tell=handle)
         self.traffic = ControlTraffic(
             federation=settings.federation,
             links=self.node.links,
@@ -126,8 +132,7 @@ class ControlParts:
             trust=trust,
             peers=self.peers,
         )
-        self.dialler = Dialler(settings, self.connections)
-        self.arranger = Arranger(state.path, measured=self.driver.handle)
+        self.arranger = Arranger(state.path, measured=handle)
         self.keys = None if trust is None else self._key_watcher(trust)
 
     @property

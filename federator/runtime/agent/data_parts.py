@@ -187,9 +187,7 @@ class DataParts:
             data_path=self.path,
             data_link=self._data_link,
             make_link=control.own_broker.stand_in,
-            announce=lambda added, removed: control.driver.handle(
-                LocalFiltersChanged(added, removed)
-            ),
+            announce=lambda added, removed: control.handle(LocalFiltersChanged(added, removed)),
             announces=lambda filter_: bool(self.policy.exported_filters(filter_)),
             allows_export=self.policy.allows_export,
             parameters=settings.ledger(),

@@ -48,7 +48,7 @@ class Services:
         settings, control, data = self.settings, self.control, self.data
         node, link = control.node, control.link
         self.guide = GuidePublisher(
-            settings=settings, link=link, ordered=control.driver.handle, trust=control.trust
+            settings=settings, link=link, ordered=control.handle, trust=control.trust
         )
         self.discovery = self._discovery()
         self.echo = BrokerEcho(
@@ -134,7 +134,7 @@ class Services:
             counters=self.data.path.counters,
             guide=self.guide,
             may_tell=lambda filter_: bool(policy.exported_filters(filter_)),
-            handle=self.control.driver.handle,
+            handle=self.control.handle,
         )
 
     def _prepared_sessions(self) -> PreparedSessions:
@@ -189,7 +189,7 @@ class Services:
         if self.metrics is not None:
             self.metrics.events.note("broker_up" if up else "broker_down")
         self.guide.publish()
-        self.control.driver.handle(LocalBrokerUp() if up else LocalBrokerDown())
+        self.control.handle(LocalBrokerUp() if up else LocalBrokerDown())
         if up:
             self.guard.on_local_up(monotonic_ms())
             self.data.path.on_local_up()
@@ -198,7 +198,7 @@ class Services:
         data, widened = self.data, self.discovery.widened
         data.forwarder.widened = widened
         added, removed = data.policy.change(added, removed)
-        self.control.driver.handle(LocalFiltersChanged(added, removed))
+        self.control.handle(LocalFiltersChanged(added, removed))
         data.sharing.on_interest(added, removed)
         if data.retained is not None:
             data.retained.on_interest(added, removed, widened=widened)
