@@ -16,9 +16,8 @@ from federator.protocol.node import Identity, Node
 from federator.protocol.types import ConnId, Epoch
 from federator.runtime.agent.health import health_will
 from federator.runtime.failover.guide_publisher import guide_will
-from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.control_traffic import ControlTraffic, PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
-from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
 from federator.runtime.storage.state_dir import StateDir

@@ -26,7 +26,7 @@ from mqtt5 import DisconnectReasonCode as Code
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.session import RECEIVE_MAX
-from federator.runtime.mqtt.session_cleanup import wipe_session
+from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.mqtt.transport import PacketTransport
 from federator.runtime.mqtt.wire import PINGREQ
 

@@ -26,10 +26,10 @@ PUBREL = 0x62
 PUBCOMP = 0x70
 
 PINGREQ = b"\xc0\x00"
+LENGTH_BYTES_MAX = 4
 
 _PUBLISH = 0x30
 _PACKET_ID_NOT_FOUND = 0x92
-_LENGTH_BYTES_MAX = 4
 
 
 def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packet]) -> int:
@@ -72,7 +72,7 @@ def packet_length(view: memoryview | bytes | bytearray) -> int | None:
         LinkError: When the length is not a variable byte integer.
     """
     remaining, available = 0, len(view)
-    for index in range(1, _LENGTH_BYTES_MAX + 1):
+    for index in range(1, LENGTH_BYTES_MAX + 1):
         if index >= available:
             return None
         byte = view[index]
@@ -125,7 +125,7 @@ def split_run(run: bytes) -> list[bytes]:
     """The packets of a back-to-back run, which is known to be well-formed."""
     packets, start = [], 0
     while start < len(run):
-        length = packet_length(run[start : start + _LENGTH_BYTES_MAX + 1])
+        length = packet_length(run[start : start + LENGTH_BYTES_MAX + 1])
         assert length is not None, "a run ends inside a packet"
         packets.append(run[start : start + length])
         start += length
