@@ -8,7 +8,7 @@ Source: OASIS MQTT 5.0.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,9 +18,8 @@ from federator.config import BrokerAddress
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.failures import dismissal, explain, refusal
-from federator.runtime.mqtt.wire import PINGREQ, Inbound, read_packets
+from federator.runtime.mqtt.wire import PINGREQ, reads
 
-READ_BYTES = 65_536
 PACKET_BYTES_MAX = 2_097_152
 MESSAGES_MAX = 4_096
 KEEP_ALIVE_S = 30
@@ -130,7 +129,7 @@ class BrokerProbe:
             max_packet_size=PACKET_BYTES_MAX,
         )
         self._writer.write(packet.write())
-        self._incoming = self._reads()
+        self._incoming = reads(self._reader, packet_bytes_max=PACKET_BYTES_MAX)
         async for _, others in self._incoming:
             if not others or not isinstance(others[0], mqtt5.ConnAckPacket):
                 raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
@@ -139,20 +138,6 @@ class BrokerProbe:
                 raise RefusedError(self._place, self.connack)
             return
         raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
-
-    async def _reads(self) -> AsyncIterator[tuple[list[Inbound], list[mqtt5.Packet]]]:
-        """The publications and the other packets that each read completes, until the end."""
-        received = bytearray()
-        while chunk := await self._reader.read(READ_BYTES):
-            received += chunk
-            publishes: list[Inbound] = []
-            others: list[mqtt5.Packet] = []
-            used = read_packets(memoryview(bytes(received)), publishes, others)
-            del received[:used]
-            if len(received) > PACKET_BYTES_MAX:
-                raise LinkError(f"a packet of more than {PACKET_BYTES_MAX} bytes")
-            if used:
-                yield publishes, others
 
     async def _receive(self) -> None:
         reason = "the broker hung up"

@@ -17,10 +17,9 @@ import mqtt5
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.subscriptions import live_filter
-from federator.runtime.mqtt.wire import LENGTH_BYTES_MAX, read_packets
+from federator.runtime.mqtt.wire import LENGTH_BYTES_MAX, reads
 
-READ_BYTES = 65_536
-UNREAD_BYTES_MAX = 16 * 1024 * 1024
+PACKET_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_SECONDS_MAX = 5.0
 FILTERS_PER_PACKET_MAX = 64
 NEVER_EXPIRES_S = 0xFFFFFFFF
@@ -114,9 +113,8 @@ class _Conversation:
         self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._endpoint = endpoint
-        self._reader = reader
+        self._reads = reads(reader, packet_bytes_max=PACKET_BYTES_MAX)
         self._writer = writer
-        self._unread = b""
 
     async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
         """Introduce us as ``client_id``; whether the broker had a session of it."""
@@ -152,18 +150,10 @@ class _Conversation:
 
     async def _answer(self, kind: type[_Answer]) -> _Answer:
         """The next packet of ``kind``; publications that come before it are left unacknowledged."""
-        while True:
-            chunk = await self._reader.read(READ_BYTES)
-            if not chunk:
-                raise ConnectionResetError("the broker closed the connection")
-            self._unread += chunk
-            packets: list[mqtt5.Packet] = []
-            taken = read_packets(memoryview(self._unread), [], packets)
-            self._unread = self._unread[taken:]
+        async for _, packets in self._reads:
             for packet in packets:
                 if isinstance(packet, kind):
                     return packet
                 if isinstance(packet, mqtt5.DisconnectPacket):
                     raise LinkError(f"dismissed: {packet.reason_code.name.lower()}")
-            if len(self._unread) > UNREAD_BYTES_MAX:
-                raise LinkError("its answer is too long")
+        raise ConnectionResetError("the broker closed the connection")

@@ -7,7 +7,8 @@ identifier of a ready-made PUBLISH can be written without parsing it again.
 Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed header), 3.3 (PUBLISH).
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 
 from mqtt5 import Packet, PublishPacket, read
 
@@ -27,6 +28,7 @@ PUBCOMP = 0x70
 
 PINGREQ = b"\xc0\x00"
 LENGTH_BYTES_MAX = 4
+READ_BYTES = 65_536
 
 _PUBLISH = 0x30
 _PACKET_ID_NOT_FOUND = 0x92
@@ -58,6 +60,27 @@ def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packe
             raise
         raise LinkError("malformed packet: text that is not UTF-8") from error
     return offset
+
+
+async def reads(
+    reader: asyncio.StreamReader, *, packet_bytes_max: int
+) -> AsyncIterator[tuple[list[Inbound], list[Packet]]]:
+    """The publications and the other packets that each read completes, until the end.
+
+    Raises:
+        LinkError: A packet is malformed, or too long.
+    """
+    received = bytearray()
+    while chunk := await reader.read(READ_BYTES):
+        received += chunk
+        publishes: list[Inbound] = []
+        others: list[Packet] = []
+        used = read_packets(memoryview(bytes(received)), publishes, others)
+        del received[:used]
+        if len(received) > packet_bytes_max:
+            raise LinkError(f"a packet of more than {packet_bytes_max} bytes")
+        if used:
+            yield publishes, others
 
 
 def is_publish(packet: bytes | bytearray) -> bool:
