@@ -66,11 +66,7 @@ def _command(place: str, extra: str | None) -> click.Command:
 def reference_option(
     show: Callable[[], None],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """``--reference``, by which a program prints its page of the documentation and ends.
-
-    Args:
-        show: Prints it.
-    """
+    """``--reference``, by which a program prints its page of the documentation and ends."""
 
     def called(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
@@ -97,8 +93,6 @@ def run(
     """Run one verb and exit as ``sysexits.h`` says.
 
     Args:
-        program: The root of the verbs.
-        name: What the program is called.
         arguments: Those of the process, unless given.
         within: Finds one of our errors in an error of a library.
     """

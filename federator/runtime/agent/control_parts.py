@@ -11,9 +11,8 @@ from mqtt5 import Will
 from federator.config import Settings
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.events import Event
-from federator.protocol.messages.control import Bye
 from federator.protocol.node import Identity, Node
-from federator.protocol.types import ConnId, Epoch
+from federator.protocol.types import Epoch
 from federator.runtime.agent.health import health_will
 from federator.runtime.failover.guide_publisher import guide_will
 from federator.runtime.links.control_traffic import ControlTraffic, PeerTraffic
@@ -123,7 +122,9 @@ class ControlParts:
         self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
         self.peers = PeerTraffic() if settings.metrics.enabled else None
         # A connection needs its Will from the traffic, which sends over these connections.
-        self.connections = NeighbourLinks(settings, tasks, will_for=self._will, tell=handle)
+        self.connections = NeighbourLinks(
+            settings, tasks, will_for=lambda conn: self.traffic.will(conn), tell=handle
+        )
         self.traffic = ControlTraffic(
             federation=settings.federation,
             links=self.node.links,
@@ -132,24 +133,20 @@ class ControlParts:
             peers=self.peers,
         )
         self.arranger = Arranger(state.path, measured=handle)
-        self.keys = None if trust is None else self._key_watcher(trust)
+        self.keys = None
+        if trust is not None:
+            links = self.node.links
+            self.keys = KeyWatcher(
+                links.self_id,
+                trust,
+                neighbours=lambda: [each.conn for each in links.up.values()],
+                send=self.traffic.send_over,
+            )
 
     @property
     def epoch(self) -> Epoch:
         """Ours, now: it is renewed when another agent is known under our id."""
         return self.node.links.epoch
-
-    def _key_watcher(self, trust: Trust) -> KeyWatcher:
-        return KeyWatcher(
-            self.node.links.self_id,
-            trust,
-            neighbours=lambda: [each.conn for each in self.node.links.up.values()],
-            send=self.traffic.send_over,
-        )
-
-    def _will(self, conn: ConnId) -> Will:
-        links = self.node.links
-        return self.traffic.will(Bye(links.self_id, links.epoch, conn))
 
 
 def _node(settings: Settings, state: StateDir, epoch: Epoch, trust: Trust | None) -> Node:

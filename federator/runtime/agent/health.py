@@ -43,11 +43,7 @@ def health_will(settings: Settings, epoch: Epoch) -> Will:
 
 @dataclass(eq=False, repr=False)
 class HealthReporter:
-    """Tells how one agent is.
-
-    Args:
-        ready: Whether publications flow, and otherwise why not.
-    """
+    """Tells how one agent is."""
 
     settings: Settings
     links: Links

@@ -111,8 +111,8 @@ class SharedBrokerGuard:
 
     def __post_init__(self) -> None:
         self.topic = agents_topic(self.federation)
-        self.me = self.me._replace(run=_drawn())
-        self._question = _drawn()
+        self.me = self.me._replace(run=secrets.token_hex(DRAWN_BYTES))
+        self._question = secrets.token_hex(DRAWN_BYTES)
         self._since_ms: Millis | None = None
         self._answers = _limiter()
         self._complaints = _limiter()
@@ -123,7 +123,7 @@ class SharedBrokerGuard:
         """We are at our broker: say so, and ask who else is."""
         if self._since_ms is None:
             self._since_ms = now_ms
-        self._question = _drawn()
+        self._question = secrets.token_hex(DRAWN_BYTES)
         self._say()
 
     def on_publish(self, packet: PublishPacket) -> None:
@@ -177,10 +177,6 @@ class SharedBrokerGuard:
             proof = self.guard.vouch(self._signed_text(self.me, answering))
         word = Word(self.me, self._question, answering, proof)
         self.link.publish(self.topic, word.encode(), urgent=True)
-
-
-def _drawn() -> str:
-    return secrets.token_hex(DRAWN_BYTES)
 
 
 def _limiter() -> RateLimiter[BrokerId]:

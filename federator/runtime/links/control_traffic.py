@@ -69,9 +69,6 @@ class PeerTraffic:
 class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 
-    Args:
-        peers: Counts by neighbour too, if somebody wants to know.
-
     Attributes:
         sent, sent_bytes, received, malformed, dropped, refused: Messages (or bytes) by kind.
     """
@@ -140,8 +137,9 @@ class ControlTraffic:
         else:
             self.dropped[kind] += 1
 
-    def will(self, bye: Bye) -> Will:
-        """``bye`` for our neighbour's broker to publish when it loses us."""
+    def will(self, conn: ConnId) -> Will:
+        """Our bye, for our neighbour's broker to publish when it loses us."""
+        bye = Bye(self.links.self_id, self.links.epoch, conn)
         kind, payload = kind_of(bye), encode(bye)
         if self.trust is not None:
             payload = self.trust.guard.greet(kind, payload, None, will=True)

@@ -122,8 +122,6 @@ class MqttConnection:
     """One connection: open it, then keep it alive; leave it at any time.
 
     Args:
-        introduction: Who we are. It offers the keep-alive.
-        open_timeout_s: From the first SYN to CONNACK.
         promise: Told within how many seconds the connection will be attended to again.
     """
 

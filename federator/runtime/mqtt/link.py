@@ -81,12 +81,10 @@ class MqttLink(PacketSender):
         keep_alive_s: A silent broker is given up after this long at the latest (half of it without
             a sign of life, after a PINGREQ).
         will: Published by the broker when we vanish; a callable is asked before each connection.
-        reconnect_min_ms: Upper bound of the first delay before reconnecting.
-        reconnect_max_ms: Upper bound of every such delay.
+        reconnect_min_ms, reconnect_max_ms: Of ``Backoff``.
         send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
         packet_bytes_max: A longer packet from the broker closes the connection.
         connect_timeout_s: From the first SYN to CONNACK.
-        give_way_s: Wait this long when the place is another's.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
 

@@ -106,16 +106,14 @@ def packet_length(view: memoryview | bytes | bytearray) -> int | None:
 
 
 def packet_id_at(packet: bytes | bytearray | memoryview) -> int:
-    """Where the identifier of a whole QoS 1 or 2 PUBLISH packet stands."""
+    """Where the topic of a whole PUBLISH packet ends: at QoS 1 and 2 its identifier follows."""
     topic_at = _header_bytes(packet)
     return topic_at + 2 + int.from_bytes(packet[topic_at : topic_at + 2], "big")
 
 
 def publish_topic(packet: bytes | bytearray) -> str:
     """The topic of a whole PUBLISH packet."""
-    topic_at = _header_bytes(packet) + 2
-    size = int.from_bytes(packet[topic_at - 2 : topic_at], "big")
-    return packet[topic_at : topic_at + size].decode("utf-8", "replace")
+    return packet[_header_bytes(packet) + 2 : packet_id_at(packet)].decode("utf-8", "replace")
 
 
 def address_publish(packet: bytearray, id_at: int, packet_id: int, *, duplicate: bool) -> None:

@@ -47,12 +47,7 @@ def _now_s() -> int:
 class Trust:
     """The guard of one agent in signed or sealed mode, with its keys.
 
-    Args:
-        settings: Say where the key files are.
-        state_dir: Where revocations are kept.
-
     Attributes:
-        guard: Seals and breaks seals.
         words: Signs words that are for others than agents, and judges theirs.
 
     Raises:

@@ -27,11 +27,7 @@ BACKDATED_S = 3_600
 
 
 class KeyMaker:
-    """Signs in the name of one federation.
-
-    Args:
-        key: The federation's secret.
-    """
+    """Signs in the name of one federation, with its secret."""
 
     def __init__(self, key: FederationKey) -> None:
         self.key = key
