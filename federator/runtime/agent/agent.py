@@ -55,9 +55,7 @@ class Agent:
             settings, state, tasks, is_new=stores.owed.is_new, handle=self._handle
         )
         self.data = data = DataParts(settings, state, tasks, stores, control, frame_events)
-        self.services = services = Services(
-            settings, state, control, data, frame_events, end=self._end_with
-        )
+        self.services = services = Services(control, data, end=self._end_with)
         self._driver = Driver(control, data, services)
 
     def start(self) -> None:
@@ -116,13 +114,13 @@ class Agent:
             tasks={"custody": self._tend_custody, "discovery": discovery.run, "marks": echo.run},
         )
         yield Part(
+            topics={ERROR_TOPIC: services.presence.on_log},
             tasks={
                 "control connection": self.control.link.run,
                 "data connection": self._keep_data_connection,
                 "drop reports": self._report_drops,
-            }
+            },
         )
-        yield Part(topics={ERROR_TOPIC: services.presence.on_log})
         yield Part(
             subscriptions=loops.subscriptions(),
             topics=dict.fromkeys((STATE_FILTER, NOTICE_TOPIC), loops.on_publish),

@@ -140,7 +140,6 @@ class MqttLink(PacketSender):
         self._stop = asyncio.Event()
         self._connection: MqttConnection | None = None
         self._logged_error: str | None = None
-        self._rejection_logged = False
         self._log = _log.bind(client_id=self.name, broker=endpoint.place)
 
     # State
@@ -217,18 +216,16 @@ class MqttLink(PacketSender):
 
     def _on_session_packet(self, packet: Packet, out: Out) -> None:
         """Let the session take a packet, and report what came of it."""
-        settled = self._session.subscriptions.settled
+        subscriptions, window = self._session.subscriptions, self._session.window
+        settled, rejection = subscriptions.settled, window.first_rejection
         newly_refused = self._session.on_packet(packet, out)
         for pattern, reason in newly_refused.items():
             self._log.warning(
                 "connection.subscription_refused", filter=pattern, reason=f"0x{reason:02x}"
             )
-        if self._session.window.first_rejection is not None and not self._rejection_logged:
-            self._rejection_logged = True
-            self._log.warning(
-                "connection.publication_rejected", reason=self._session.window.first_rejection
-            )
-        if not settled and self._session.subscriptions.settled:
+        if window.first_rejection != rejection:
+            self._log.warning("connection.publication_rejected", reason=window.first_rejection)
+        if not settled and subscriptions.settled:
             self.observer.on_subscribed(self)
 
     def _on_connack(self, ack: ConnAckPacket) -> None:

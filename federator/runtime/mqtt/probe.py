@@ -84,7 +84,6 @@ class BrokerProbe:
         self.messages_dropped = 0
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._packet_id = 0
-        self._tasks: list[asyncio.Task[None]] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
@@ -146,7 +145,10 @@ class BrokerProbe:
                 for packet in others:
                     self._on_packet(packet)
                 for publish, _, _ in publishes:
-                    self._on_publish(publish)
+                    if self.messages.full():
+                        self.messages.get_nowait()
+                        self.messages_dropped += 1
+                    self.messages.put_nowait(publish)
         except LinkError as error:
             reason = str(error)
         except OSError as error:
@@ -163,12 +165,6 @@ class BrokerProbe:
                 self._lose(LinkError(f"{self._place}: {dismissal(packet)}"))
             case _:
                 pass
-
-    def _on_publish(self, packet: mqtt5.PublishPacket) -> None:
-        if self.messages.full():
-            self.messages.get_nowait()
-            self.messages_dropped += 1
-        self.messages.put_nowait(packet)
 
     def _lose(self, error: LinkError) -> None:
         if not self.lost.done():

@@ -171,8 +171,6 @@ class PacketSender:
 
         Args:
             packet: Ours from now on: its identifier and DUP flag are written in place.
-            packet_id_at: Where the identifier stands.
-            qos: 1 or 2, as in the packet.
         """
         out: Out = []
         if not self._session.window.offer(packet, packet_id_at, qos, out):
