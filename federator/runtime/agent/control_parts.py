@@ -59,7 +59,7 @@ class OwnBroker:
         return MqttLink(
             endpoint_of(self.settings.broker),
             observer or _Nobody(),
-            client_id=f"{self._name(role)}-{self.token}",
+            client_id=f"{OWN_PREFIX}{self.settings.broker.id}-{role}-{self.token}",
             clean_start=clean_start,
             session_expiry_s=expiry_s.get(role, 0),
             acknowledge=role != "data",
@@ -80,14 +80,11 @@ class OwnBroker:
         return MqttLink(
             endpoint_of(self.settings.broker),
             observer,
-            client_id=self._name("data"),
+            client_id=f"{OWN_PREFIX}{self.settings.broker.id}-data",
             clean_start=False,
             session_expiry_s=self.settings.custody.keep_s,
             acknowledge=False,
         )
-
-    def _name(self, role: str) -> str:
-        return f"{OWN_PREFIX}{self.settings.broker.id}-{role}"
 
 
 class ControlParts:
@@ -120,7 +117,6 @@ class ControlParts:
         self.link = self.own_broker.link("ctl", will=gone)
         will = health_will(settings, epoch)
         self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
-        self.peers = PeerTraffic() if settings.metrics.enabled else None
         # A connection needs its Will from the traffic, which sends over these connections.
         self.connections = NeighbourLinks(
             settings, tasks, will_for=lambda conn: self.traffic.will(conn), tell=handle
@@ -130,7 +126,7 @@ class ControlParts:
             links=self.node.links,
             connections=self.connections,
             trust=trust,
-            peers=self.peers,
+            peers=PeerTraffic() if settings.metrics.enabled else None,
         )
         self.arranger = Arranger(state.path, measured=handle)
         self.keys = None

@@ -52,7 +52,9 @@ class DataParts:
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
         self._data_link = control.data_link
-        self.policy = _policy(settings)
+        rules = settings.rules
+        edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.policy = BrokerPolicy(edge, Denied(rules.deny), Renames(rules.pairs))
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
@@ -193,9 +195,3 @@ class DataParts:
             run = self.renaming.inward(run)
         self.loops.note(run)
         return run
-
-
-def _policy(settings: Settings) -> BrokerPolicy:
-    rules = settings.rules
-    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
-    return BrokerPolicy(edge, Denied(rules.deny), Renames(rules.pairs))

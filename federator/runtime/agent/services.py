@@ -146,7 +146,8 @@ class Services:
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
         settings, control, data = self.settings, self.control, self.data
-        assert control.peers is not None, "control messages are counted where metrics are kept"
+        peers = control.traffic.peers
+        assert peers is not None, "control messages are counted where metrics are kept"
         parameters = settings.parameters()
         agent_state = AgentState(
             node=control.node,
@@ -157,7 +158,7 @@ class Services:
             data_path=data.path,
             discovery=self.discovery,
             clients=lambda: self.failover.clients if settings.failover.enabled else None,
-            peers=control.peers,
+            peers=peers,
             echo=self.echo,
         )
         return MetricsStream(

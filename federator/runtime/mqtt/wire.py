@@ -13,7 +13,8 @@ from collections.abc import AsyncIterator, Iterable
 from mqtt5 import Packet, PublishPacket, read
 
 from federator.errors import LinkError
-from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS, variable_byte_integer
+from federator.protocol.forwarding import publications
+from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
 
 Inbound = tuple[PublishPacket, int, int]
 """A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
@@ -129,7 +130,7 @@ def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
         packet[0] = first
         return packet
     body = packet[_header_bytes(packet) : id_at] + packet[id_at + 2 :]
-    return bytearray([first]) + variable_byte_integer(len(body)) + body
+    return bytearray([first]) + publications.variable_byte_integer(len(body)) + body
 
 
 def acknowledgement(kind: int, packet_id: int) -> bytes:
@@ -144,13 +145,7 @@ def unknown_release(packet_id: int) -> bytes:
 
 def split_run(run: bytes) -> list[bytes]:
     """The packets of a back-to-back run, which is known to be well-formed."""
-    packets, start = [], 0
-    while start < len(run):
-        length = packet_length(run[start : start + LENGTH_BYTES_MAX + 1])
-        assert length is not None, "a run ends inside a packet"
-        packets.append(run[start : start + length])
-        start += length
-    return packets
+    return [run[start:end] for start, end, _ in publications.topics_of(run)]
 
 
 def inbound_of(run: bytes) -> list[Inbound]:
@@ -158,11 +153,6 @@ def inbound_of(run: bytes) -> list[Inbound]:
     publishes: list[Inbound] = []
     read_packets(memoryview(run), publishes, [])
     return publishes
-
-
-def packets_of(run: bytes) -> list[PublishPacket]:
-    """The packets of ``run`` parsed, as ``inbound_of``, without their places."""
-    return [packet for packet, _, _ in inbound_of(run)]
 
 
 def joined(
