@@ -117,7 +117,6 @@ class Services:
 
     def _failover(self) -> FailoverService:
         failover = self.settings.failover
-        policy = self.data.policy
         return FailoverService(
             settings=failover,
             address=failover.advertise or self.settings.broker.advertised,
@@ -125,16 +124,15 @@ class Services:
             discovery=self.discovery,
             counters=self.data.path.counters,
             guide=self.guide,
-            may_tell=lambda filter_: bool(policy.exported_filters(filter_)),
+            may_tell=lambda filter_: bool(self.data.policy.exported_filters(filter_)),
             handle=self.control.handle,
         )
 
     def _prepared_sessions(self) -> PreparedSessions:
         path = self.data.path
-        broker = self.settings.broker
         return PreparedSessions(
             settings=self.settings.failover,
-            endpoint=lambda: endpoint_of(broker),
+            endpoint=lambda: endpoint_of(self.settings.broker),
             connected_here=self.discovery.is_connected,
             filters_here=self.discovery.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,

@@ -85,8 +85,7 @@ class Arranger:
         """Measure what is asked, one after another."""
         while True:
             order = await self._asked.get()
-            round_trip_ms = await round_trip(order.address)
-            self.measured(Measured(order.id, round_trip_ms))
+            self.measured(Measured(order.id, await round_trip(order.address)))
 
     def remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
         """Write down whom we know, for ``known_brokers``."""
