@@ -8,7 +8,7 @@ else.
 import re
 import sys
 import traceback
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from importlib import import_module
 from typing import NoReturn
 
@@ -66,11 +66,7 @@ def _command(place: str, extra: str | None) -> click.Command:
 def reference_option(
     show: Callable[[], None],
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
-    """``--reference``, by which a program prints its page of the documentation and ends.
-
-    Args:
-        show: Prints it.
-    """
+    """``--reference``, by which a program prints its page of the documentation and ends."""
 
     def called(context: click.Context, _: click.Parameter, wanted: bool) -> None:
         if wanted:
@@ -97,8 +93,6 @@ def run(
     """Run one verb and exit as ``sysexits.h`` says.
 
     Args:
-        program: The root of the verbs.
-        name: What the program is called.
         arguments: Those of the process, unless given.
         within: Finds one of our errors in an error of a library.
     """
@@ -118,7 +112,7 @@ def _explain(
     debug: bool,
 ) -> int:
     """Print one line about ``error``; the exit code."""
-    cause = next(iter(_leaves(error)))
+    cause = _cause(error)
     cause = within(cause) or cause
     match cause:
         case SystemExit():
@@ -147,13 +141,12 @@ def _own_up(error: BaseException, cause: BaseException, name: str, *, debug: boo
     return SOFTWARE
 
 
-def _leaves(error: BaseException) -> Iterator[BaseException]:
-    """What a task group wrapped, what an operator can mend first."""
+def _cause(error: BaseException) -> BaseException:
+    """Of what a task group wrapped, the first that an operator can mend, or the first."""
     if not isinstance(error, BaseExceptionGroup):
-        yield error
-        return
-    found = [leaf for inner in error.exceptions for leaf in _leaves(inner)]
-    yield from sorted(found, key=lambda leaf: not isinstance(leaf, FederatorError))
+        return error
+    causes = [_cause(inner) for inner in error.exceptions]
+    return min(causes, key=lambda cause: not isinstance(cause, FederatorError))
 
 
 def _usage(error: click.ClickException, name: str) -> str:

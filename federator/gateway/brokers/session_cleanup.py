@@ -16,7 +16,7 @@ import structlog
 from federator.gateway.brokers.connections import Broker
 from federator.gateway.wire import V5, Connect, Property, with_value, write_connect
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.session_cleanup import wipe_session
+from federator.runtime.mqtt.session_packets import wipe_session
 
 WAITING_MAX: Final = 10_000
 """Sessions per broker that are remembered while it is away."""

@@ -16,15 +16,13 @@ from mqtt5 import QoS, TopicFilter
 from federator.config import Settings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
-from federator.protocol.events import LeaveRequested, Received
+from federator.protocol.events import Event, LeaveRequested, Received
 from federator.protocol.messages import control as msg
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.types import Epoch
-from federator.runtime.agent.control_connection import ControlConnection
 from federator.runtime.agent.control_parts import ControlParts
-from federator.runtime.agent.data_connection import DataConnection
 from federator.runtime.agent.data_parts import DataParts
-from federator.runtime.agent.driver import Ports
+from federator.runtime.agent.driver import Driver
+from federator.runtime.agent.own_connections import ControlConnection, DataConnection
 from federator.runtime.agent.parts import Dispatch, Part
 from federator.runtime.agent.priority_file import follow_placement
 from federator.runtime.agent.services import Services
@@ -53,30 +51,12 @@ class Agent:
         self._tasks = tasks
         stores = CustodyStores(state.path / "custody", settings.custody)
         frame_events = FrameEventBuffer() if settings.metrics.enabled else None
-        self.control = control = ControlParts(settings, state, tasks, is_new=stores.owed.is_new)
+        self.control = control = ControlParts(
+            settings, state, tasks, is_new=stores.owed.is_new, handle=self._handle
+        )
         self.data = data = DataParts(settings, state, tasks, stores, control, frame_events)
-        self.services = services = Services(
-            settings, state, control, data, frame_events, end=self._end_with
-        )
-        ports = Ports(
-            traffic=control.traffic,
-            connections=control.connections,
-            dialler=control.dialler,
-            arranger=control.arranger,
-            data_path=data.path,
-            cover=data.cover,
-            sharing=data.sharing,
-            settling=services.settling,
-            guide=services.guide,
-            failover=services.failover,
-            prepared=services.prepared,
-            renew_epoch=self._renew_epoch,
-            datagrams=data.datagrams,
-            keys=control.keys,
-            retained=data.retained,
-            metrics=services.metrics,
-        )
-        control.driver.start(ports)
+        self.services = services = Services(control, data, end=self._end_with)
+        self._driver = Driver(control, data, services)
 
     def start(self) -> None:
         """Connect to our broker and to the neighbours."""
@@ -107,7 +87,7 @@ class Agent:
         for part in parts:
             for name, task in part.tasks.items():
                 self._tasks.create_task(task(), name=name)
-        control.dialler.start()
+        control.connections.start()
 
     # -- the parts --------------------------------------------------------------------------------
 
@@ -134,13 +114,13 @@ class Agent:
             tasks={"custody": self._tend_custody, "discovery": discovery.run, "marks": echo.run},
         )
         yield Part(
+            topics={ERROR_TOPIC: services.presence.on_log},
             tasks={
                 "control connection": self.control.link.run,
                 "data connection": self._keep_data_connection,
                 "drop reports": self._report_drops,
-            }
+            },
         )
-        yield Part(topics={ERROR_TOPIC: services.presence.on_log})
         yield Part(
             subscriptions=loops.subscriptions(),
             topics=dict.fromkeys((STATE_FILTER, NOTICE_TOPIC), loops.on_publish),
@@ -150,7 +130,7 @@ class Agent:
         """The parts that take what other agents say."""
         control, data, services = self.control, self.data, self.services
         settling, tracing, guard = services.settling, data.tracing, services.guard
-        marker, handle = data.path.marker_topic, control.driver.handle
+        marker, handle = data.path.marker_topic, control.handle
         yield Part(
             subscriptions=control.traffic.subscriptions(),
             messages=dict.fromkeys(get_args(msg.NodeMessage), lambda said: handle(Received(said))),
@@ -220,7 +200,7 @@ class Agent:
         if settings.topology.mode == "auto":
             yield Part(tasks={"topology": control.arranger.run})
         if settings.mesh.core == "placed":
-            folder, changed = self._state.path, control.driver.handle
+            folder, changed = self._state.path, control.handle
             follow = partial(follow_placement, settings, folder, changed=changed)
             yield Part(tasks={"core placement": follow})
 
@@ -265,7 +245,7 @@ class Agent:
         data.path.leave()
         services.guide.withdraw()
         services.health.withdraw()
-        control.driver.handle(LeaveRequested())
+        control.handle(LeaveRequested())
         await self._hand_over()
         if services.metrics is not None:
             await services.metrics.leave()
@@ -284,12 +264,8 @@ class Agent:
                 return
             await asyncio.sleep(HAND_OVER_POLL_S)
 
-    def _renew_epoch(self, epoch: Epoch) -> None:
-        """Go on with a newer epoch, under which our id is known, also after a restart."""
-        self._state.save_epoch(epoch)
-        self.data.path.renew_epoch(epoch)
-        self.data.sharing.origin.renew_epoch(epoch)
-        self.services.settling.settling.renew(epoch)
+    def _handle(self, event: Event) -> None:
+        self._driver.handle(event)
 
     def _end_with(self, error: Exception) -> None:
         async def fail() -> None:

@@ -1,4 +1,4 @@
-"""The daemon: one agent, its HTTP page, and the signals that end it."""
+"""The daemon: one agent, the parts its HTTP pages are read from, and the signals that end it."""
 
 import asyncio
 import contextlib
@@ -6,8 +6,13 @@ import contextlib
 import structlog
 
 from federator.config import Settings
+from federator.config.certificates import expiries_s
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.pages import view_of
+from federator.runtime.custody.stores import counts
+from federator.runtime.failover.view import controller_page
+from federator.runtime.observability import agent_metrics as m
+from federator.runtime.observability import agent_view as v
+from federator.runtime.observability.topology_view import topology_page
 from federator.runtime.process import service_manager
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 from federator.runtime.storage.durable import write_whole
@@ -49,3 +54,110 @@ async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event)
             await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
+
+
+def view_of(agent: Agent) -> v.LiveView:
+    """What ``agent`` tells when asked."""
+    settings, node, data = agent.settings, agent.control.node, agent.data
+    routes = v.RoutesView(
+        node,
+        policy=data.policy,
+        link_policies=data.link_policies,
+        forwarder=data.forwarder,
+        sharing=data.sharing,
+    )
+    topology = settings.topology
+    ends_s = expiries_s(each.cert_file for _, each in settings.credential_holders())
+    return v.LiveView(
+        ready=agent.services.ready,
+        status=lambda: _status(agent, routes),
+        routes=routes,
+        controller=lambda: controller_page(node.failover, settings.broker_id),
+        topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
+        values=lambda: _values(agent),
+        links=m.LinkMetrics(node.links, agent.control.connections, data.datagrams),
+        tls={(file,): end_s for file, end_s in ends_s.items()},
+    )
+
+
+def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
+    """What ``/status`` answers."""
+    settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
+    link, trust, datagrams = control.link, control.trust, data.datagrams
+    ready, reason = services.ready()
+    settling, path = services.settling, data.path
+    return {
+        "id": settings.broker.id,
+        "epoch": control.epoch,
+        "federation": settings.federation,
+        "ready": ready,
+        "ready_reason": reason,
+        "broker": {
+            "url": settings.broker.url,
+            "connected": link.connected,
+            "error": link.last_error,
+            "version": services.discovery.broker_version,
+        },
+        "security": {
+            "mode": settings.security,
+            **({} if trust is None else trust.snapshot()),
+            "strangers_may_speak": services.strangers.speakers,
+        },
+        "links": v.links_section(control.node.links, control.connections, datagrams),
+        "datagrams": None if datagrams is None else datagrams.totals(),
+        **routes.status(),
+        "discovery": services.discovery.snapshot(),
+        "rules": v.rules_section(
+            data.policy, data.link_policies, services.discovery, data.renaming
+        ),
+        "retained": v.retained_section(data.retained),
+        "loops": v.loops_section(data.loops),
+        "share": {"scope": settings.share.scope, **data.sharing.snapshot()},
+        "settling": {
+            "settled": settling.settling.settled,
+            "gave_up": settling.settling.gave_up,
+            "refused": settling.settling.refused,
+            "malformed": settling.malformed,
+        },
+        "tracing": {"malformed": data.tracing.malformed},
+        "custody": counts(path.custody, path.stores),
+        "counters": v.counters_section(control.traffic, path, data.cover),
+    }
+
+
+def _values(agent: Agent) -> m.Values:
+    """The metrics of the parts."""
+    settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
+    node, failover = control.node, control.node.failover
+    discovery, loops = services.discovery, data.loops
+    return {
+        **m.about_values(settings),
+        **m.state_values(
+            settings,
+            node=node,
+            presence=services.presence,
+            neighbours=control.connections,
+            own_links=(control.link, control.data_link),
+            data_path=data.path,
+            discovery=discovery,
+            loops=loops,
+        ),
+        **m.traffic_values(
+            data_path=data.path,
+            discovery=discovery,
+            cover=data.cover,
+            link_policies=data.link_policies,
+            loops=loops,
+        ),
+        **m.control_values(control.traffic, control.trust),
+        **m.feature_values(
+            settings, data_path=data.path, sharing=data.sharing, retained=data.retained
+        ),
+        **m.failover_values(
+            settings, failover=failover, prepared=services.prepared, service=services.failover
+        ),
+        **m.topology_values(node, wanted=settings.topology.neighbours),
+        **m.trust_values(control.trust),
+        **m.datagram_values(data.datagrams),
+        **m.stream_values(services.metrics, bytes_max=settings.metrics.spool_bytes_max),
+    }

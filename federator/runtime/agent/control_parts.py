@@ -1,25 +1,90 @@
 """Makes what speaks with our broker and with neighbours: connections, the node, its messages."""
 
 import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
+from typing import Final
 
 from mqtt5 import Will
 
 from federator.config import Settings
-from federator.protocol.messages.control import Bye
+from federator.protocol.client_names import OWN_PREFIX
+from federator.protocol.events import Event
 from federator.protocol.node import Identity, Node
-from federator.protocol.types import ConnId, Epoch
-from federator.runtime.agent.driver import Driver
+from federator.protocol.types import Epoch
 from federator.runtime.agent.health import health_will
-from federator.runtime.agent.own_broker import OwnBroker
 from federator.runtime.failover.guide_publisher import guide_will
-from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.dialler import Dialler
+from federator.runtime.links.control_traffic import ControlTraffic, PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
-from federator.runtime.links.peer_traffic import PeerTraffic
+from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.link import LinkObserver, MqttLink
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.topology.arranging import Arranger, ConfiguredAddressVerifier, known_brokers
 from federator.runtime.trust.guarding import KeyWatcher, Trust
+
+CONTROL_SESSION_EXPIRY_S: Final = 60
+"""How long our broker keeps log lines for us while we are away."""
+
+
+class _Nobody(LinkObserver):
+    """Hears nothing, in place of a part that is made after the connection."""
+
+
+@dataclass(eq=False, repr=False)
+class OwnBroker:
+    """Makes the connections of one agent to its own broker, each with a client id of its own.
+
+    Control and data have one each, so that neither waits behind the other; what else needs its own
+    (scans of retained values, a member's place in a shared group) gets another. All end in the
+    secret ``token`` of our state folder: who could guess them could take our place, and what waits
+    for us.
+    """
+
+    settings: Settings
+    tasks: asyncio.TaskGroup
+    token: str
+
+    def link(
+        self,
+        role: str,
+        observer: LinkObserver | None = None,
+        *,
+        clean_start: bool = False,
+        will: Will | Callable[[], Will] | None = None,
+    ) -> MqttLink:
+        """A connection for one purpose. Whoever asks for it runs it, once it has an observer."""
+        links = self.settings.links
+        expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
+        return MqttLink(
+            endpoint_of(self.settings.broker),
+            observer or _Nobody(),
+            client_id=f"{OWN_PREFIX}{self.settings.broker.id}-{role}-{self.token}",
+            clean_start=clean_start,
+            session_expiry_s=expiry_s.get(role, 0),
+            acknowledge=role != "data",
+            will=will,
+            reconnect_min_ms=links.reconnect_min_ms,
+            reconnect_max_ms=links.reconnect_max_ms,
+            send_queue_bytes_max=links.send_queue_bytes_max,
+        )
+
+    def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:
+        """A connection that is in shared groups only while it lives, and gives back nothing."""
+        link = self.link(f"share-{number}", observer, clean_start=True)
+        self.tasks.create_task(link.run(), name=f"stand-in {number}")
+        return link
+
+    def former(self, observer: LinkObserver) -> MqttLink:
+        """The data connection under the name that it had before names were secret."""
+        return MqttLink(
+            endpoint_of(self.settings.broker),
+            observer,
+            client_id=f"{OWN_PREFIX}{self.settings.broker.id}-data",
+            clean_start=False,
+            session_expiry_s=self.settings.custody.keep_s,
+            acknowledge=False,
+        )
 
 
 class ControlParts:
@@ -27,6 +92,7 @@ class ControlParts:
 
     Args:
         is_new: We owe nothing of an earlier session with our broker.
+        handle: Gives the node an event, and has carried out what it says.
 
     Attributes:
         link: The control connection to our broker, and
@@ -34,49 +100,49 @@ class ControlParts:
     """
 
     def __init__(
-        self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup, *, is_new: bool
+        self,
+        settings: Settings,
+        state: StateDir,
+        tasks: asyncio.TaskGroup,
+        *,
+        is_new: bool,
+        handle: Callable[[Event], None],
     ) -> None:
         self.own_broker = OwnBroker(settings, tasks, state.client_token())
         epoch = state.next_epoch()
         self.trust = trust = None if settings.security == "open" else Trust(settings, state.path)
         self.node = _node(settings, state, epoch, trust)
-        self.driver = Driver(self.node)
+        self.handle = handle
         gone = partial(guide_will, settings, trust) if settings.failover.enabled else None
         self.link = self.own_broker.link("ctl", will=gone)
         will = health_will(settings, epoch)
         self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
-        self.peers = PeerTraffic() if settings.metrics.enabled else None
         # A connection needs its Will from the traffic, which sends over these connections.
-        self.connections = NeighbourLinks(tasks, will_for=self._will, tell=self.driver.handle)
+        self.connections = NeighbourLinks(
+            settings, tasks, will_for=lambda conn: self.traffic.will(conn), tell=handle
+        )
         self.traffic = ControlTraffic(
             federation=settings.federation,
             links=self.node.links,
             connections=self.connections,
             trust=trust,
-            peers=self.peers,
+            peers=PeerTraffic() if settings.metrics.enabled else None,
         )
-        self.dialler = Dialler(settings, self.connections)
-        self.arranger = Arranger(
-            state.path, self.connections, self.dialler, measured=self.driver.handle
-        )
-        self.keys = None if trust is None else self._key_watcher(trust)
+        self.arranger = Arranger(state.path, measured=handle)
+        self.keys = None
+        if trust is not None:
+            links = self.node.links
+            self.keys = KeyWatcher(
+                links.self_id,
+                trust,
+                neighbours=lambda: [each.conn for each in links.up.values()],
+                send=self.traffic.send_over,
+            )
 
     @property
     def epoch(self) -> Epoch:
         """Ours, now: it is renewed when another agent is known under our id."""
         return self.node.links.epoch
-
-    def _key_watcher(self, trust: Trust) -> KeyWatcher:
-        return KeyWatcher(
-            self.node.links.self_id,
-            trust,
-            neighbours=lambda: [each.conn for each in self.node.links.up.values()],
-            send=self.traffic.send_over,
-        )
-
-    def _will(self, conn: ConnId) -> Will:
-        links = self.node.links
-        return self.traffic.will(Bye(links.self_id, links.epoch, conn))
 
 
 def _node(settings: Settings, state: StateDir, epoch: Epoch, trust: Trust | None) -> Node:

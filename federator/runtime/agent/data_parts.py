@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from federator.config import Settings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
@@ -10,7 +11,7 @@ from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
 from federator.protocol.filters.renames import Renames
-from federator.protocol.forwarding.forwarding import Forwarder, Sends, TopicRoute
+from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages.topics import data_topic
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -39,11 +40,7 @@ HELD_SHARE = 4
 
 @dataclass(eq=False, repr=False)
 class DataParts:
-    """What carries the publications of one agent's clients, and those for them.
-
-    Args:
-        frame_events: What happens is written down there, frame by frame.
-    """
+    """What carries the publications of one agent's clients, and those for them."""
 
     settings: Settings
     state: StateDir
@@ -55,7 +52,9 @@ class DataParts:
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
         self._data_link = control.data_link
-        self.policy = _policy(settings)
+        rules = settings.rules
+        edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+        self.policy = BrokerPolicy(edge, Denied(rules.deny), Renames(rules.pairs))
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
@@ -100,9 +99,7 @@ class DataParts:
             epoch=lambda: control.epoch,
             federation=settings.federation,
             folder=self.state.path,
-            make_link=lambda observer: control.own_broker.link(
-                "retained", observer, clean_start=True
-            ),
+            make_link=partial(control.own_broker.link, "retained", clean_start=True),
             data_link=self._data_link,
             outgoing=None if self.renaming is None else self.renaming.outgoing,
             hears_log=settings.discovery.log_topics,
@@ -115,10 +112,6 @@ class DataParts:
 
     def _tracing(self) -> TraceService:
         control = self.control
-
-        def send(route: TopicRoute, sends: Sends, body: bytes) -> int:
-            return self.path.trace(route, sends, body)  # made later: it passes traces that come
-
         return TraceService(
             self.settings,
             links=control.node.links,
@@ -128,7 +121,8 @@ class DataParts:
             policy=self.policy,
             link_policies=self.link_policies,
             forwarder=self.forwarder,
-            send=send,
+            # The data path is made later: it passes traces that come.
+            send=lambda route, sends, body: self.path.trace(route, sends, body),
         )
 
     def _datagrams(self) -> DatagramService:
@@ -187,9 +181,7 @@ class DataParts:
             data_path=self.path,
             data_link=self._data_link,
             make_link=control.own_broker.stand_in,
-            announce=lambda added, removed: control.driver.handle(
-                LocalFiltersChanged(added, removed)
-            ),
+            announce=lambda added, removed: control.handle(LocalFiltersChanged(added, removed)),
             announces=lambda filter_: bool(self.policy.exported_filters(filter_)),
             allows_export=self.policy.allows_export,
             parameters=settings.ledger(),
@@ -203,9 +195,3 @@ class DataParts:
             run = self.renaming.inward(run)
         self.loops.note(run)
         return run
-
-
-def _policy(settings: Settings) -> BrokerPolicy:
-    rules = settings.rules
-    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
-    return BrokerPolicy(edge, Denied(rules.deny), Renames(rules.pairs))

@@ -5,141 +5,96 @@ them are performed before the next event is looked at. Everything happens in cal
 loop, one at a time: a packet, a connection, or a deadline becomes an event.
 """
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import assert_never
 
 from federator.protocol import effects as e
 from federator.protocol.events import DeadlineReached, Event
-from federator.protocol.node import Node
 from federator.protocol.types import BrokerId, ConnId, Epoch
-from federator.runtime.data.cover_subscriber import CoverSubscriber
-from federator.runtime.data.data_path import DataPath
-from federator.runtime.datagrams.service import DatagramService
-from federator.runtime.failover.guide_publisher import GuidePublisher
-from federator.runtime.failover.prepared_sessions import PreparedSessions
-from federator.runtime.failover.service import FailoverService
-from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.dialler import Dialler
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.agent.control_parts import ControlParts
+from federator.runtime.agent.data_parts import DataParts
+from federator.runtime.agent.services import Services
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.process.notices import log_notice
-from federator.runtime.retained.retained import Retained
-from federator.runtime.settling.service import SettlingService
-from federator.runtime.sharing.sharing import Sharing
-from federator.runtime.telemetry.stream import MetricsStream
-from federator.runtime.topology.arranging import Arranger
-from federator.runtime.trust.guarding import KeyWatcher
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ports:
-    """The parts that carry out what the node decides.
-
-    Attributes:
-        traffic: Sends control messages.
-        connections: The connections to neighbours' brokers,
-        dialler: and who makes them when a neighbour names itself.
-        arranger: Makes and ends links that the node arranges.
-        data_path: Sends publications where routes lead.
-        cover: Subscribes what routes want on our broker.
-        sharing: Shares groups with other brokers.
-        settling: Waits for routes.
-        guide: Publishes the guide.
-        failover: Remembers that our clients move away.
-        prepared: Prepares the sessions of a broker that is missed.
-        renew_epoch: Takes a new epoch.
-        datagrams, keys, retained, metrics: ``None`` where the feature is off.
-    """
-
-    traffic: ControlTraffic
-    connections: NeighbourLinks
-    dialler: Dialler
-    arranger: Arranger
-    data_path: DataPath
-    cover: CoverSubscriber
-    sharing: Sharing
-    settling: SettlingService
-    guide: GuidePublisher
-    failover: FailoverService
-    prepared: PreparedSessions
-    renew_epoch: Callable[[Epoch], None]
-    datagrams: DatagramService | None
-    keys: KeyWatcher | None
-    retained: Retained | None
-    metrics: MetricsStream | None
-
-
+@dataclass(eq=False, repr=False)
 class Driver:
     """Gives the node events, and its orders to those who carry them out.
 
-    Those tell it events in turn, so they are made later, and it gets to know them by ``start``.
-
-    Args:
-        node: Decides.
+    Those tell it events in turn, by ``ControlParts.handle``. It is made after them, and before the
+    first event.
     """
 
-    def __init__(self, node: Node) -> None:
-        self._node = node
-        self._timer = DeadlineTimer(lambda: self.handle(DeadlineReached()))
+    control: ControlParts
+    data: DataParts
+    services: Services
 
-    def start(self, ports: Ports) -> None:
-        """Have ``ports`` carry out what the node decides. Before the first event."""
-        self._ports = ports
+    def __post_init__(self) -> None:
+        self._timer = DeadlineTimer(lambda: self.handle(DeadlineReached()))
 
     def handle(self, event: Event) -> None:
         """Let the node see ``event`` and do what it says."""
-        ports = self._ports
+        data, services = self.data, self.services
+        node, metrics = self.control.node, services.metrics
         routes_changed = False
         moved: dict[BrokerId, BrokerId | None] = {}
-        for effect in self._node.handle(event, now_ms=monotonic_ms()):
+        for effect in node.handle(event, now_ms=monotonic_ms()):
             if isinstance(effect, e.SetDestination):
                 moved[effect.broker] = effect.next_hop
                 continue
             routes_changed |= isinstance(effect, e.SetRoute)
             self._perform(effect)
-            if ports.metrics is not None:
-                ports.metrics.events.on_effect(effect)
+            if metrics is not None:
+                metrics.events.on_effect(effect)
         if moved:
-            ports.data_path.set_destinations(moved)
-        if ports.sharing.on_routes_set() or routes_changed:
-            ports.cover.change(ports.data_path.forwarder.cover_change())
-        ports.settling.proceed()
-        if ports.metrics is not None:
-            ports.metrics.on_handled()
-        self._timer.set(self._node.next_deadline_ms())
+            data.path.set_destinations(moved)
+        if data.sharing.on_routes_set() or routes_changed:
+            data.cover.change(data.path.forwarder.cover_change())
+        services.settling.proceed()
+        if metrics is not None:
+            metrics.on_handled()
+        self._timer.set(node.next_deadline_ms())
 
     def _perform(self, effect: e.Effect) -> None:
-        ports = self._ports
+        control, data, services = self.control, self.data, self.services
         match effect:
             case e.Send(conn, message):
-                ports.traffic.send_over(conn, message)
+                control.traffic.send_over(conn, message)
             case e.SetRoute(filter_, route, lost):
-                ports.data_path.set_route(filter_, route, lost=lost)
+                data.path.set_route(filter_, route, lost=lost)
                 if filter_.startswith("$"):
-                    ports.sharing.on_route(filter_, route, lost=lost)
+                    data.sharing.on_route(filter_, route, lost=lost)
             case e.NeighbourReachable(neighbour, conn):
                 self._reach(neighbour, conn)
             case e.NeighbourUnreachable(neighbour):
                 self._reach(neighbour, None)
             case e.SetDestination(broker, next_hop):
-                ports.data_path.set_destinations({broker: next_hop})
+                data.path.set_destinations({broker: next_hop})
             case e.Dial(neighbour, address):
-                ports.dialler.dial_back(neighbour, address)
-            case e.CallOff() | e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
-                ports.arranger.perform(effect)
+                control.connections.dial_back(neighbour, address)
+            case e.DialSeed(address):
+                control.connections.dial_seed(address)
+            case e.CallOff(neighbour):
+                control.connections.hang_up_dialled(neighbour)
+            case e.CallOffSeed(address):
+                control.connections.call_off(address)
+            case e.Measure():
+                control.arranger.measure(effect)
+            case e.RememberBrokers(brokers):
+                control.arranger.remember(brokers)
             case e.HangUp(conn):
-                ports.connections.hang_up(conn)
+                control.connections.hang_up(conn)
             case e.RenewEpoch(epoch):
-                ports.renew_epoch(Epoch(epoch))
+                self._renew_epoch(Epoch(epoch))
             case e.PublishGuide(guide):
-                ports.guide.publish(guide)
+                services.guide.publish(guide)
             case e.SetDraining(drain):
-                ports.failover.set_draining(drain)
+                services.failover.set_draining(drain)
             case e.StepIn(broker, missed_at_ms, sessions):
-                ports.prepared.step_in(broker, missed_at_ms, sessions)
+                services.prepared.step_in(broker, missed_at_ms, sessions)
             case e.StepBack(broker):
-                ports.prepared.step_back(broker)
+                services.prepared.step_back(broker)
             case e.Notice():
                 log_notice(effect)
             case _:
@@ -147,15 +102,22 @@ class Driver:
 
     def _reach(self, neighbour: BrokerId, conn: ConnId | None) -> None:
         """Send data to a neighbour over another connection from now on, or not at all."""
-        ports = self._ports
+        control, data = self.control, self.data
         # A connection that ended since the node decided is gone here before the node hears of it.
-        link = ports.connections.data_of(conn) if conn is not None else None
-        ports.data_path.reach(neighbour, link)
-        if ports.datagrams is not None:
-            ports.datagrams.on_neighbour(neighbour, link is not None)
+        link = control.connections.data_of(conn) if conn is not None else None
+        data.path.reach(neighbour, link)
+        if data.datagrams is not None:
+            data.datagrams.on_neighbour(neighbour, link is not None)
         if link is None:
-            ports.settling.on_link_down(neighbour)
-        elif ports.keys is not None:
-            ports.keys.pass_on(to=conn)
-        if ports.retained is not None:
-            ports.retained.on_neighbour(neighbour, link)
+            self.services.settling.on_link_down(neighbour)
+        elif control.keys is not None:
+            control.keys.pass_on(to=conn)
+        if data.retained is not None:
+            data.retained.on_neighbour(neighbour, link)
+
+    def _renew_epoch(self, epoch: Epoch) -> None:
+        """Go on with a newer epoch, under which our id is known, also after a restart."""
+        self.data.state.save_epoch(epoch)
+        self.data.path.renew_epoch(epoch)
+        self.data.sharing.origin.renew_epoch(epoch)
+        self.services.settling.settling.renew(epoch)

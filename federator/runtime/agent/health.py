@@ -23,8 +23,7 @@ from federator.protocol.messages.guide import HEALTH_VERSION, Health
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.topics import connection_state_topic, health_topic
 from federator.protocol.types import ConnId, Epoch
-from federator.runtime.links.dialler import LINK_DOWN, LINK_UP
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import wall_clock_us
 
@@ -44,11 +43,7 @@ def health_will(settings: Settings, epoch: Epoch) -> Will:
 
 @dataclass(eq=False, repr=False)
 class HealthReporter:
-    """Tells how one agent is.
-
-    Args:
-        ready: Whether publications flow, and otherwise why not.
-    """
+    """Tells how one agent is."""
 
     settings: Settings
     links: Links
@@ -79,8 +74,7 @@ class HealthReporter:
         _say(self.data_link, self._topic, encode(gone))
         if self.settings.links.notifications:
             for neighbour in self.neighbours.all:
-                if neighbour.data is not None:
-                    _say(neighbour.data, self._state_topic, LINK_DOWN)
+                _say(neighbour.data, self._state_topic, LINK_DOWN)
 
     def _tell(self, *, again: bool) -> None:
         link = self.data_link
@@ -104,7 +98,7 @@ class HealthReporter:
         told: dict[ConnId, bytes] = {}
         for neighbour in self.neighbours.all:
             conn, data = neighbour.conn, neighbour.data
-            if conn is None or data is None or not data.connected:
+            if conn is None or not data.connected:
                 continue
             told[conn] = LINK_UP if any(k.conn == conn for k in links.up.values()) else LINK_DOWN
             if again or self._told_links.get(conn) != told[conn]:

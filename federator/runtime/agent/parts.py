@@ -24,14 +24,7 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of an agent.
-
-    Attributes:
-        subscriptions: What the control connection subscribes for it.
-        topics: Who takes what comes on a topic, or on those that a filter matches.
-        messages: Who takes the messages of other agents, by their type.
-        tasks: What runs as long as the agent does, by name.
-    """
+    """A part of an agent: who takes what comes by topic or filter, messages by type; what runs."""
 
     subscriptions: Sequence[TopicFilter] = ()
     topics: Mapping[str, TopicHandler] = field(default_factory=dict)

@@ -34,9 +34,6 @@ class TakeoverDetector:
     MQTT has a reason code for that (0x8e), but Mosquitto 2.0 just closes the connection of whoever
     was there first. A client that hears in the log that its place is being taken, and is closed the
     next moment, was thrown out by another one.
-
-    Args:
-        client_ids: Ours at our own broker.
     """
 
     def __init__(
@@ -72,7 +69,6 @@ class OwnBrokerPresence:
         changed: Told when we came or went, with ``up``.
 
     Attributes:
-        up: Whether we are at our broker.
         has_rival: Another agent with our id is there, and we leave it the place.
     """
 

@@ -26,13 +26,11 @@ VALID_MS_MAX = 7 * 86_400_000
 
 _log = structlog.get_logger()
 
-_Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
-
 
 class Placed(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Content of the file. ``valid_until_ms`` is wall clock, since 1970."""
 
-    priority: _Priority
+    priority: Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
     valid_until_ms: int
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from federator.config import Settings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged
@@ -24,31 +23,24 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.settling.service import SettlingService
-from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
 
 @dataclass(eq=False, repr=False)
 class Services:
-    """What one agent does beside carrying publications.
+    """What one agent does beside carrying publications."""
 
-    Args:
-        frame_events: What happens to frames; ``None``: no metrics are kept.
-    """
-
-    settings: Settings
-    state: StateDir
     control: ControlParts
     data: DataParts
-    frame_events: FrameEventBuffer | None
     end: Callable[[ConfigError], None]
 
     def __post_init__(self) -> None:
-        settings, control, data = self.settings, self.control, self.data
+        control, data = self.control, self.data
+        self.settings = settings = data.settings
         node, link = control.node, control.link
         self.guide = GuidePublisher(
-            settings=settings, link=link, ordered=control.driver.handle, trust=control.trust
+            settings=settings, link=link, ordered=control.handle, trust=control.trust
         )
         self.discovery = self._discovery()
         self.echo = BrokerEcho(
@@ -79,7 +71,7 @@ class Services:
             end=self.end,
             give_way=lambda: self.presence.give_way(),
         )
-        self.metrics = None if self.frame_events is None else self._metrics(self.frame_events)
+        self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
         self.presence = OwnBrokerPresence(
             broker=settings.broker.id,
             url=settings.broker.reached_at,
@@ -115,7 +107,7 @@ class Services:
             settings.discovery,
             federation=settings.federation,
             own_id=control.link.client_id,
-            state_dir=self.state.path,
+            state_dir=self.data.state.path,
             interest_changed=self._interest_changed,
             share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
@@ -125,24 +117,22 @@ class Services:
 
     def _failover(self) -> FailoverService:
         failover = self.settings.failover
-        policy = self.data.policy
         return FailoverService(
             settings=failover,
             address=failover.advertise or self.settings.broker.advertised,
-            folder=self.state.path,
+            folder=self.data.state.path,
             discovery=self.discovery,
             counters=self.data.path.counters,
             guide=self.guide,
-            may_tell=lambda filter_: bool(policy.exported_filters(filter_)),
-            handle=self.control.driver.handle,
+            may_tell=lambda filter_: bool(self.data.policy.exported_filters(filter_)),
+            handle=self.control.handle,
         )
 
     def _prepared_sessions(self) -> PreparedSessions:
         path = self.data.path
-        broker = self.settings.broker
         return PreparedSessions(
             settings=self.settings.failover,
-            endpoint=lambda: endpoint_of(broker),
+            endpoint=lambda: endpoint_of(self.settings.broker),
             connected_here=self.discovery.is_connected,
             filters_here=self.discovery.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
@@ -154,33 +144,32 @@ class Services:
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:
         settings, control, data = self.settings, self.control, self.data
-        link, federation = control.link, settings.federation
-        assert control.peers is not None, "control messages are counted where metrics are kept"
-        failover = self.failover
+        peers = control.traffic.peers
+        assert peers is not None, "control messages are counted where metrics are kept"
         parameters = settings.parameters()
         agent_state = AgentState(
             node=control.node,
             parameters=parameters,
             neighbours=control.connections,
             neighbour_at=control.traffic.neighbour_at,
-            own_links=(link, control.data_link),
+            own_links=(control.link, control.data_link),
             data_path=data.path,
             discovery=self.discovery,
-            clients=lambda: failover.clients if settings.failover.enabled else None,
-            peers=control.peers,
+            clients=lambda: self.failover.clients if settings.failover.enabled else None,
+            peers=peers,
             echo=self.echo,
         )
         return MetricsStream(
             settings.metrics,
-            federation=federation,
+            federation=settings.federation,
             links=control.node.links,
             parameters=parameters,
             forwarder=data.forwarder,
             mesh_events=control.node.meshes.event_log,
             frame_events=frame_events,
             state=agent_state,
-            link=link,
-            folder=self.state.path / "metrics",
+            link=control.link,
+            folder=data.state.path / "metrics",
         )
 
     # What happens at our broker
@@ -189,7 +178,7 @@ class Services:
         if self.metrics is not None:
             self.metrics.events.note("broker_up" if up else "broker_down")
         self.guide.publish()
-        self.control.driver.handle(LocalBrokerUp() if up else LocalBrokerDown())
+        self.control.handle(LocalBrokerUp() if up else LocalBrokerDown())
         if up:
             self.guard.on_local_up(monotonic_ms())
             self.data.path.on_local_up()
@@ -198,7 +187,7 @@ class Services:
         data, widened = self.data, self.discovery.widened
         data.forwarder.widened = widened
         added, removed = data.policy.change(added, removed)
-        self.control.driver.handle(LocalFiltersChanged(added, removed))
+        self.control.handle(LocalFiltersChanged(added, removed))
         data.sharing.on_interest(added, removed)
         if data.retained is not None:
             data.retained.on_interest(added, removed, widened=widened)

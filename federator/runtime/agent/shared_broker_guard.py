@@ -66,19 +66,12 @@ class AgentAtBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What an agent says at its own broker.
-
-    Attributes:
-        agent: Who says it.
-        question: Asked of whoever hears it.
-        answered: The question that this answers, if any,
-        proof: and the signature under the answer; none in an open federation.
-    """
+    """What an agent says at its own broker: who it is, and a question to whoever hears it."""
 
     agent: AgentAtBroker
     question: str
-    answered: str = ""
-    proof: bytes = b""
+    answered: str = ""  # the question that this answers, if any
+    proof: bytes = b""  # the signature under the answer; none in an open federation
 
     def encode(self) -> bytes:
         """The wire form."""
@@ -97,19 +90,12 @@ class Word:
         return cls(agent, question, answered, bytes.fromhex(proof))
 
 
-def signed_part(agent: AgentAtBroker, answered: str) -> bytes:
-    """What stands under the signature of an answer."""
-    return f"{agent.id} {agent.epoch} {agent.run} {answered}".encode()
-
-
 @dataclass(kw_only=True, eq=False, repr=False)
 class SharedBrokerGuard:
     """Watches for other agents at our own broker.
 
     Args:
-        me: This agent, as it started.
-        federation: The federation's name. Agents of several may share a broker.
-        url: Our broker's, for people.
+        federation: Agents of several may share a broker.
         guard: Signs answers and judges them; ``None`` in an open federation.
         end: Ends this agent with the error.
         give_way: Leaves the broker to another agent with our id.
@@ -125,8 +111,8 @@ class SharedBrokerGuard:
 
     def __post_init__(self) -> None:
         self.topic = agents_topic(self.federation)
-        self.me = self.me._replace(run=_drawn())
-        self._question = _drawn()
+        self.me = self.me._replace(run=secrets.token_hex(DRAWN_BYTES))
+        self._question = secrets.token_hex(DRAWN_BYTES)
         self._since_ms: Millis | None = None
         self._answers = _limiter()
         self._complaints = _limiter()
@@ -137,7 +123,7 @@ class SharedBrokerGuard:
         """We are at our broker: say so, and ask who else is."""
         if self._since_ms is None:
             self._since_ms = now_ms
-        self._question = _drawn()
+        self._question = secrets.token_hex(DRAWN_BYTES)
         self._say()
 
     def on_publish(self, packet: PublishPacket) -> None:
@@ -177,13 +163,12 @@ class SharedBrokerGuard:
         return self._work <= ANSWERED_MAX
 
     def _is_proven(self, word: Word) -> bool:
-        if self.guard is None:
-            return True
         text = self._signed_text(word.agent, word.answered)
-        return self.guard.vouched(word.agent.id, text, word.proof)
+        return self.guard is None or self.guard.vouched(word.agent.id, text, word.proof)
 
     def _signed_text(self, agent: AgentAtBroker, answered: str) -> bytes:
-        return presence_text(self.federation, signed_part(agent, answered))
+        said = f"{agent.id} {agent.epoch} {agent.run} {answered}"
+        return presence_text(self.federation, said.encode())
 
     def _say(self, *, answering: str = "") -> None:
         """Say who we are, and ask who else has our id."""
@@ -192,10 +177,6 @@ class SharedBrokerGuard:
             proof = self.guard.vouch(self._signed_text(self.me, answering))
         word = Word(self.me, self._question, answering, proof)
         self.link.publish(self.topic, word.encode(), urgent=True)
-
-
-def _drawn() -> str:
-    return secrets.token_hex(DRAWN_BYTES)
 
 
 def _limiter() -> RateLimiter[BrokerId]:

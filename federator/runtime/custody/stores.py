@@ -11,7 +11,7 @@ from federator.protocol.custody.custodian import Custodian
 from federator.protocol.custody.ports import Delivered, Positions, Record
 from federator.runtime.custody.delivery_journal import DeliveryJournal
 from federator.runtime.custody.log import CustodyLog
-from federator.runtime.storage.disk_trouble import DiskTrouble
+from federator.runtime.storage.durable import DiskTrouble
 from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 

@@ -1,7 +1,12 @@
-"""Control messages to and from MQTT, counted by kind."""
+"""Control messages to and from MQTT, counted by kind, and by neighbour where metrics are kept.
+
+Source: docs/metrics.md, "control".
+"""
 
 from collections import Counter
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from typing import Final
 
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter, Will
@@ -12,10 +17,10 @@ from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kin
 from federator.protocol.messages.control import Bye, Hello, Message, sender_of
 from federator.protocol.messages.topics import control_topic
 from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.telemetry.records import Direction
 from federator.protocol.trust.guard import CONTROL
 from federator.protocol.types import BrokerId, ConnId, Millis
 from federator.runtime.links.neighbour_links import NeighbourLinks
-from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
@@ -24,15 +29,45 @@ from federator.runtime.trust.guarding import Trust
 COMPLAINT_GAP_MS = Millis(60_000)
 """Least time between two lines about malformed messages of one kind."""
 
+PEERS_MAX: Final = 4_096
+"""Pairs of peer and kind in one window; anybody may name himself on a control topic."""
+
 _log = structlog.get_logger()
+
+
+class PeerTraffic:
+    """What went to whom and came from whom. Peers are links (out) and broker ids (in)."""
+
+    def __init__(self) -> None:
+        self._counts: dict[tuple[Hashable, str, Direction], list[int]] = {}
+
+    def note(self, peer: Hashable, kind: str, direction: Direction, size: int) -> None:
+        """A message of ``size`` bytes."""
+        key = (peer, kind, direction)
+        known = self._counts.get(key)
+        if known is None:
+            if len(self._counts) >= PEERS_MAX:
+                key = (None, kind, direction)
+            known = self._counts.setdefault(key, [0, 0])
+        known[0] += 1
+        known[1] += size
+
+    def take(
+        self, broker_of: Callable[[Hashable], BrokerId | None]
+    ) -> dict[tuple[BrokerId | None, str, Direction], tuple[int, int]]:
+        """Messages and bytes by neighbour, kind and direction, since this was last asked."""
+        counts, self._counts = self._counts, {}
+        told: dict[tuple[BrokerId | None, str, Direction], tuple[int, int]] = {}
+        for (peer, kind, direction), (messages, size) in counts.items():
+            key = (broker_of(peer), kind, direction)
+            before = told.get(key, (0, 0))
+            told[key] = (before[0] + messages, before[1] + size)
+        return told
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
-
-    Args:
-        peers: Counts by neighbour too, if somebody wants to know.
 
     Attributes:
         sent, sent_bytes, received, malformed, dropped, refused: Messages (or bytes) by kind.
@@ -102,8 +137,9 @@ class ControlTraffic:
         else:
             self.dropped[kind] += 1
 
-    def will(self, bye: Bye) -> Will:
-        """``bye`` for our neighbour's broker to publish when it loses us."""
+    def will(self, conn: ConnId) -> Will:
+        """Our bye, for our neighbour's broker to publish when it loses us."""
+        bye = Bye(self.links.self_id, self.links.epoch, conn)
         kind, payload = kind_of(bye), encode(bye)
         if self.trust is not None:
             payload = self.trust.guard.greet(kind, payload, None, will=True)

@@ -4,6 +4,9 @@ Control messages have one of their own. Behind a megabyte of data on a narrow li
 come too late, whatever our queues do: what the kernel and the network hold cannot be overtaken.
 The two live and die together, so that no link seems well over which no data goes.
 
+Those addresses that the operator names are tried for ever, and so is whoever connects to us and
+says where we can answer: a link is made by either end. What is said by strangers is bounded.
+
 Each time they connect they get a new ``ConnId``, which the Will of the control connection names
 too: the Will of a connection that was replaced since is then recognised as stale.
 
@@ -13,22 +16,26 @@ Which neighbour is at the other end, and whether the link is good for anything, 
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal
+from dataclasses import dataclass, field
 
+import structlog
 from mqtt5 import Will
 
+from federator.config import BrokerAddress, Settings
 from federator.protocol.events import NeighbourConnected, NeighbourDisconnected
+from federator.protocol.messages.topics import connection_state_topic
 from federator.protocol.types import BrokerId, ConnId, Cost
+from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.secret_names import secret_name
 
 DIALLED_BACK_MAX = 256
 """Brokers that named themselves and are dialled for ever; anybody may invent one."""
 
-MakeLink = Callable[
-    [Literal["ctl", "data"], "NeighbourObserver", Callable[[], Will] | None], MqttLink
-]
-"""Makes the link for a purpose, with an observer and a Will."""
+LINK_UP, LINK_DOWN = b"1", b"0"
+"""What a neighbour's broker keeps of our link, in the words of bridges."""
+
+_log = structlog.get_logger()
 
 
 @dataclass(slots=True)
@@ -39,33 +46,33 @@ class NeighbourLink:
         address: As configured, or as the neighbour named itself.
         conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
-        control: Carries control messages, and has the Will.
-        data: Carries frames.
+        control: Carries control messages, and has the Will; set when the address is dialled, as
+        data: which carries frames.
     """
 
     address: str
     expected_id: BrokerId | None
     cost: Cost | None
     dialled_for: BrokerId | None = None
-    control: MqttLink | None = None
-    data: MqttLink | None = None
+    control: MqttLink = field(init=False)
+    data: MqttLink = field(init=False)
     conn: ConnId | None = None
     tasks: tuple[asyncio.Task[None], ...] = ()
 
     @property
     def links(self) -> tuple[MqttLink, ...]:
-        """The control and the data connection; none before the address is dialled."""
-        return tuple(link for link in (self.control, self.data) if link is not None)
+        """The control and the data connection."""
+        return self.control, self.data
 
     @property
     def connected(self) -> bool:
         """Whether both connections stand."""
-        return bool(self.links) and all(link.connected for link in self.links)
+        return self.control.connected and self.data.connected
 
     @property
     def tried(self) -> bool:
         """Whether each connection stands or has failed once."""
-        return len(self.links) > 0 and all(k.connected or k.last_error for k in self.links)
+        return all(link.connected or link.last_error for link in self.links)
 
     @property
     def last_error(self) -> str | None:
@@ -76,8 +83,9 @@ class NeighbourLink:
 
 @dataclass(eq=False, repr=False)
 class NeighbourLinks:
-    """All connections to neighbours' brokers."""
+    """All connections of one agent to neighbours' brokers."""
 
+    settings: Settings
     tasks: asyncio.TaskGroup
     will_for: Callable[[ConnId], Will]
     tell: Callable[[NeighbourConnected | NeighbourDisconnected], None]
@@ -88,23 +96,75 @@ class NeighbourLinks:
         self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
 
-    def dial(self, neighbour: NeighbourLink, make_link: MakeLink) -> None:
+    def start(self) -> None:
+        """Dial those that the operator names."""
+        for neighbour in self.settings.neighbours:
+            expected = BrokerId(neighbour.id) if neighbour.id is not None else None
+            cost = Cost(neighbour.cost) if neighbour.cost is not None else None
+            link = NeighbourLink(neighbour.url, expected, cost)
+            self._dial(link, self.settings.neighbour_connection(neighbour))
+
+    def dial_back(self, neighbour: BrokerId, address: str) -> None:
+        """Dial ``neighbour`` where it says it is, unless that is no use."""
+        try:
+            connection = self.settings.dialled_back(address)
+        except ValueError as error:
+            _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
+            return
+        if any(connection.address == each.address for each in self.settings.neighbours):
+            return  # it is tried already, for ever
+        self.hang_up_dialled(neighbour)
+        if not self._make_room():
+            reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
+            _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
+            return
+        link = NeighbourLink(address, neighbour, None, dialled_for=neighbour)
+        self._dial(link, connection)
+
+    def dial_seed(self, address: str) -> None:
+        """Dial a broker that the operator named for joining, whoever it is."""
+        try:
+            self._dial(NeighbourLink(address, None, None), self.settings.seed(address))
+        except (OSError, ValueError) as error:
+            _log.warning("topology.seed_not_dialled", address=address, reason=str(error))
+
+    def _dial(self, neighbour: NeighbourLink, connection: BrokerAddress) -> None:
         """Connect, and keep connecting."""
+        links, target = self.settings.links, connection.address
+        ours = f"{self.settings.broker.id}-to-{target.host}-{target.port}"
         observer = NeighbourObserver(neighbour, self._connected, self._disconnected)
+
+        def make_link(role: str, will: Will | Callable[[], Will] | None) -> MqttLink:
+            return MqttLink(
+                endpoint_of(connection),
+                observer,
+                client_id=secret_name(f"{ours}-{role}"),
+                will=will,
+                reconnect_min_ms=links.reconnect_min_ms,
+                reconnect_max_ms=links.reconnect_max_ms,
+                send_queue_bytes_max=links.send_queue_bytes_max,
+            )
 
         def next_will() -> Will:
             self._last_conn += 1
             neighbour.conn = ConnId(self._last_conn)
             return self.will_for(neighbour.conn)
 
-        neighbour.control = make_link("ctl", observer, next_will)
-        neighbour.data = make_link("data", observer, None)
+        neighbour.control = make_link("ctl", next_will)
+        neighbour.data = make_link("data", self._link_will())
         self._by_link |= dict.fromkeys(neighbour.links, neighbour)
         neighbour.tasks = tuple(
             self.tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
         )
         self.all.append(neighbour)
+
+    def _link_will(self) -> Will | None:
+        """What a neighbour's broker says of our link when we vanish."""
+        if not self.settings.links.notifications:
+            return None
+        topic = connection_state_topic(self.settings.broker_id)
+        return Will(topic, payload=LINK_DOWN, retain=True)
 
     def control_of(self, conn: ConnId) -> MqttLink | None:
         """The control connection behind ``conn``, or ``None`` when it is gone."""
@@ -126,7 +186,7 @@ class NeighbourLinks:
         if neighbour is not None:
             self._end(neighbour)
 
-    def make_room(self) -> bool:
+    def _make_room(self) -> bool:
         """Whether one more broker may be dialled back; the oldest that never answers gives way."""
         dialled = [n for n in self.all if n.dialled_for is not None]
         if len(dialled) < DIALLED_BACK_MAX:
@@ -167,8 +227,7 @@ class NeighbourLinks:
     def _disconnected(self, neighbour: NeighbourLink) -> None:
         if neighbour.conn is None or self._by_conn.pop(neighbour.conn, None) is None:
             return
-        if neighbour.control is not None:
-            neighbour.control.drop("its data connection is lost")  # a new one has a new ConnId
+        neighbour.control.drop("its data connection is lost")  # a new one has a new ConnId
         self.tell(NeighbourDisconnected(neighbour.conn))
 
 

@@ -20,6 +20,7 @@ from federator.config import LoopSettings
 from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.filters import matches
+from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.loops.detection import (
     Fate,
     LoopDetector,
@@ -30,7 +31,7 @@ from federator.protocol.loops.detection import (
     Release,
     without_repetition,
 )
-from federator.runtime.mqtt.wire import Inbound, joined, packets_of
+from federator.runtime.mqtt.wire import Inbound, joined
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 BRIDGES_MAX = 64
@@ -136,7 +137,7 @@ class LoopWatch:
         if not self.detector.loop_count:
             return
         now_ms = monotonic_ms()
-        for packet in packets_of(run):
+        for packet in packets_in(run):
             key = self._key(packet.topic)
             self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
 

@@ -2,7 +2,8 @@
 
 It ends for good. What outlives it, the session and the next attempt, is the link's; its bytes and
 queues are the transport's. Here stands what takes time: how long the broker may be silent before it
-is given up, while it lets us in, while it serves us, and when we say good-bye.
+is given up, while it lets us in, while it serves us, and when we say good-bye; and how long to wait
+before the next attempt.
 
 A session that must be new and must outlast its broker takes two connections: Mosquitto up to 2.0
 saves, when it stops in order, only the sessions that did not begin with a clean start (measured on
@@ -10,11 +11,12 @@ saves, when it stops in order, only the sessions that did not begin with a clean
 there, and the second, which stays, begins without one.
 
 Source: OASIS MQTT 5.0, sections 3.1 (CONNECT), 3.1.2.10 (Keep Alive), 3.2.2.3.14 (Server Keep
-Alive), 3.14 (DISCONNECT).
+Alive), 3.14 (DISCONNECT); M. Brooker, "Exponential Backoff And Jitter", 2015 ("full jitter").
 """
 
 import asyncio
 import math
+import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
@@ -24,11 +26,46 @@ from mqtt5 import DisconnectReasonCode as Code
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.session import RECEIVE_MAX
-from federator.runtime.mqtt.session_cleanup import wipe_session
+from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.mqtt.transport import PacketTransport
 from federator.runtime.mqtt.wire import PINGREQ
 
 CLOSE_TIMEOUT_S = 1.0
+DOUBLINGS_MAX = 32
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Backoff:
+    """Delays between attempts: exponential, capped, with full jitter.
+
+    A thousand agents that lost one broker must not come back in step. Full jitter spreads them over
+    the whole interval, which costs the broker the least work for the same mean time to success.
+
+    Args:
+        min_ms: Upper bound of the first delay.
+        max_ms: Upper bound of every delay. A connection that lasted this long starts afresh.
+    """
+
+    min_ms: int
+    max_ms: int
+    rng: random.Random
+    _failures: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        if not 0 < self.min_ms <= self.max_ms:
+            wanted = "0 < min_ms <= max_ms wanted"
+            raise ValueError(f"back-off: {wanted}, got {self.min_ms} and {self.max_ms}")
+
+    def next_delay_ms(self) -> float:
+        """The delay before the next attempt."""
+        ceiling_ms = min(self.max_ms, self.min_ms << self._failures)
+        self._failures = min(self._failures + 1, DOUBLINGS_MAX)
+        return self.rng.uniform(0, ceiling_ms)
+
+    def connection_lasted(self, lasted_ms: float) -> None:
+        """Forget earlier failures when a connection was up long enough to be trusted."""
+        if lasted_ms >= self.max_ms:
+            self._failures = 0
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,8 +122,6 @@ class MqttConnection:
     """One connection: open it, then keep it alive; leave it at any time.
 
     Args:
-        introduction: Who we are. It offers the keep-alive.
-        open_timeout_s: From the first SYN to CONNACK.
         promise: Told within how many seconds the connection will be attended to again.
     """
 

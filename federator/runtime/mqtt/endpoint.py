@@ -18,7 +18,6 @@ class Endpoint:
     """Where a broker is and who we are there.
 
     Attributes:
-        tls: What encrypts; ``None``: nothing does.
         socket: Path of a Unix socket to be used instead of host, port and TLS.
     """
 

@@ -1,14 +1,18 @@
 """A client of one broker that stays: connects, subscribes, publishes, reconnects for ever.
 
 Nothing here waits for the broker: publications are taken or refused at once, and what arrives is
-handed over a whole socket read at a time, from the socket's callback. ``run`` only has the
-``Reconnector`` make one connection after another; the work happens in callbacks.
+handed over a whole socket read at a time, from the socket's callback. ``run`` only makes one
+connection after another; the work happens in callbacks.
 
 Source: docs/ARCHITECTURE.md, "The link"; OASIS MQTT 5.0.
 """
 
+import asyncio
+import contextlib
 import logging
+import math
 import random
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol
@@ -19,9 +23,8 @@ from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, Packet, Pi
 from federator.errors import LinkError
 from federator.protocol.client_names import shown
 from federator.runtime.mqtt import failures
-from federator.runtime.mqtt.connection import Introduction
+from federator.runtime.mqtt.connection import Backoff, Introduction, MqttConnection
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.reconnector import Backoff, Reconnector
 from federator.runtime.mqtt.sender import LinkCounters, PacketSender
 from federator.runtime.mqtt.transport import PacketTransport
 from federator.runtime.mqtt.wire import Inbound, Out, read_packets
@@ -33,6 +36,8 @@ GIVE_WAY_S = 30.0
 """Who gives way to another agent looks again whether it is still there."""
 
 __all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkObserver", "MqttLink"]
+
+_EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
 
 _log = structlog.get_logger()
 
@@ -76,12 +81,10 @@ class MqttLink(PacketSender):
         keep_alive_s: A silent broker is given up after this long at the latest (half of it without
             a sign of life, after a PINGREQ).
         will: Published by the broker when we vanish; a callable is asked before each connection.
-        reconnect_min_ms: Upper bound of the first delay before reconnecting.
-        reconnect_max_ms: Upper bound of every such delay.
+        reconnect_min_ms, reconnect_max_ms: Of ``Backoff``.
         send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
         packet_bytes_max: A longer packet from the broker closes the connection.
         connect_timeout_s: From the first SYN to CONNACK.
-        give_way_s: Wait this long when the place is another's.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
 
@@ -118,7 +121,7 @@ class MqttLink(PacketSender):
         self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
-        introduction = Introduction(
+        self._introduction = Introduction(
             client_id=client_id,
             username=endpoint.username,
             password=endpoint.password,
@@ -128,18 +131,15 @@ class MqttLink(PacketSender):
             will=will,
             packet_bytes_max=packet_bytes_max,
         )
-        self._packet_bytes_max = packet_bytes_max
-        self._reconnector = Reconnector(
-            endpoint=endpoint,
-            introduction=introduction,
-            make_pipe=self._make_pipe,
-            on_lost=self._on_lost,
-            backoff=Backoff(min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=random.Random()),
-            connect_timeout_s=connect_timeout_s,
-            give_way_s=give_way_s,
+        self._backoff = Backoff(
+            min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=random.Random()
         )
+        self._connect_timeout_s, self._give_way_s = connect_timeout_s, give_way_s
+        self._resume_at_s = 0.0
+        self._due_s = math.inf  # by when run() attends to the link again; never, unless it runs
+        self._stop = asyncio.Event()
+        self._connection: MqttConnection | None = None
         self._logged_error: str | None = None
-        self._rejection_logged = False
         self._log = _log.bind(client_id=self.name, broker=endpoint.place)
 
     # State
@@ -151,7 +151,7 @@ class MqttLink(PacketSender):
         It is 0 while the link is attended to, also when its broker is away: then ``run`` tries
         again, or waits for a time of its own choice.
         """
-        return self._reconnector.overdue_s
+        return max(0.0, time.monotonic() - self._due_s)
 
     @property
     def counters(self) -> LinkCounters:
@@ -159,7 +159,6 @@ class MqttLink(PacketSender):
         pipe = self._pipe
         return replace(
             self._counters,
-            attempts=self._reconnector.attempts,
             bytes_in=self._counters.bytes_in + (pipe.bytes_in if pipe else 0),
             bytes_out=self._counters.bytes_out + (pipe.bytes_out if pipe else 0),
             publishes_dropped=self._counters.publishes_dropped + self._session.window.oversized,
@@ -217,23 +216,20 @@ class MqttLink(PacketSender):
 
     def _on_session_packet(self, packet: Packet, out: Out) -> None:
         """Let the session take a packet, and report what came of it."""
-        settled = self._session.subscriptions.settled
+        subscriptions, window = self._session.subscriptions, self._session.window
+        settled, rejection = subscriptions.settled, window.first_rejection
         newly_refused = self._session.on_packet(packet, out)
         for pattern, reason in newly_refused.items():
             self._log.warning(
                 "connection.subscription_refused", filter=pattern, reason=f"0x{reason:02x}"
             )
-        if self._session.window.first_rejection is not None and not self._rejection_logged:
-            self._rejection_logged = True
-            self._log.warning(
-                "connection.publication_rejected", reason=self._session.window.first_rejection
-            )
-        if not settled and self._session.subscriptions.settled:
+        if window.first_rejection != rejection:
+            self._log.warning("connection.publication_rejected", reason=window.first_rejection)
+        if not settled and subscriptions.settled:
             self.observer.on_subscribed(self)
 
     def _on_connack(self, ack: ConnAckPacket) -> None:
-        connection = self._reconnector.connection
-        if self._up or connection is None:
+        if self._up or self._connection is None:
             raise LinkError("a second CONNACK")
         if ack.reason_code != ConnAckReasonCode.SUCCESS:
             self.refused_with = ack.reason_code
@@ -246,7 +242,7 @@ class MqttLink(PacketSender):
         self._counters.connects += 1
         self._log.info("connection.up", session_present=ack.session_present)
         self._send(out)
-        connection.on_accepted(ack)
+        self._connection.on_accepted(ack)
         self.observer.on_up(self, ack.session_present)
         if self._session.subscriptions.settled:
             self.observer.on_subscribed(self)
@@ -259,12 +255,27 @@ class MqttLink(PacketSender):
         Raises:
             Exception: What the observer raised.
         """
-        await self._reconnector.run()
+        self._stop.clear()
+        while not self._stop.is_set():
+            self._backoff.connection_lasted(await self._connect_once())
+            delay_s = self._backoff.next_delay_ms() / 1000
+            self._resume_at_s = max(self._resume_at_s, time.monotonic() + delay_s)
+            # Asked again when the pause is over: it may have been made longer meanwhile.
+            while not self._stop.is_set() and time.monotonic() < self._resume_at_s:
+                self._due_s = self._resume_at_s
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(self._resume_at_s - time.monotonic()):
+                        await self._stop.wait()
+        self._due_s = math.inf
 
     def give_way(self) -> None:
-        """Leave the place to another for a while, and what waits for us there for good."""
+        """Leave the place to another for a while, and what waits for us there for good.
+
+        Then a new session begins: the other has what was for us.
+        """
         self.gave_way = True
-        self._reconnector.give_way()
+        self._introduction.forget_session()
+        self._resume_at_s = time.monotonic() + self._give_way_s
         self.drop("another agent has our place")
 
     def drop(self, reason: str) -> None:
@@ -274,15 +285,43 @@ class MqttLink(PacketSender):
 
     async def close(self, *, with_will: bool = False, keep_session: bool = True) -> None:
         """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
-        await self._reconnector.close(with_will=with_will, keep_session=keep_session)
+        self._stop.set()
+        if self._connection is not None:
+            await self._connection.leave(with_will=with_will, keep_session=keep_session)
 
-    def _make_pipe(self) -> PacketTransport:
-        self._pipe = PacketTransport(
+    async def _connect_once(self) -> float:
+        """Open a connection and serve it to its end; return how long it was up, in ms."""
+        loop = asyncio.get_running_loop()
+        pipe = self._pipe = PacketTransport(
             self._on_read,
-            packet_bytes_max=self._packet_bytes_max,
+            packet_bytes_max=self._introduction.packet_bytes_max,
             queue_bytes_max=self._queue_bytes_max,
         )
-        return self._pipe
+        connection = self._connection = MqttConnection(
+            pipe, self._introduction, open_timeout_s=self._connect_timeout_s, promise=self._promise
+        )
+        self._counters.attempts += 1
+        up_since_s = loop.time()
+        try:
+            await connection.open(self.endpoint)
+            up_since_s = loop.time()
+            await connection.keep_alive()
+        except asyncio.CancelledError:
+            self._stop.set()
+            await connection.leave(with_will=False)
+            raise
+        except _EXPECTED as error:
+            pipe.abort(error)
+        finally:
+            pipe.abort()
+            self._connection = None
+            was_up = self._on_lost(pipe)
+        if pipe.reason is not None and not isinstance(pipe.reason, _EXPECTED):
+            raise pipe.reason
+        return (loop.time() - up_since_s) * 1000 if was_up else 0.0
+
+    def _promise(self, within_s: float) -> None:
+        self._due_s = time.monotonic() + within_s
 
     def _on_lost(self, pipe: PacketTransport) -> bool:
         """Say why the connection ended, once; keep what must be sent again. Whether it was up."""
@@ -291,7 +330,7 @@ class MqttLink(PacketSender):
         self._counters.bytes_out += pipe.bytes_out
         self._counters.publishes_dropped += pipe.discard()
         self._session.suspend()
-        stopping = self._reconnector.stopping
+        stopping = self._stop.is_set()
         closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
         self.closed_by_broker = closed and not stopping
         self.taken_over = isinstance(pipe.reason, failures.TakenOverError)

@@ -8,7 +8,7 @@ Source: OASIS MQTT 5.0.
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -18,9 +18,8 @@ from federator.config import BrokerAddress
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.failures import dismissal, explain, refusal
-from federator.runtime.mqtt.wire import PINGREQ, Inbound, read_packets
+from federator.runtime.mqtt.wire import PINGREQ, reads
 
-READ_BYTES = 65_536
 PACKET_BYTES_MAX = 2_097_152
 MESSAGES_MAX = 4_096
 KEEP_ALIVE_S = 30
@@ -85,7 +84,6 @@ class BrokerProbe:
         self.messages_dropped = 0
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._packet_id = 0
-        self._tasks: list[asyncio.Task[None]] = []
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
@@ -130,7 +128,7 @@ class BrokerProbe:
             max_packet_size=PACKET_BYTES_MAX,
         )
         self._writer.write(packet.write())
-        self._incoming = self._reads()
+        self._incoming = reads(self._reader, packet_bytes_max=PACKET_BYTES_MAX)
         async for _, others in self._incoming:
             if not others or not isinstance(others[0], mqtt5.ConnAckPacket):
                 raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
@@ -140,20 +138,6 @@ class BrokerProbe:
             return
         raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
 
-    async def _reads(self) -> AsyncIterator[tuple[list[Inbound], list[mqtt5.Packet]]]:
-        """The publications and the other packets that each read completes, until the end."""
-        received = bytearray()
-        while chunk := await self._reader.read(READ_BYTES):
-            received += chunk
-            publishes: list[Inbound] = []
-            others: list[mqtt5.Packet] = []
-            used = read_packets(memoryview(bytes(received)), publishes, others)
-            del received[:used]
-            if len(received) > PACKET_BYTES_MAX:
-                raise LinkError(f"a packet of more than {PACKET_BYTES_MAX} bytes")
-            if used:
-                yield publishes, others
-
     async def _receive(self) -> None:
         reason = "the broker hung up"
         try:
@@ -161,7 +145,10 @@ class BrokerProbe:
                 for packet in others:
                     self._on_packet(packet)
                 for publish, _, _ in publishes:
-                    self._on_publish(publish)
+                    if self.messages.full():
+                        self.messages.get_nowait()
+                        self.messages_dropped += 1
+                    self.messages.put_nowait(publish)
         except LinkError as error:
             reason = str(error)
         except OSError as error:
@@ -178,12 +165,6 @@ class BrokerProbe:
                 self._lose(LinkError(f"{self._place}: {dismissal(packet)}"))
             case _:
                 pass
-
-    def _on_publish(self, packet: mqtt5.PublishPacket) -> None:
-        if self.messages.full():
-            self.messages.get_nowait()
-            self.messages_dropped += 1
-        self.messages.put_nowait(packet)
 
     def _lose(self, error: LinkError) -> None:
         if not self.lost.done():

@@ -44,6 +44,8 @@ class PacketSender:
         self.limits: BrokerLimits | None = None
         self._queue_bytes_max = queue_bytes_max
         self._session = MqttSession(queue_bytes_max=queue_bytes_max, acknowledge=acknowledge)
+        self.answered = self._session.subscriptions.answered
+        self.recall = self._session.subscriptions.recall  # before the first connection
         self._counters = LinkCounters()
         self._pipe: PacketTransport | None = None
         self._up = False
@@ -69,10 +71,6 @@ class PacketSender:
     def wanted_filters(self) -> list[str]:
         """The filters that were subscribed and not unsubscribed."""
         return self._session.subscriptions.wanted
-
-    def answered(self, filters: Iterable[str]) -> bool:
-        """Whether the broker answered every change to the subscriptions of ``filters``."""
-        return self._session.subscriptions.answered(filters)
 
     @property
     def queued_bytes(self) -> int:
@@ -134,13 +132,6 @@ class PacketSender:
         self._session.subscriptions.unsubscribe(filters, out)
         self._send(out)
 
-    def recall(self, filters: Iterable[str]) -> None:
-        """Before ``run``: an earlier process subscribed ``filters``, maybe; drop those not wanted.
-
-        A broker that is killed comes back with the session that it saved last.
-        """
-        self._session.subscriptions.recall(filters)
-
     def publish(self, topic: str, payload: bytes, *, qos: int = 0, urgent: bool = False) -> bool:
         """Publish; ``False`` when it was dropped (and counted).
 
@@ -180,8 +171,6 @@ class PacketSender:
 
         Args:
             packet: Ours from now on: its identifier and DUP flag are written in place.
-            packet_id_at: Where the identifier stands.
-            qos: 1 or 2, as in the packet.
         """
         out: Out = []
         if not self._session.window.offer(packet, packet_id_at, qos, out):

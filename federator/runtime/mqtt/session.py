@@ -11,35 +11,19 @@ that ``runtime.data.copies`` expects.
 Source: OASIS MQTT 5.0, sections 4.1 (session state) and 4.6 (order).
 """
 
-from mqtt5 import (
-    ConnAckPacket,
-    Packet,
-    PubAckPacket,
-    PubCompPacket,
-    PubRecPacket,
-    PubRelPacket,
-    SubAckPacket,
-    UnsubAckPacket,
-)
+import mqtt5
 
 from federator.errors import LinkError
+from federator.runtime.mqtt import wire
 from federator.runtime.mqtt.subscriptions import Subscriptions
 from federator.runtime.mqtt.window import PACKET_ID_USUAL, BrokerLimits, OutboundWindow, PacketIds
-from federator.runtime.mqtt.wire import (
-    PUBACK,
-    PUBCOMP,
-    PUBREC,
-    PUBREL,
-    Inbound,
-    Out,
-    acknowledgement,
-)
+from federator.runtime.mqtt.wire import Inbound, Out, acknowledgement
 
 MQTT_PACKET_BYTES_MAX = 268_435_460
 RECEIVE_MAX = 65_535
 """QoS 1 and 2 messages we let the broker send unacknowledged: as many as there are identifiers."""
 
-_RELEASE_ALL = b"".join([acknowledgement(PUBREL, n + 1) for n in range(PACKET_ID_USUAL)])
+_RELEASE_ALL = b"".join([acknowledgement(wire.PUBREL, n + 1) for n in range(PACKET_ID_USUAL)])
 """What a killed predecessor sent with QoS 2 and did not release would never reach anybody, and
 would take its place in the broker's Receive Maximum for as long as the session lasts."""
 
@@ -64,7 +48,7 @@ class MqttSession:
         self._incomplete: dict[int, list[int]] = {}
         """The same of this connection, in order; and the QoS 1 publications that wait for each."""
 
-    def resume(self, ack: ConnAckPacket, out: Out) -> BrokerLimits:
+    def resume(self, ack: mqtt5.ConnAckPacket, out: Out) -> BrokerLimits:
         """Take up the session: the broker accepted a connection, and grants these limits."""
         limits = BrokerLimits(
             receive_max=ack.receive_max,
@@ -111,13 +95,13 @@ class MqttSession:
         if qos == 2:
             self._received.add(packet_id)
             self._incomplete.setdefault(packet_id, [])
-            out.append(acknowledgement(PUBREC, packet_id))
+            out.append(acknowledgement(wire.PUBREC, packet_id))
         elif self._incomplete:  # in order: behind the newest QoS 2 publication before it
             self._incomplete[next(reversed(self._incomplete))].append(packet_id)
         else:
-            out.append(acknowledgement(PUBACK, packet_id))
+            out.append(acknowledgement(wire.PUBACK, packet_id))
 
-    def on_packet(self, packet: Packet, out: Out) -> dict[str, int]:
+    def on_packet(self, packet: mqtt5.Packet, out: Out) -> dict[str, int]:
         """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.
 
         Returns:
@@ -127,20 +111,20 @@ class MqttSession:
             LinkError: When a broker must not send this packet.
         """
         match packet:
-            case PubAckPacket():
+            case mqtt5.PubAckPacket():
                 self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out, qos=1)
-            case PubCompPacket():
+            case mqtt5.PubCompPacket():
                 self.window.on_acknowledged(packet.packet_id, int(packet.reason_code), out, qos=2)
-            case PubRecPacket():
+            case mqtt5.PubRecPacket():
                 self.window.on_received(packet.packet_id, int(packet.reason_code), out)
-            case PubRelPacket():
+            case mqtt5.PubRelPacket():
                 self._received.discard(packet.packet_id)
-                out.append(acknowledgement(PUBCOMP, packet.packet_id))
+                out.append(acknowledgement(wire.PUBCOMP, packet.packet_id))
                 for packet_id in self._incomplete.pop(packet.packet_id, ()):
-                    out.append(acknowledgement(PUBACK, packet_id))
-            case SubAckPacket():
+                    out.append(acknowledgement(wire.PUBACK, packet_id))
+            case mqtt5.SubAckPacket():
                 return self.subscriptions.on_suback(packet, out)
-            case UnsubAckPacket():
+            case mqtt5.UnsubAckPacket():
                 self.subscriptions.on_unsuback(packet, out)
             case _:
                 raise LinkError(f"unexpected {type(packet).__name__}")

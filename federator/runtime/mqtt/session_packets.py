@@ -1,7 +1,8 @@
-"""Makes, or ends, a session at a broker for a client that is not there.
+"""Makes, or ends, a session at a broker by a short connection of its own.
 
-Whoever connects with a client id has its session. So we come with the id, subscribe what the client
-had subscribed, acknowledge nothing, and leave: the broker queues for it from then on.
+Whoever connects with a client id has its session. So for a client that is not there we come with
+its id, subscribe what it had subscribed, acknowledge nothing, and leave: the broker queues for it
+from then on. Why a session of ours is wiped, ``connection`` tells.
 
 Source: OASIS MQTT 5.0, sections 3.1.2.4, 3.1.2.11.2 and 4.1; tried on Mosquitto 2.0.11.
 """
@@ -16,14 +17,15 @@ import mqtt5
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.subscriptions import live_filter
-from federator.runtime.mqtt.wire import read_packets
+from federator.runtime.mqtt.wire import LENGTH_BYTES_MAX, reads
 
-READ_BYTES = 65_536
-UNREAD_BYTES_MAX = 16 * 1024 * 1024
+PACKET_BYTES_MAX = 16 * 1024 * 1024
 ANSWER_SECONDS_MAX = 5.0
 FILTERS_PER_PACKET_MAX = 64
 NEVER_EXPIRES_S = 0xFFFFFFFF
 KEEP_ALIVE_S = 30
+DISCONNECT = b"\xe0\0"  # of 3.1.1 and of 5
+_CONNACK = 0x20
 
 _Answer = TypeVar("_Answer", mqtt5.ConnAckPacket, mqtt5.SubAckPacket)
 
@@ -58,6 +60,40 @@ async def end_session(endpoint: Endpoint, client_id: str) -> None:
         broker.leave(None)
 
 
+async def wipe_session(endpoint: Endpoint, connect: bytes) -> bool:
+    """Connect with ``connect``, a CONNECT of either version with a clean start, and leave.
+
+    Returns:
+        Whether the broker let us in: only then the session is gone.
+
+    Raises:
+        OSError: Nobody there.
+    """
+    reader, writer = await endpoint.streams()
+    try:
+        writer.write(connect)
+        accepted = await _is_accepted(reader)
+        writer.write(DISCONNECT)
+        with contextlib.suppress(OSError):
+            await writer.drain()
+    finally:
+        writer.close()
+    return accepted
+
+
+async def _is_accepted(reader: asyncio.StreamReader) -> bool:
+    """Whether the answer is a CONNACK that refuses nothing, which looks alike in both versions."""
+    try:
+        first = (await reader.readexactly(1))[0]
+        for _ in range(LENGTH_BYTES_MAX):
+            if (await reader.readexactly(1))[0] < 0x80:
+                break
+        _flags, reason = await reader.readexactly(2)
+    except asyncio.IncompleteReadError:
+        return False
+    return first == _CONNACK and reason == 0
+
+
 @contextlib.asynccontextmanager
 async def _conversation(endpoint: Endpoint) -> AsyncIterator["_Conversation"]:
     async with asyncio.timeout(ANSWER_SECONDS_MAX):
@@ -77,9 +113,8 @@ class _Conversation:
         self, endpoint: Endpoint, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
     ) -> None:
         self._endpoint = endpoint
-        self._reader = reader
+        self._reads = reads(reader, packet_bytes_max=PACKET_BYTES_MAX)
         self._writer = writer
-        self._unread = b""
 
     async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
         """Introduce us as ``client_id``; whether the broker had a session of it."""
@@ -115,18 +150,10 @@ class _Conversation:
 
     async def _answer(self, kind: type[_Answer]) -> _Answer:
         """The next packet of ``kind``; publications that come before it are left unacknowledged."""
-        while True:
-            chunk = await self._reader.read(READ_BYTES)
-            if not chunk:
-                raise ConnectionResetError("the broker closed the connection")
-            self._unread += chunk
-            packets: list[mqtt5.Packet] = []
-            taken = read_packets(memoryview(self._unread), [], packets)
-            self._unread = self._unread[taken:]
+        async for _, packets in self._reads:
             for packet in packets:
                 if isinstance(packet, kind):
                     return packet
                 if isinstance(packet, mqtt5.DisconnectPacket):
                     raise LinkError(f"dismissed: {packet.reason_code.name.lower()}")
-            if len(self._unread) > UNREAD_BYTES_MAX:
-                raise LinkError("its answer is too long")
+        raise ConnectionResetError("the broker closed the connection")

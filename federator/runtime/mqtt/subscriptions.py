@@ -18,15 +18,8 @@ Source: OASIS MQTT 5.0, sections 3.8 to 3.11.
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from mqtt5 import (
-    QoS,
-    RetainHandling,
-    SubAckPacket,
-    SubscribePacket,
-    TopicFilter,
-    UnsubAckPacket,
-    UnsubscribePacket,
-)
+import mqtt5
+from mqtt5 import QoS, TopicFilter
 
 from federator.runtime.mqtt.window import PacketIds
 from federator.runtime.mqtt.wire import Out
@@ -46,7 +39,7 @@ def live_filter(
     pattern: str, max_qos: QoS = QoS.AT_LEAST_ONCE, *, no_local: bool = False
 ) -> TopicFilter:
     """``pattern`` as it is subscribed by who wants nothing that was retained there before."""
-    never = RetainHandling.SEND_NEVER
+    never = mqtt5.RetainHandling.SEND_NEVER
     return TopicFilter(pattern, max_qos=max_qos, no_local=no_local, retain_handling=never)
 
 
@@ -138,7 +131,7 @@ class Subscriptions:
             self._ids.release(packet_id)
         self._unanswered.clear()
 
-    def on_suback(self, ack: SubAckPacket, out: Out) -> dict[str, int]:
+    def on_suback(self, ack: mqtt5.SubAckPacket, out: Out) -> dict[str, int]:
         """Note what was granted; return the filters refused for the first time and the reasons."""
         asked = self._answered(ack.packet_id)
         newly_refused: dict[str, int] = {}
@@ -157,7 +150,7 @@ class Subscriptions:
         self._send(out)
         return newly_refused
 
-    def on_unsuback(self, ack: UnsubAckPacket, out: Out) -> None:
+    def on_unsuback(self, ack: mqtt5.UnsubAckPacket, out: Out) -> None:
         """Note what the broker forgot."""
         for pattern in self._answered(ack.packet_id):
             if isinstance(pattern, str):
@@ -188,11 +181,11 @@ class Subscriptions:
             if asked:
                 self._unanswered[packet_id] = asked
                 filters, identifier = [each.filter for each in asked], asked[0].identifier
-                packet = SubscribePacket(packet_id, filters, subscription_id=identifier)
+                packet = mqtt5.SubscribePacket(packet_id, filters, subscription_id=identifier)
                 out.append(packet.write())
             else:
                 self._unanswered[packet_id] = dropped
-                out.append(UnsubscribePacket(packet_id, dropped).write())
+                out.append(mqtt5.UnsubscribePacket(packet_id, dropped).write())
 
     def _next_batch(self) -> tuple[list[_Asked], list[str]]:
         """Take changes that fit one packet: filters of one identifier, or patterns to drop."""

@@ -50,15 +50,12 @@ _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
 _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 OnRead = Callable[[memoryview], int]
-"""Takes what was read so far, returns how much of it was used. Raises ``LinkError`` to hang up."""
+"""Called with all bytes not used yet, whenever a packet may be complete; returns how many it used.
+Raises ``LinkError`` to hang up."""
 
 
 class PacketTransport(asyncio.BufferedProtocol):
-    """The buffers and queues of one connection.
-
-    Args:
-        on_read: Called with all bytes not used yet, whenever a packet may be complete.
-    """
+    """The buffers and queues of one connection."""
 
     def __init__(self, on_read: OnRead, *, packet_bytes_max: int, queue_bytes_max: int) -> None:
         self._on_read = on_read

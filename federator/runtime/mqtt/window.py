@@ -14,15 +14,8 @@ Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow c
 from collections import deque
 from dataclasses import dataclass
 
-from federator.runtime.mqtt.wire import (
-    PUBREL,
-    Out,
-    acknowledgement,
-    address_publish,
-    lower_qos,
-    publish_topic,
-    unknown_release,
-)
+from federator.runtime.mqtt import wire
+from federator.runtime.mqtt.wire import Out
 
 PACKET_ID_MAX = 65_535
 PACKET_ID_USUAL = 2_048
@@ -142,13 +135,13 @@ class OutboundWindow:
         """Take a PUBREC: release the message, or forget it when the broker refused it."""
         message = self._in_flight.get(packet_id)
         if message is None or message.qos != 2:
-            out.append(unknown_release(packet_id))
+            out.append(wire.unknown_release(packet_id))
         elif reason >= _ERROR:
             self._finish(packet_id, message, reason)
             self._fill(out)
         else:
             message.released = True
-            out.append(acknowledgement(PUBREL, packet_id))
+            out.append(wire.acknowledgement(wire.PUBREL, packet_id))
 
     def resume(self, limits: BrokerLimits, *, session_present: bool, out: Out) -> None:
         """Send again, on a new connection, what was in flight, then what waits.
@@ -163,9 +156,9 @@ class OutboundWindow:
         self._demote(list(self._in_flight)[keep:])
         for packet_id, message in self._in_flight.items():
             if message.released:
-                out.append(acknowledgement(PUBREL, packet_id))
+                out.append(wire.acknowledgement(wire.PUBREL, packet_id))
             else:
-                address_publish(message.packet, message.id_at, packet_id, duplicate=True)
+                wire.address_publish(message.packet, message.id_at, packet_id, duplicate=True)
                 out.append(message.packet)
         self._fill(out)
 
@@ -190,14 +183,14 @@ class OutboundWindow:
                 continue
             if message.qos > self._qos_max:
                 self.bytes -= len(message.packet)
-                message.packet = lower_qos(message.packet, message.id_at, self._qos_max)
+                message.packet = wire.lower_qos(message.packet, message.id_at, self._qos_max)
                 message.qos = self._qos_max
                 if message.qos == 0:
                     out.append(message.packet)
                     continue
                 self.bytes += len(message.packet)
             packet_id = self._ids.take()
-            address_publish(message.packet, message.id_at, packet_id, duplicate=False)
+            wire.address_publish(message.packet, message.id_at, packet_id, duplicate=False)
             self._in_flight[packet_id] = message
             out.append(message.packet)
 
@@ -208,5 +201,5 @@ class OutboundWindow:
         if reason >= _ERROR:
             self.rejected += 1
             if self.first_rejection is None:
-                topic = publish_topic(message.packet)
+                topic = wire.publish_topic(message.packet)
                 self.first_rejection = f"reason 0x{reason:02x} for a publication on {topic!r}"

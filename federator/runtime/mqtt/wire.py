@@ -7,12 +7,14 @@ identifier of a ready-made PUBLISH can be written without parsing it again.
 Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed header), 3.3 (PUBLISH).
 """
 
-from collections.abc import Iterable
+import asyncio
+from collections.abc import AsyncIterator, Iterable
 
 from mqtt5 import Packet, PublishPacket, read
 
 from federator.errors import LinkError
-from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS, variable_byte_integer
+from federator.protocol.forwarding import publications
+from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
 
 Inbound = tuple[PublishPacket, int, int]
 """A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
@@ -26,10 +28,11 @@ PUBREL = 0x62
 PUBCOMP = 0x70
 
 PINGREQ = b"\xc0\x00"
+LENGTH_BYTES_MAX = 4
+READ_BYTES = 65_536
 
 _PUBLISH = 0x30
 _PACKET_ID_NOT_FOUND = 0x92
-_LENGTH_BYTES_MAX = 4
 
 
 def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packet]) -> int:
@@ -60,6 +63,27 @@ def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packe
     return offset
 
 
+async def reads(
+    reader: asyncio.StreamReader, *, packet_bytes_max: int
+) -> AsyncIterator[tuple[list[Inbound], list[Packet]]]:
+    """The publications and the other packets that each read completes, until the end.
+
+    Raises:
+        LinkError: A packet is malformed, or too long.
+    """
+    received = bytearray()
+    while chunk := await reader.read(READ_BYTES):
+        received += chunk
+        publishes: list[Inbound] = []
+        others: list[Packet] = []
+        used = read_packets(memoryview(bytes(received)), publishes, others)
+        del received[:used]
+        if len(received) > packet_bytes_max:
+            raise LinkError(f"a packet of more than {packet_bytes_max} bytes")
+        if used:
+            yield publishes, others
+
+
 def is_publish(packet: bytes | bytearray) -> bool:
     """Whether a packet is a PUBLISH."""
     return packet[0] & 0xF0 == _PUBLISH
@@ -72,7 +96,7 @@ def packet_length(view: memoryview | bytes | bytearray) -> int | None:
         LinkError: When the length is not a variable byte integer.
     """
     remaining, available = 0, len(view)
-    for index in range(1, _LENGTH_BYTES_MAX + 1):
+    for index in range(1, LENGTH_BYTES_MAX + 1):
         if index >= available:
             return None
         byte = view[index]
@@ -83,16 +107,14 @@ def packet_length(view: memoryview | bytes | bytearray) -> int | None:
 
 
 def packet_id_at(packet: bytes | bytearray | memoryview) -> int:
-    """Where the identifier of a whole QoS 1 or 2 PUBLISH packet stands."""
+    """Where the topic of a whole PUBLISH packet ends: at QoS 1 and 2 its identifier follows."""
     topic_at = _header_bytes(packet)
     return topic_at + 2 + int.from_bytes(packet[topic_at : topic_at + 2], "big")
 
 
 def publish_topic(packet: bytes | bytearray) -> str:
     """The topic of a whole PUBLISH packet."""
-    topic_at = _header_bytes(packet) + 2
-    size = int.from_bytes(packet[topic_at - 2 : topic_at], "big")
-    return packet[topic_at : topic_at + size].decode("utf-8", "replace")
+    return packet[_header_bytes(packet) + 2 : packet_id_at(packet)].decode("utf-8", "replace")
 
 
 def address_publish(packet: bytearray, id_at: int, packet_id: int, *, duplicate: bool) -> None:
@@ -108,7 +130,7 @@ def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
         packet[0] = first
         return packet
     body = packet[_header_bytes(packet) : id_at] + packet[id_at + 2 :]
-    return bytearray([first]) + variable_byte_integer(len(body)) + body
+    return bytearray([first]) + publications.variable_byte_integer(len(body)) + body
 
 
 def acknowledgement(kind: int, packet_id: int) -> bytes:
@@ -123,13 +145,7 @@ def unknown_release(packet_id: int) -> bytes:
 
 def split_run(run: bytes) -> list[bytes]:
     """The packets of a back-to-back run, which is known to be well-formed."""
-    packets, start = [], 0
-    while start < len(run):
-        length = packet_length(run[start : start + _LENGTH_BYTES_MAX + 1])
-        assert length is not None, "a run ends inside a packet"
-        packets.append(run[start : start + length])
-        start += length
-    return packets
+    return [run[start:end] for start, end, _ in publications.topics_of(run)]
 
 
 def inbound_of(run: bytes) -> list[Inbound]:
@@ -137,11 +153,6 @@ def inbound_of(run: bytes) -> list[Inbound]:
     publishes: list[Inbound] = []
     read_packets(memoryview(run), publishes, [])
     return publishes
-
-
-def packets_of(run: bytes) -> list[PublishPacket]:
-    """The packets of ``run`` parsed, as ``inbound_of``, without their places."""
-    return [packet for packet, _, _ in inbound_of(run)]
 
 
 def joined(

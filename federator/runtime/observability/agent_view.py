@@ -1,6 +1,6 @@
 """What an agent tells when asked: readiness, state, routes and counters, read at that moment.
 
-Each section is read from the parts that it is about; ``runtime.agent.pages`` names them.
+Each section is read from the parts that it is about; ``runtime.agent.app`` names them.
 """
 
 import asyncio

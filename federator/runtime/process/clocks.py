@@ -76,9 +76,6 @@ class DutyCycle:
     """How long to rest after work that grows with a table, so that it takes ``SHARE_MAX``.
 
     Measured in processor time of the calling thread: standing still costs nobody anything.
-
-    Attributes:
-        rest_s: How long to rest after what was done last, in seconds.
     """
 
     def __init__(self) -> None:

@@ -14,6 +14,7 @@ import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import version
+from itertools import accumulate
 from typing import Final, Literal
 
 from prometheus_client import core
@@ -102,9 +103,6 @@ def _family(row: Definition, value: Value) -> core.Metric:
 
 
 def _histogram(row: Definition, value: Distribution) -> core.Metric:
-    buckets: list[tuple[str, float]] = []
-    so_far = 0
-    for bound, count in zip([*value.bounds, float("inf")], value.counts, strict=True):
-        so_far += count
-        buckets.append(("+Inf" if bound == float("inf") else repr(bound), so_far))
+    bounds = [*map(repr, value.bounds), "+Inf"]
+    buckets = list(zip(bounds, accumulate(value.counts), strict=True))
     return core.HistogramMetricFamily(row.name, row.help, buckets=buckets, sum_value=value.sum)

@@ -128,7 +128,6 @@ class HttpServer:
         self.port = port
         self._seconds_max = request_seconds_max
         self._connections: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server | None = None
         # Not auto-described: that would collect before the agent has anything to tell.
         self._registry = CollectorRegistry(auto_describe=False)
         self._registry.register(_AtScrape(build_info))
@@ -158,8 +157,7 @@ class HttpServer:
 
     async def __aexit__(self, *_: object) -> None:
         """Stop listening and cut what is still open."""
-        if self._server is not None:
-            self._server.close()
+        self._server.close()
         for task in self._connections:
             task.cancel()
         await asyncio.gather(*self._connections, return_exceptions=True)

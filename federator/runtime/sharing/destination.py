@@ -13,13 +13,13 @@ from typing import Final
 from federator.errors import DecodeError
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.forwarding.publications import RunChecker, not_retained, qos_of
+from federator.protocol.forwarding.publications import RunChecker, not_retained, packets_in, qos_of
 from federator.protocol.sharing.assignment import Assignment
 from federator.protocol.sharing.parcels import Arrivals, Parcel, pack_confirmation
 from federator.protocol.sharing.returns import TRIES_MAX, Returns, publication_name
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.mqtt.wire import Inbound, packet_id_at, packets_of, publish_topic, split_run
+from federator.runtime.mqtt.wire import Inbound, packet_id_at, publish_topic, split_run
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.sharing.origin import SendTo, ShareCounters
 
@@ -153,7 +153,7 @@ class ShareDestination:
             return True
         self.counters.delivered += tries == 1
         if share.stood_in:
-            (publication,) = packets_of(packet)
+            (publication,) = packets_in(packet)
             name = publication_name(topic, publication.payload or b"")
             self._returns.note(name, tries, now_ms=monotonic_ms())
         return True

@@ -12,12 +12,18 @@ import time
 from collections.abc import Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal
+from typing import Final, Literal
+
+import structlog
 
 from federator.errors import ConfigError
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import Millis
+from federator.runtime.process.clocks import monotonic_ms
 
 FsyncPolicy = Literal["never", "interval", "always"]
 
+COMPLAINT_GAP_MS: Final = Millis(60_000)
 FSYNC_INTERVAL_S = 1.0
 PRIVATE_FILE, PRIVATE_FOLDER = 0o600, 0o700
 SHARED_FILE, SHARED_FOLDER = 0o666, 0o777
@@ -31,6 +37,8 @@ BOOT_FILE = Path("/proc/sys/kernel/random/boot_id")
 
 LEAP = 1 << 32
 """What a numbering skips when its end may be lost: more than a machine can have lost unsynced."""
+
+_log = structlog.get_logger()
 
 
 def this_boot() -> bytes | None:
@@ -136,6 +144,20 @@ def sync_folder(folder: Path) -> None:
         os.fsync(fd)
     finally:
         os.close(fd)
+
+
+class DiskTrouble:
+    """Tells once a minute that a file cannot be written, however often it is tried."""
+
+    def __init__(self) -> None:
+        self.failures = 0
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=8)
+
+    def on_error(self, event: str, error: OSError) -> None:
+        """A file could not be written, or read: log the ``event``, unless it was logged lately."""
+        self.failures += 1
+        if self._complaints.allow(event, monotonic_ms()):
+            _log.error(event, reason=error.strerror or str(error))
 
 
 class Syncing:

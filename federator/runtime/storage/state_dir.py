@@ -50,7 +50,7 @@ class LockedFolder:
     taken: str
     access: int = os.F_OK
     mode: int = durable.PRIVATE_FOLDER
-    _lock: int | None = field(default=None, init=False)
+    _lock: int = field(init=False)
 
     def __enter__(self) -> Self:
         path = self.path
@@ -58,22 +58,19 @@ class LockedFolder:
             path.mkdir(mode=self.mode, parents=True, exist_ok=True)
             if not os.access(path, self.access):
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
-            lock = durable.open_private(path / self.name, os.O_RDWR | os.O_CREAT)
+            self._lock = durable.open_private(path / self.name, os.O_RDWR | os.O_CREAT)
         except OSError as error:
             text = f"{self.key}: {path}: {error.strerror}: name a folder this user may write"
             raise ConfigError(text, exit_code=durable.CANNOT_CREATE) from error
         try:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
-            os.close(lock)
+            os.close(self._lock)
             raise ConfigError(f"{self.key}: {path}: {self.taken}", exit_code=IN_USE) from error
-        self._lock = lock
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._lock is not None:
-            os.close(self._lock)
-            self._lock = None
+        os.close(self._lock)
 
 
 class StateDir(LockedFolder):

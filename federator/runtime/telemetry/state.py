@@ -21,8 +21,8 @@ from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
+from federator.runtime.links.control_traffic import PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
-from federator.runtime.links.peer_traffic import PeerTraffic
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.telemetry.window_aggregator import Neighbour
 

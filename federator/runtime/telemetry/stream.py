@@ -24,7 +24,7 @@ from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.protocol.telemetry.records import Row
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from federator.runtime.storage.disk_trouble import DiskTrouble
+from federator.runtime.storage.durable import DiskTrouble
 from federator.runtime.telemetry.events import EventRecorder
 from federator.runtime.telemetry.replay import ReplayService
 from federator.runtime.telemetry.spool import Batch, Limits, Part, Spool

@@ -1,4 +1,4 @@
-"""Carries out what ``protocol.topology`` decides: seeds, measurements, and what is remembered.
+"""What ``protocol.topology`` asks for: measurements, known brokers on disk, who may be dialled.
 
 Source: docs/topology.md; docs/protocol.md 16.
 """
@@ -15,12 +15,10 @@ import structlog
 
 from federator.config import Address, Settings
 from federator.errors import DecodeError
-from federator.protocol import effects as e
+from federator.protocol.effects import Measure
 from federator.protocol.events import Measured
 from federator.protocol.messages.places import Place
 from federator.protocol.types import BrokerId, Epoch
-from federator.runtime.links.dialler import Dialler
-from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.storage.durable import write_whole
 from federator.runtime.trust.guarding import Trust
 
@@ -33,8 +31,6 @@ TRY_SECONDS_MAX: Final = 3.0
 
 _log = structlog.get_logger()
 _brokers: Final = msgspec.json.Decoder(tuple[tuple[BrokerId, str], ...])
-
-Arrangement = e.CallOff | e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers
 
 
 @dataclass(eq=False, repr=False)
@@ -76,38 +72,23 @@ def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
 
 @dataclass(eq=False, repr=False)
 class Arranger:
-    """Performs the arrangements of one agent."""
+    """Measures ways, and remembers brokers over a restart."""
 
     folder: Path
-    neighbours: NeighbourLinks
-    dialler: Dialler
     measured: Callable[[Measured], None]
 
     def __post_init__(self) -> None:
-        self._asked: asyncio.Queue[e.Measure] = asyncio.Queue()  # the protocol asks one at a time
+        self._asked: asyncio.Queue[Measure] = asyncio.Queue()  # the protocol asks one at a time
+        self.measure = self._asked.put_nowait
 
     async def run(self) -> None:
         """Measure what is asked, one after another."""
         while True:
             order = await self._asked.get()
-            round_trip_ms = await round_trip(order.address)
-            self.measured(Measured(order.id, round_trip_ms))
+            self.measured(Measured(order.id, await round_trip(order.address)))
 
-    def perform(self, effect: Arrangement) -> None:
-        """Do what was decided."""
-        match effect:
-            case e.CallOff(id):
-                self.neighbours.hang_up_dialled(id)
-            case e.DialSeed(address):
-                self.dialler.dial_seed(address)
-            case e.CallOffSeed(address):
-                self.neighbours.call_off(address)
-            case e.Measure():
-                self._asked.put_nowait(effect)
-            case e.RememberBrokers(brokers):
-                self._remember(brokers)
-
-    def _remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
+    def remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
+        """Write down whom we know, for ``known_brokers``."""
         path = self.folder / BROKERS_FILE
         try:
             write_whole(path, msgspec.json.encode(brokers))
@@ -120,7 +101,7 @@ async def round_trip(url: str) -> int | None:
 
     Nothing is said over the connection, so whoever answers learns no more than that somebody asked.
     """
-    best_s: float | None = None
+    took_s: list[float] = []
     loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError, ValueError, TimeoutError):
         address = Address.parse(url)
@@ -131,9 +112,8 @@ async def round_trip(url: str) -> int | None:
             started_s = loop.time()
             async with asyncio.timeout(TRY_SECONDS_MAX):
                 _, writer = await asyncio.open_connection(host, address.port)
-            took_s = loop.time() - started_s
+            took_s.append(loop.time() - started_s)
             writer.close()
             with contextlib.suppress(OSError):
                 await writer.wait_closed()
-            best_s = took_s if best_s is None else min(best_s, took_s)
-    return None if best_s is None else max(1, round(1_000 * best_s))
+    return max(1, round(1_000 * min(took_s))) if took_s else None

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 from pathlib import Path
 
 import structlog
@@ -46,12 +47,7 @@ def _now_s() -> int:
 class Trust:
     """The guard of one agent in signed or sealed mode, with its keys.
 
-    Args:
-        settings: Say where the key files are.
-        state_dir: Where revocations are kept.
-
     Attributes:
-        guard: Seals and breaks seals.
         words: Signs words that are for others than agents, and judges theirs.
 
     Raises:
@@ -120,11 +116,6 @@ class Trust:
 
     # -- revocations ---------------------------------------------------------------------------
 
-    def lists(self, sender: BrokerId) -> Revoked | None:
-        """The newest revocations, for a neighbour; ``None`` when there are none."""
-        lists = self.guard.authority.revocations
-        return Revoked(sender, tuple(lists)) if lists else None
-
     def on_revoked(self, message: Revoked) -> bool:
         """Take up what a neighbour passes on; whether it is news, to be passed on."""
         news = False
@@ -155,9 +146,9 @@ class Trust:
         stored: list[bytes] = []
         with contextlib.suppress(OSError):
             stored = _unframed(self._lists_file.read_bytes())
-        named = self._settings.keys.revocations()
-        for data in [*stored, *([named] if named is not None else [])]:
-            _take_up(data, authority)
+        for data in [*stored, self._settings.keys.revocations()]:
+            if data is not None:
+                _take_up(data, authority)
 
     # -- changing keys -------------------------------------------------------------------------
 
@@ -217,47 +208,38 @@ class Trust:
         }
 
 
+@dataclass(eq=False, repr=False)
 class KeyWatcher:
     """Keeps an agent's keys up with their files, and its neighbours up with revocations.
 
     Args:
-        self_id: Our broker's id.
-        trust: The agent's guard, with its keys.
         neighbours: Connections to neighbours that are up.
         send: Sends over one of them, if it is still there.
     """
 
-    def __init__(
-        self,
-        self_id: BrokerId,
-        trust: Trust,
-        *,
-        neighbours: Callable[[], Iterable[ConnId]],
-        send: Callable[[ConnId, Revoked], None],
-    ) -> None:
-        self._self_id = self_id
-        self._trust = trust
-        self._neighbours = neighbours
-        self._send = send
+    self_id: BrokerId
+    trust: Trust
+    neighbours: Callable[[], Iterable[ConnId]]
+    send: Callable[[ConnId, Revoked], None]
 
     async def run(self) -> None:
         """Follow the files until cancelled."""
         while True:
             await asyncio.sleep(FILES_CHECKED_S)
-            if self._trust.follow_files():
+            if self.trust.follow_files():
                 self.pass_on()
 
     def on_revoked(self, message: Revoked) -> None:
         """Take revocations that a neighbour passes on; what is news goes on to all."""
-        if self._trust.on_revoked(message):
+        if self.trust.on_revoked(message):
             self.pass_on()
 
     def pass_on(self, *, to: ConnId | None = None) -> None:
         """Send all revocations to one neighbour that came up, or to all neighbours."""
-        lists = self._trust.lists(self._self_id)
-        if lists is not None:
-            for conn in [to] if to is not None else list(self._neighbours()):
-                self._send(conn, lists)
+        lists = self.trust.guard.authority.revocations
+        if lists:
+            for conn in [to] if to is not None else list(self.neighbours()):
+                self.send(conn, Revoked(self.self_id, tuple(lists)))
 
 
 def _take_up(revocations: bytes, authority: Authority) -> bool:
@@ -270,11 +252,11 @@ def _take_up(revocations: bytes, authority: Authority) -> bool:
 
 
 def _stamp(path: Path | None) -> tuple[int, int] | None:
-    try:
-        told = path.stat() if path is not None else None
-    except OSError:
-        return None
-    return (told.st_mtime_ns, told.st_ino) if told is not None else None
+    with contextlib.suppress(OSError):
+        if path is not None:
+            told = path.stat()
+            return told.st_mtime_ns, told.st_ino
+    return None
 
 
 def _framed(data: bytes) -> bytes:

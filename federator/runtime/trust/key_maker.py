@@ -8,15 +8,8 @@ Source: docs/security.md, "Keys".
 import os
 from collections.abc import Iterable
 
-from federator.protocol.trust.certificates import (
-    SERIAL_BYTES,
-    Certificate,
-    Revocations,
-    Role,
-    Signed,
-    encode,
-    signed_text,
-)
+from federator.protocol.trust import certificates
+from federator.protocol.trust.certificates import Certificate, Revocations, Role, Signed
 from federator.protocol.trust.key_files import AgentKeys, FederationKey, FederationPublic
 from federator.protocol.types import BrokerId
 from federator.runtime.trust.crypto import SecretIdentity
@@ -27,11 +20,7 @@ BACKDATED_S = 3_600
 
 
 class KeyMaker:
-    """Signs in the name of one federation.
-
-    Args:
-        key: The federation's secret.
-    """
+    """Signs in the name of one federation, with its secret."""
 
     def __init__(self, key: FederationKey) -> None:
         self.key = key
@@ -69,7 +58,7 @@ class KeyMaker:
             exchange_key=identity.exchange_key,
             not_before_s=now_s - BACKDATED_S,
             expires_s=now_s + days * DAY_S,
-            serial=os.urandom(SERIAL_BYTES),
+            serial=os.urandom(certificates.SERIAL_BYTES),
             role=role,
             name=name,
         )
@@ -88,6 +77,6 @@ class KeyMaker:
         return self._sign(Revocations(1, self.key.federation, number, frozenset(serials)))
 
     def _sign(self, value: Certificate | Revocations) -> bytes:
-        text = encode(value)
-        signature = self._identity.sign(signed_text(type(value), text))
-        return encode(Signed(self._identity.signing_key, text, signature))
+        text = certificates.encode(value)
+        signature = self._identity.sign(certificates.signed_text(type(value), text))
+        return certificates.encode(Signed(self._identity.signing_key, text, signature))

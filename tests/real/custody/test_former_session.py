@@ -3,7 +3,7 @@
 import mqtt5
 
 from federator.runtime.mqtt.link import Endpoint, MqttLink
-from federator.runtime.mqtt.session_cleanup import wipe_session
+from federator.runtime.mqtt.session_packets import wipe_session
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler

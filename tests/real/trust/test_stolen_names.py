@@ -12,7 +12,7 @@ import mqtt5
 import pytest
 
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.session_cleanup import wipe_session
+from federator.runtime.mqtt.session_packets import wipe_session
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.logins import SECRET, login, write_acl, write_passwords, write_secret

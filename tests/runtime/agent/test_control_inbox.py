@@ -6,8 +6,8 @@ import time
 
 from mqtt5 import PublishPacket
 
-from federator.runtime.links import control_inbox
-from federator.runtime.links.control_inbox import SENDER_BYTES_MAX, TURN_S, ControlInbox
+from federator.runtime.agent import own_connections
+from federator.runtime.agent.own_connections import SENDER_BYTES_MAX, TURN_S, ControlInbox
 from tests.real.polling import until
 
 LARGE = b"x" * (SENDER_BYTES_MAX // 2)
@@ -24,7 +24,7 @@ def told(packet):
 
 
 async def test_what_there_is_time_for_is_looked_at_at_once(monkeypatch):
-    monkeypatch.setattr(control_inbox, "TURN_S", 60.0)
+    monkeypatch.setattr(own_connections, "TURN_S", 60.0)
     taken = []
     inbox = ControlInbox(lambda packet: taken.append(told(packet)))
 

@@ -6,7 +6,6 @@ import pytest
 from structlog.testing import capture_logs
 
 from federator.config import Settings
-from federator.protocol.effects import RememberBrokers
 from federator.protocol.messages.places import Place
 from federator.runtime.topology.arranging import (
     BROKERS_FILE,
@@ -37,9 +36,9 @@ async def test_who_does_not_answer_is_not_measured(url):
 
 
 def test_whom_we_know_outlives_us(tmp_path):
-    arranger = Arranger(tmp_path, neighbours=None, dialler=None, measured=None)
+    arranger = Arranger(tmp_path, measured=None)
 
-    arranger.perform(RememberBrokers(((3, "mqtt://b3"), (7, "mqtts://b7"))))
+    arranger.remember(((3, "mqtt://b3"), (7, "mqtts://b7")))
 
     assert known_brokers(tmp_path) == ((3, "mqtt://b3"), (7, "mqtts://b7"))
 

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.runtime.mqtt.reconnector import Backoff
+from federator.runtime.mqtt.connection import Backoff
 
 
 @given(st.integers(1, 1_000), st.integers(0, 10_000), st.integers(0, 2**32))

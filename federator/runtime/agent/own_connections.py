@@ -1,0 +1,191 @@
+"""The two connections to our own broker, control and data: who takes what they bring.
+
+Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8; docs/security.md, "Threats and
+answers".
+"""
+
+import asyncio
+import time
+from collections import OrderedDict, deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.trust.guard import claimed_sender
+from federator.protocol.types import BrokerId
+from federator.runtime.agent.parts import Dispatch
+from federator.runtime.agent.presence import OwnBrokerPresence
+from federator.runtime.custody.gateway_marks import GatewayMarks
+from federator.runtime.data.busy_poll import BusyPoll
+from federator.runtime.data.cover_subscriber import CoverSubscriber
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.discovery.service import Discovery
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.loops.watch import LoopWatch
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.retained.retained import Retained
+
+TURN_S = 0.01
+
+SENDER_BYTES_MAX = 8 * 1024 * 1024
+"""Of messages of one sender that wait."""
+
+BYTES_MAX = 32 * 1024 * 1024
+"""Of all of them."""
+
+
+class ControlInbox:
+    """Other agents' control messages wait here until they are taken: no flood holds the loop.
+
+    A read may bring hundreds of messages, and each may cost milliseconds. What does not fit into
+    ``TURN_S`` waits for the next turn of the loop. Senders take turns, and each has room of its
+    own, so that a hello is heard beside another's flood; what one sender says stays in order. Whose
+    message it is says its seal, before anybody judged that: who writes another's name there takes
+    that one's room, which the broker's ACL prevents. What bears no seal waits as if it were of one
+    more sender.
+    """
+
+    def __init__(self, take: Callable[[PublishPacket], None]) -> None:
+        self._take = take
+        self._waiting: OrderedDict[BrokerId | None, deque[PublishPacket]] = OrderedDict()
+        self._bytes: dict[BrokerId | None, int] = {}
+        self._bytes_in_all = 0
+        self._next_turn: asyncio.Handle | None = None
+
+    def put(self, packet: PublishPacket) -> bool:
+        """Let ``packet`` wait for ``work``; ``False`` when there is no room."""
+        sender, size = claimed_sender(packet.payload), len(packet.payload)
+        waiting = self._bytes.get(sender, 0)
+        if waiting + size > SENDER_BYTES_MAX or self._bytes_in_all + size > BYTES_MAX:
+            return False
+        self._bytes[sender] = waiting + size
+        self._bytes_in_all += size
+        self._waiting.setdefault(sender, deque()).append(packet)
+        return True
+
+    def work(self) -> None:
+        """Look at what waits, as much as there is time for; at the rest in turns to come."""
+        if self._waiting and self._next_turn is None:
+            self._turn()
+
+    def _turn(self) -> None:
+        self._next_turn = None
+        until_s = time.monotonic() + TURN_S
+        while self._waiting:
+            sender, packets = self._waiting.popitem(last=False)
+            packet = packets.popleft()
+            self._bytes_in_all -= len(packet.payload)
+            if packets:
+                self._waiting[sender] = packets
+                self._bytes[sender] -= len(packet.payload)
+            else:
+                del self._bytes[sender]
+            self._take(packet)
+            if self._waiting and time.monotonic() > until_s:
+                self._next_turn = asyncio.get_running_loop().call_soon(self._turn)
+                return
+
+
+@dataclass(eq=False, repr=False)
+class ControlConnection(LinkObserver):
+    """Everything comes over the control connection that no client published.
+
+    Other agents' messages, the broker's log and ``$SYS``, operators' orders, and what we say to
+    ourselves to learn when it is through: the table of parts (``parts``) says who takes it.
+    """
+
+    dispatch: Dispatch
+    traffic: ControlTraffic
+    discovery: Discovery
+    loops: LoopWatch
+    presence: OwnBrokerPresence
+
+    def __post_init__(self) -> None:
+        self._inbox = ControlInbox(self._take)
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self.discovery.on_up(link, session_present=session_present)
+        if not session_present:
+            self.loops.on_new_session()
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """The broker granted our subscriptions."""
+        self.presence.update()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection ended."""
+        self.discovery.on_down()
+        self.presence.on_lost(link)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Hand on what one socket read brought."""
+        for packet, _, _ in publishes:
+            if packet.packet_id is not None:
+                self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
+            if not self.traffic.carries(packet.topic):
+                self.dispatch.on_publish(packet)
+            elif not self._inbox.put(packet):
+                self.traffic.refuse(packet.topic)
+        self._inbox.work()
+
+    def _take(self, packet: PublishPacket) -> None:
+        message = self.traffic.receive(packet)
+        if message is not None:
+            self.dispatch.on_message(message)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DataConnection(LinkObserver):
+    """Over the data connection comes what clients published, and frames of other agents.
+
+    What one socket read brings passes in this order: second copies while the cover changes,
+    bridges' loops, then by ``enter`` renames and the data path. Only then is our broker told that
+    it is ours.
+    """
+
+    busy_poll: BusyPoll
+    cover: CoverSubscriber
+    data_path: DataPath
+    enter: Callable[[memoryview, Sequence[Inbound]], None]
+    loops: LoopWatch
+    marks: GatewayMarks
+    presence: OwnBrokerPresence
+    retained: Retained | None
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """The broker accepted us."""
+        self.cover.on_up(session_present=session_present)
+        self.data_path.on_data_up(session_present=session_present)
+
+    def on_subscribed(self, link: MqttLink) -> None:
+        """The broker granted our subscriptions."""
+        self.presence.update()
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection ended."""
+        self.cover.on_down()
+        self.marks.on_down()
+        self.data_path.on_data_down()
+        if self.retained is not None:
+            self.retained.on_data_down()
+        self.presence.on_lost(link)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Take what one socket read brought."""
+        packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        if packet_ids:
+            self.marks.note(publishes)
+        self.take(chunk, publishes)
+        if packet_ids:
+            self.data_path.acknowledge(link, packet_ids)
+
+    def take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
+        """Take what one socket read brought, without telling our broker that it is ours."""
+        self.busy_poll.on_data()
+        if self.cover.sorting:
+            chunk, publishes = self.cover.once(chunk, publishes)
+        if self.loops.watching:
+            chunk, publishes = self.loops.sift(chunk, publishes)
+        self.enter(chunk, publishes)
