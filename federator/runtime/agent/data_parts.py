@@ -95,7 +95,7 @@ class DataParts:
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
         return Retained(
-            settings.retained,
+            settings=settings.retained,
             self_id=settings.broker_id,
             epoch=lambda: control.epoch,
             federation=settings.federation,
