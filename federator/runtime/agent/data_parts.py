@@ -120,7 +120,7 @@ class DataParts:
             return self.path.trace(route, sends, body)  # made later: it passes traces that come
 
         return TraceService(
-            self.settings,
+            settings=self.settings,
             links=control.node.links,
             connections=control.connections,
             traffic=control.traffic,

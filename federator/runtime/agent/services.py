@@ -171,7 +171,7 @@ class Services:
             echo=self.echo,
         )
         return MetricsStream(
-            settings.metrics,
+            settings=settings.metrics,
             federation=federation,
             links=control.node.links,
             parameters=parameters,

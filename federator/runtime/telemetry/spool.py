@@ -25,15 +25,6 @@ BATCH_BYTES_MAX: Final = 196_608
 CLAIM_NAME: Final = "spool"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a spool: of all files together, and of one by size and by age."""
-
-    bytes_max: int
-    segment_bytes_max: int
-    segment_age_ms: int
-
-
 Batch = dict[str, list[bytes]]
 """One batch as written: its lines by table, each with its line end."""
 
@@ -59,11 +50,9 @@ class _Open:
     since_ms: int
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Spool:
     """One agent's spool.
-
-    Args:
-        folder: Where it is; made when missing.
 
     Attributes:
         written: Batches written since the start.
@@ -75,12 +64,16 @@ class Spool:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(self, folder: Path, *, broker: int, limits: Limits) -> None:
+    folder: Path  # where it is; made when missing
+    broker: int
+    bytes_max: int  # of all files together
+    segment_bytes_max: int
+    segment_age_ms: int
+
+    def __post_init__(self) -> None:
+        folder, broker = self.folder, self.broker
         private_folder(folder, key="state_dir")
         self.written = self.dropped = self.torn = self.oversized = 0
-        self._folder = folder
-        self._broker = broker
-        self._limits = limits
         self._open: _Open | None = None
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
@@ -150,8 +143,8 @@ class Spool:
         """
         segment = self._open
         if segment is not None:
-            old = now_ms - segment.since_ms >= self._limits.segment_age_ms
-            if old or segment.bytes >= self._limits.segment_bytes_max:
+            old = now_ms - segment.since_ms >= self.segment_age_ms
+            if old or segment.bytes >= self.segment_bytes_max:
                 self._finish(segment)
         return self._make_room()
 
@@ -192,7 +185,7 @@ class Spool:
     # Within
 
     def _encode(self, rows: Sequence[Row], shared: dict[str, Any]) -> tuple[list[Batch], bytes]:
-        shared = {"broker": self._broker, "spool": self.id, **shared}
+        shared = {"broker": self.broker, "spool": self.id, **shared}
         number = self._numbering.next_batch
         batches: list[Batch] = [{}]
         content: list[bytes] = []
@@ -217,7 +210,7 @@ class Spool:
         return batches, b"".join(content)
 
     def _begin(self, first: int, now_ms: int) -> _Open:
-        path = self._folder / files.open_name(self._broker, self.id, first)
+        path = self.folder / files.open_name(self.broker, self.id, first)
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self._open = _Open(path, fd, first, first - 1, 0, now_ms)
         return self._open
@@ -225,8 +218,8 @@ class Spool:
     def _finish(self, segment: _Open) -> None:
         if segment.bytes:
             os.fdatasync(segment.fd)
-            name = files.whole_name(self._broker, self.id, segment.first, segment.last)
-            path = segment.path.rename(self._folder / name)
+            name = files.whole_name(self.broker, self.id, segment.first, segment.last)
+            path = segment.path.rename(self.folder / name)
             self._whole.append(Segment(path, self.id, segment.first, segment.last, segment.bytes))
             self._bytes += segment.bytes
         else:
@@ -239,7 +232,7 @@ class Spool:
     def _make_room(self) -> int:
         dropped = 0
         open_bytes = self._open.bytes if self._open is not None else 0
-        while self._whole and self._bytes + open_bytes > self._limits.bytes_max:
+        while self._whole and self._bytes + open_bytes > self.bytes_max:
             oldest = self._whole.pop(0)
             self._bytes -= oldest.bytes
             with contextlib.suppress(FileNotFoundError):
