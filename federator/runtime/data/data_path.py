@@ -28,11 +28,9 @@ class CustodyMessenger:
     tell: Callable[[Notice], None] = log_notice
 
 
+@dataclass(eq=False, repr=False)
 class DataPath:
     """The data plane of one agent, on the event loop.
-
-    Args:
-        wall_clock_us: Microseconds since 1970.
 
     Attributes:
         forwarder, intake, outgoing, custody, counters, delays: Of the plane.
@@ -40,16 +38,12 @@ class DataPath:
         marker_topic: Where our broker keeps custody's marker.
     """
 
-    def __init__(
-        self,
-        plane: DataPlane,
-        stores: CustodyStores,
-        *,
-        wall_clock_us: Callable[[], int] = wall_clock_us,
-    ) -> None:
-        self.plane = plane
-        self.stores = stores
-        self._wall_clock_us = wall_clock_us
+    plane: DataPlane
+    stores: CustodyStores
+    wall_clock_us: Callable[[], int] = wall_clock_us
+
+    def __post_init__(self) -> None:
+        plane = self.plane
         self.forwarder = plane.forwarder
         self.intake = plane.intake
         self.outgoing = plane.outgoing
@@ -68,7 +62,7 @@ class DataPath:
         self._on_publishes = plane.on_publishes
 
     def _now(self) -> Now:
-        return Now(monotonic_ms(), self._wall_clock_us())
+        return Now(monotonic_ms(), self.wall_clock_us())
 
     def _arm(self) -> None:
         """Wake up when the plane is due. After every read: nothing is called that need not be."""
@@ -149,7 +143,7 @@ class DataPath:
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Take all PUBLISHes of one socket read of the data connection."""
-        self._on_publishes(chunk, publishes, Now(monotonic_ms(), self._wall_clock_us()))
+        self._on_publishes(chunk, publishes, Now(monotonic_ms(), self.wall_clock_us()))
         self._arm()
 
     def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
