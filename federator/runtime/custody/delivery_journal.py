@@ -68,23 +68,14 @@ class Entry(NamedTuple):
 
 
 class JournalState(NamedTuple):
-    """What a journal holds.
+    """What a journal holds."""
 
-    Attributes:
-        folded_to: Entries up to this number are in ``positions``.
-        positions: Where each chain was then.
-        entries: Those after, in order.
-        since_us: Filter key -> wall clock, in microseconds, when our clients began to want it.
-        marked: The newest marker that our broker is known to have had; 0: not known.
-        key: Proves markers; empty in a journal of an older release.
-    """
-
-    folded_to: int
-    positions: Positions
-    entries: tuple[Entry, ...]
-    since_us: dict[bytes, int]
-    marked: int
-    key: bytes
+    folded_to: int  # entries up to this number are in ``positions``
+    positions: Positions  # where each chain was then
+    entries: tuple[Entry, ...]  # those after, in order
+    since_us: dict[bytes, int]  # filter key -> wall clock when our clients began to want it
+    marked: int  # the newest marker that our broker is known to have had; 0: not known
+    key: bytes  # proves markers; empty in a journal of an older release
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):

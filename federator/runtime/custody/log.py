@@ -284,7 +284,12 @@ class CustodyLog:
         while len(self._segments) > 1:
             first = self._segments[0]
             aged = first.last_us < oldest_us
-            if not aged and not self._is_over(room):
+            over = (
+                self.bytes + room > self._bytes_max
+                or self.records > self._records_max
+                or self._entries > self._records_max * KEYS_PER_RECORD_MAX
+            )
+            if not aged and not over:
                 break
             del self._segments[0]
             gone.append(first)
@@ -299,13 +304,6 @@ class CustodyLog:
             self._heads.append(self._chains.drop(self.oldest_seq))
         for segment in gone:
             self._remove(segment)
-
-    def _is_over(self, room: int) -> bool:
-        return (
-            self.bytes + room > self._bytes_max
-            or self.records > self._records_max
-            or self._entries > self._records_max * KEYS_PER_RECORD_MAX
-        )
 
     def _remove(self, segment: Segment) -> None:
         fd = self._handles.pop(segment.first_seq, None)

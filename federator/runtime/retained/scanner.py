@@ -52,28 +52,19 @@ Outgoing = Callable[[memoryview, Sequence[Inbound]], tuple[memoryview, Sequence[
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One retained value: the hash of its payload and the packet as stored.
+    """One retained value."""
 
-    ``packet`` is ``None`` where nobody asked for it or there was no room.
-    """
-
-    digest: int
-    packet: bytes | None
+    digest: int  # of its payload
+    packet: bytes | None  # as stored; ``None`` where nobody asked for it or there was no room
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What our broker retains, by topic.
-
-    Attributes:
-        found: What came.
-        qos_known: The packets tell the QoS; otherwise all say 0.
-        complete: The broker dropped none.
-    """
+    """What our broker retains, by topic."""
 
     found: dict[str, Found]
-    qos_known: bool
-    complete: bool
+    qos_known: bool  # the packets tell the QoS; otherwise all say 0
+    complete: bool  # the broker dropped none
 
     def digest(self, topic: str) -> int | None:
         """The digest of what was found on ``topic``."""
