@@ -51,24 +51,18 @@ class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
     Args:
-        own_id: Client id of the control connection.
-        interest_changed: Called with the filters added and removed.
-        share: How many groups may have their members counted.
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
         control_filters: All that the control connection subscribes.
         own_links: Our other connections to this broker. Both are asked whenever the control
             connection comes up: log lines about them may have passed unheard.
-
-    Attributes:
-        is_connected, filters_of, flow: Of the table, as far as the broker's log tells.
     """
 
     settings: DiscoverySettings
     federation: str
-    own_id: str
+    own_id: str  # client id of the control connection
     state_dir: Path
-    interest_changed: Callable[[frozenset[str], frozenset[str]], None]
+    interest_changed: Callable[[frozenset[str], frozenset[str]], None]  # added, removed
     share: ShareSettings = field(default_factory=ShareSettings)
     members_changed: Callable[[pure.MembersChanged], None] | None = None
     control_filters: Callable[[], Iterable[str]] = tuple
@@ -96,6 +90,7 @@ class Discovery:
                 unlogged_subscriptions=settings.unlogged_subscriptions,
             ),
         )
+        # Of the table, as far as the broker's log tells:
         self.is_connected, self.filters_of = known.is_connected, known.filters_of
         self.flow = known.flow
         self.broker_version: str | None = None

@@ -51,22 +51,17 @@ class TopicAccess:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker did.
-
-    Attributes:
-        logs: Those of ``LOG_KINDS`` that told of our own deeds.
-        kept: Publications that it kept of ``PUBLISHED``; ``None``: that could not be tried.
-    """
+    """What the broker did."""
 
     version: str | None
     connack: mqtt5.ConnAckPacket
-    logs: AbstractSet[str]
+    logs: AbstractSet[str]  # those of ``LOG_KINDS`` that told of our own deeds
     control: TopicAccess
     clients: TopicAccess
     data_connection: Sequence[TopicAccess]
     system_seen: bool
     speakers: Speakers
-    kept: int | None
+    kept: int | None  # publications, of ``PUBLISHED``; ``None``: that could not be tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -41,25 +41,17 @@ def guide_will(settings: Settings, trust: Trust | None) -> Will:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GuidePublisher:
-    """Publishes guides; hears session reports and drain orders.
-
-    Args:
-        ordered: Told an operator's order to drain.
-        trust: Our keys; ``None`` in an open federation.
-
-    Attributes:
-        newest: The guide as it should stand; ``None`` before the first.
-    """
+    """Publishes guides; hears session reports and drain orders."""
 
     settings: Settings
     link: MqttLink
-    ordered: Callable[[DrainRequested], None]
-    trust: Trust | None
+    ordered: Callable[[DrainRequested], None]  # told an operator's order to drain
+    trust: Trust | None  # none in an open federation
 
     def __post_init__(self) -> None:
         federation = self.settings.federation
         self.reports = SessionReports()
-        self.newest: g.Guide | None = None
+        self.newest: g.Guide | None = None  # the guide as it should stand
         self.published = self.malformed = 0
         self._written_ms = monotonic_ms()
         self.topic = topics.guide_topic(federation)

@@ -31,30 +31,22 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FailoverService:
-    """Feeds the node's ``failover`` machine.
-
-    Args:
-        address: Where clients reach our broker.
-        may_tell: Whether the federation may know of a filter.
-
-    Attributes:
-        clients: How many were connected to our broker at the last report.
-    """
+    """Feeds the node's ``failover`` machine."""
 
     settings: AgentFailoverSettings
-    address: str
+    address: str  # where clients reach our broker
     folder: Path
     discovery: Discovery
     counters: DataCounters
     guide: GuidePublisher
-    may_tell: Callable[[str], bool]
+    may_tell: Callable[[str], bool]  # whether the federation may know of a filter
     handle: Callable[[Event], None]
 
     def __post_init__(self) -> None:
         self._draining_path = self.folder / DRAINING_FILE
         self.draining = self._draining_path.exists()
         self.rows: frozenset[FlowRow] = frozenset()
-        self.clients = 0
+        self.clients = 0  # connected to our broker at the last report
         self._interval_s = self.settings.report_interval_ms / 1_000
         self._seen = (-1, -1)
         self._load = 0.0

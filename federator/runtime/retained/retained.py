@@ -71,32 +71,21 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Retained:
-    """The retained values of one agent.
-
-    Args:
-        folder: Where the versions are kept.
-        make_link: Makes the connection that scans what our broker retains.
-        outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
-        policy: What may leave our broker, and under which name. Topics are the federation's.
-        to_local_names: What is published on our broker instead of a run of publications.
-        link_policies: What may cross the link to a neighbour.
-        covered: Whether what our clients publish below a filter reaches us.
-        send: Sends a message to a neighbour.
-    """
+    """The retained values of one agent."""
 
     settings: RetainedSettings
     self_id: BrokerId
     epoch: Callable[[], Epoch]
     federation: str
-    folder: Path
-    make_link: Callable[[LinkObserver], MqttLink]
+    folder: Path  # where the versions are kept
+    make_link: Callable[[LinkObserver], MqttLink]  # the connection that scans what is retained
     data_link: MqttLink
     outgoing: Outgoing | None
     hears_log: bool
-    policy: BrokerPolicy
-    to_local_names: Callable[[bytes], bytes]
+    policy: BrokerPolicy  # topics are the federation's
+    to_local_names: Callable[[bytes], bytes]  # published on our broker instead of a run
     link_policies: LinkPolicies
-    covered: Callable[[str], bool]
+    covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
     send: Callable[[MqttLink, RetainedMessage], None]
 
     def __post_init__(self) -> None:

@@ -48,6 +48,7 @@ COMPLAINT_GAP_MS = Millis(600_000)
 _log = structlog.get_logger()
 
 Outgoing = Callable[[memoryview, Sequence[Inbound]], tuple[memoryview, Sequence[Inbound]]]
+"""Gives publications of our broker the federation's names; none where they have them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,16 +97,8 @@ class RetainedScanner:
     """Reads what our broker retains, over a connection whose observer it is.
 
     Args:
-        outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
         came_up: Told when the connection is up; whether the broker has run since
             ``last_contact_s``, as far as can be known.
-        hears_log: The control connection brings log lines and marks.
-        here: What to subscribe on our broker for a filter of the federation.
-
-    Attributes:
-        last_contact_s: Wall clock of the last sign of life of this broker.
-        count: Scans so far.
-        incomplete: Scans that the broker did not answer in whole.
     """
 
     federation: str
@@ -113,13 +106,14 @@ class RetainedScanner:
     data_link: MqttLink
     outgoing: Outgoing | None
     came_up: Callable[[bool], None]
-    hears_log: bool
-    here: Callable[[str], tuple[str, ...]]
+    hears_log: bool  # the control connection brings log lines and marks
+    here: Callable[[str], tuple[str, ...]]  # subscribed here for a filter of the federation
 
     def __post_init__(self) -> None:
         self.link = self.make_link(self)
-        self.last_contact_s = 0.0
-        self.count = self.incomplete = 0
+        self.last_contact_s = 0.0  # wall clock of the last sign of life of this broker
+        self.count = 0
+        self.incomplete = 0  # scans that the broker did not answer in whole
         self.mark_topic = retained_mark_topic(self.federation)
         client_id = self.link.client_id
         self._drop_line = f"Outgoing messages are being dropped for client {client_id}.".encode()

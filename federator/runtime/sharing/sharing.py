@@ -46,6 +46,8 @@ INEXACT_TOLD_MAX: Final = 1_000
 """Groups of which it is remembered that it was said."""
 
 MakeLink = Callable[[int, LinkObserver], MqttLink]
+"""Makes and runs our stand-in number ``i``."""
+
 Taken = Callable[[memoryview, list[Inbound]], None]
 
 _log = structlog.get_logger()
@@ -58,17 +60,13 @@ class StandIns(LinkObserver):
     their connections: what is dealt out while they are away goes to members.
 
     Args:
-        make_link: Makes and runs stand-in number ``i``.
         taken: Gets what they take out of their groups.
-
-    Attributes:
-        links: The connections of all stand-ins there ever were.
     """
 
     def __init__(self, make_link: MakeLink, taken: Taken) -> None:
         self._make_link = make_link
         self._taken = taken
-        self.links: list[MqttLink] = []
+        self.links: list[MqttLink] = []  # of all stand-ins there ever were
 
     def want(self, stand_ins: Mapping[GroupKey, int]) -> None:
         """Stand in these groups, so many in each."""
@@ -103,11 +101,7 @@ class Sharing:
     """Shared groups as one agent sees them.
 
     Args:
-        make_link: Makes and runs our stand-in number ``i``.
         announce: Told which filters to announce besides clients' own, as a change.
-        announces: Whether the federation may hear that our clients want a filter.
-        allows_export: Whether what our clients publish on a topic may leave.
-        file: Where groups are listed across restarts.
     """
 
     self_id: BrokerId
@@ -116,8 +110,8 @@ class Sharing:
     data_link: MqttLink
     make_link: MakeLink
     announce: Callable[[frozenset[str], frozenset[str]], None]
-    announces: Callable[[str], bool]
-    allows_export: Callable[[str], bool]
+    announces: Callable[[str], bool]  # whether the federation may hear that we want a filter
+    allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
     parameters: LedgerParameters
     file: ShareFile
     stand_ins_max: int

@@ -69,13 +69,7 @@ class _Order:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ReplayService:
-    """Tells our broker's clients what was written, and sends parts of it to those who ask.
-
-    Attributes:
-        malformed: Asks that mean nothing.
-        refused: Asks that found the queue full.
-        answered: Messages sent.
-    """
+    """Tells our broker's clients what was written, and sends parts of it to those who ask."""
 
     link: MqttLink
     federation: str
@@ -84,7 +78,9 @@ class ReplayService:
     read: Read
 
     def __post_init__(self) -> None:
-        self.malformed = self.refused = self.answered = 0
+        self.malformed = 0  # asks that mean nothing
+        self.refused = 0  # asks that found the queue full
+        self.answered = 0  # messages sent
         self.topic = topics.metrics_ask_topic(self.federation)
         self._orders: deque[_Order] = deque()
         self._asked = asyncio.Event()

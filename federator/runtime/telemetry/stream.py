@@ -135,10 +135,6 @@ class EventRecorder:
 class MetricsStream:
     """Records what one agent does.
 
-    Args:
-        links: Our id and our epoch.
-        state: Reads what the agent knows, at the end of each window.
-
     Attributes:
         replay: Tells of batches, and answers those who ask for them again.
         trouble: Counts and tells when the spool cannot be written.
@@ -150,12 +146,12 @@ class MetricsStream:
 
     settings: MetricsSettings
     federation: str
-    links: Links
+    links: Links  # our id and our epoch
     parameters: Parameters
     forwarder: Forwarder
     mesh_events: MeshEventLog
     frame_events: FrameEventBuffer
-    state: AgentState
+    state: AgentState  # read at the end of each window
     link: MqttLink
     folder: Path
 

@@ -47,28 +47,20 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TraceService:
-    """Where traces begin, pass and come home.
-
-    Args:
-        link: The control connection to our broker, by which operators are answered.
-        send: Sends the body of a trace by a route to next hops; its number.
-
-    Attributes:
-        malformed: Orders that could not be read.
-    """
+    """Where traces begin, pass and come home."""
 
     settings: Settings
     links: Links
     connections: NeighbourLinks
     traffic: ControlTraffic
-    link: MqttLink
+    link: MqttLink  # the control connection to our broker, by which operators are answered
     policy: BrokerPolicy
     link_policies: LinkPolicies
     forwarder: Forwarder
-    send: Callable[[TopicRoute, Sends, bytes], int]
+    send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
-        self.malformed = 0
+        self.malformed = 0  # orders that could not be read
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
         self._asked: OrderedDict[tuple[Epoch, int], str] = OrderedDict()  # tokens
