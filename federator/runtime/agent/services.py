@@ -143,8 +143,8 @@ class Services:
         return PreparedSessions(
             settings=self.settings.failover,
             endpoint=lambda: endpoint_of(broker),
-            connected_here=self.discovery.is_connected,
-            filters_here=self.discovery.filters_of,
+            connected_here=self.discovery.known.is_connected,
+            filters_here=self.discovery.known.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
             caught_up=self.data.marks.caught_up,
             in_federation=self.data.policy.exported_filters,
@@ -195,7 +195,7 @@ class Services:
             self.data.path.on_local_up()
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        data, widened = self.data, self.discovery.widened
+        data, widened = self.data, self.discovery.known.widened
         data.forwarder.widened = widened
         added, removed = data.policy.change(added, removed)
         self.control.driver.handle(LocalFiltersChanged(added, removed))

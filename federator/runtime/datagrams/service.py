@@ -337,14 +337,12 @@ def _bound(listen: str) -> socket.socket:
 
 
 def _advertised(settings: Settings, port: int) -> str:
+    told = 0
     if settings.udp.advertise is not None:
         host, told = split_endpoint(settings.udp.advertise)
-        return _joined(host, told or port)
-    host, _ = split_endpoint(settings.udp.listen)
-    if host in _ANY:
-        host = Address.parse(settings.broker.advertised).host
-    return _joined(host, port)
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    else:
+        host, _ = split_endpoint(settings.udp.listen)
+        if host in _ANY:
+            host = Address.parse(settings.broker.advertised).host
+    place = f"[{host}]" if ":" in host else host
+    return f"{place}:{told or port}"

@@ -87,7 +87,7 @@ class FailoverService:
     # Within
 
     def _report_rows(self) -> None:
-        seen = (self.discovery.table_revision, self.guide.reports.revision)
+        seen = (self.discovery.known.table_revision, self.guide.reports.revision)
         if seen == self._seen or time.monotonic() < self._walk_again_s:
             return
         self._seen = seen
@@ -96,7 +96,7 @@ class FailoverService:
         self._walk_again_s = time.monotonic() + self._walking.rest_s
 
     def _walk_rows(self) -> None:
-        clients = list(self.discovery.flow())
+        clients = list(self.discovery.known.flow())
         self.clients = sum(client.connected for client in clients)
         rows: frozenset[FlowRow] = frozenset()
         if self.settings.report_sessions:

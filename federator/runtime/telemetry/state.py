@@ -146,7 +146,7 @@ class AgentState:
         return told | {
             "clients": self.clients(),
             "filters": len(data_path.forwarder),
-            "local_filters": self.discovery.wanted_count,
+            "local_filters": self.discovery.known.wanted_count,
             "custody_bytes": data_path.stores.log.bytes,
             "custody_gaps": data_path.custody.destination.receiver.gaps,
             "send_queue_bytes": sum(link.queued_bytes for link in links),

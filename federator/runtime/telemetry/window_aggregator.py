@@ -162,10 +162,8 @@ class WindowAggregator:
         if event.repeated:
             link.duplicates += 1
             link.duplicate_publications += event.publications
-        elif self.sample and event.publications:
-            origin = self._origin(event.origin, event.epoch)
-            if is_sampled(origin.salt, event.seq, self.sample):
-                self._hop(event, event.hops, event.sender, event.now_us)
+        elif event.publications:
+            self._hop(event, event.hops, event.sender, event.now_us)
 
     def _made(self, event: Made) -> None:
         totals = self._made_to.get((event.keys, event.flags))
@@ -177,10 +175,7 @@ class WindowAggregator:
         for total in totals:
             total.publications += event.publications
             total.bytes += event.bytes
-        if self.sample:
-            origin = self._origin(self.self_id, event.epoch)
-            if is_sampled(origin.salt, event.seq, self.sample):
-                self._hop(event, 0, None, event.time_us)
+        self._hop(event, 0, None, event.time_us)
 
     def _delivered(self, event: Delivered) -> None:
         known = self._delivered_to.get((event.origin, event.hops, event.keys, event.flags))
@@ -235,6 +230,12 @@ class WindowAggregator:
         }
 
     def _hop(self, event: Came | Made, hop: int, sender: BrokerId | None, at_us: int) -> None:
+        """Tell of the frame here, if it is a sample."""
+        origin = event.origin if isinstance(event, Came) else self.self_id
+        if not self.sample:
+            return
+        if not is_sampled(self._origin(origin, event.epoch).salt, event.seq, self.sample):
+            return
         if len(self._hops) >= HOPS_MAX:
             self.lost += 1
             return
@@ -242,7 +243,7 @@ class WindowAggregator:
         self._hops.append(
             {
                 "at_us": at_us,
-                "origin": event.origin if isinstance(event, Came) else self.self_id,
+                "origin": origin,
                 "origin_epoch": event.epoch,
                 "seq": event.seq,
                 "custody": custody,
