@@ -25,6 +25,7 @@ import errno
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
 from pathlib import Path
@@ -84,6 +85,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     key: bytes = b""
 
 
+@dataclass(eq=False, repr=False)
 class DeliveryJournal:
     """The journal of one agent, for one thread.
 
@@ -91,31 +93,26 @@ class DeliveryJournal:
     memory.
 
     Args:
-        folder: Where the file is; made when missing.
         bytes_max: Of entries. Call ``snapshot`` when ``is_due``; without, ``append`` does it. A
             snapshot keeps half of it for entries without a marker; older ones count as delivered.
-        boot: What tells this boot of the machine from others; asked of the machine by default.
-
-    Attributes:
-        journal_id: Of 64 random bits, drawn when the file is made.
-        last: Number of the last entry; 0 without one.
-        lost_bytes: Found damaged when it was opened, and cut off.
 
     Raises:
         ConfigError: The folder cannot be used.
         OSError: From every method: the disk is full or broken. The file is as before.
     """
 
-    def __init__(
-        self, folder: Path, *, bytes_max: int = BYTES_MAX, boot: bytes | None = None
-    ) -> None:
+    folder: Path  # made when missing
+    bytes_max: int = BYTES_MAX
+    boot: bytes | None = None  # tells this boot of the machine from others; asked by default
+
+    def __post_init__(self) -> None:
+        folder = self.folder
         self._path = folder / FILE_NAME
-        self._bytes_max = bytes_max
-        boot = boot or durable.this_boot()
+        boot = self.boot or durable.this_boot()
         self._boot = boot or bytes(durable.BOOT_BYTES)
-        self.journal_id = 0
-        self.last = 0
-        self.lost_bytes = 0
+        self.journal_id = 0  # of 64 random bits, drawn when the file is made
+        self.last = 0  # number of the last entry
+        self.lost_bytes = 0  # found damaged when it was opened, and cut off
         self._fd = -1
         self._tail_at = self._size = 0
         self._key = b""
@@ -129,7 +126,7 @@ class DeliveryJournal:
     @property
     def is_due(self) -> bool:
         """Whether it is time for a snapshot."""
-        return self._size - self._tail_at >= self._bytes_max
+        return self._size - self._tail_at >= self.bytes_max
 
     def append(self, deliveries: Sequence[ports.Delivered]) -> int:
         """Write down what is delivered next, at once.
@@ -141,7 +138,7 @@ class DeliveryJournal:
         """
         if not deliveries:
             return self.last
-        if self._size - self._tail_at >= 2 * self._bytes_max:
+        if self._size - self._tail_at >= 2 * self.bytes_max:
             self.snapshot(None, None, folded_to=0)
         parts = []
         for origin, epoch, seq, keys in deliveries:
@@ -221,7 +218,7 @@ class DeliveryJournal:
         cut, folded = self._tail_at, state.folded_to
         for at in _sound_batches(content):
             size, first, count = _BATCH.unpack_from(content, at)
-            if first + count - 1 > folded_to and self._size - at <= self._bytes_max // 2:
+            if first + count - 1 > folded_to and self._size - at <= self.bytes_max // 2:
                 break
             cut, folded = at + size, first + count - 1
         known = _fold(state.positions, state.entries, folded)

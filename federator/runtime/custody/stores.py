@@ -4,6 +4,7 @@ Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 
@@ -16,23 +17,21 @@ from federator.runtime.storage.disk_trouble import DiskTrouble
 from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 
+@dataclass(eq=False, repr=False)
 class CustodyStores:
     """What custody keeps on disk, and how long; satisfies ``protocol.custody.ports.Disk``.
 
     That a file cannot be written is said once a minute, however often it is tried.
 
-    Args:
-        folder: Where it is; made when missing.
-
-    Attributes:
-        owed: Filters that stay wanted.
-        subscribed: What our session at the broker may hold.
-
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(self, folder: Path, settings: CustodySettings) -> None:
+    folder: Path  # made when missing
+    settings: CustodySettings
+
+    def __post_init__(self) -> None:
+        folder, settings = self.folder, self.settings
         self.keep_s = settings.keep_s
         self.log = CustodyLog(
             folder / "log",
@@ -41,9 +40,9 @@ class CustodyStores:
             fsync=settings.fsync,
         )
         self.journal = DeliveryJournal(folder)
-        self.owed = FilterFile(folder, OWED)
+        self.owed = FilterFile(folder, OWED)  # filters that stay wanted
         self.load_owed = self.owed.load
-        self.subscribed = FilterFile(folder, SUBSCRIBED)
+        self.subscribed = FilterFile(folder, SUBSCRIBED)  # what our session may hold
         self._trouble = DiskTrouble()
 
     @property

@@ -43,10 +43,6 @@ class PreparedSessions:
             clock.
         fetch_again: Has it deliver again what was delivered since then.
 
-    Attributes:
-        prepared: Sessions made so far.
-        refused: Those that our broker did not let us make.
-        ended: Those we ended, as their clients turned up elsewhere.
     """
 
     settings: AgentFailoverSettings
@@ -61,7 +57,8 @@ class PreparedSessions:
 
     def __post_init__(self) -> None:
         self.waiting: dict[str, Millis] = {}  # clients, and when theirs were prepared
-        self.prepared = self.refused = self.ended = 0
+        self.prepared = 0  # sessions made so far
+        self.refused = 0  # those that our broker did not let us make
         self._work: dict[BrokerId, asyncio.Task[None]] = {}
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
 
@@ -150,7 +147,6 @@ class PreparedSessions:
                 del self.waiting[client]
                 try:
                     await end_session(self.endpoint(), client)
-                    self.ended += 1
                 except (OSError, LinkError, TimeoutError) as error:
                     self._complain(str(error) or "no answer")
 

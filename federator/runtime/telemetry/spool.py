@@ -54,12 +54,6 @@ class _Open:
 class Spool:
     """One agent's spool.
 
-    Attributes:
-        written: Batches written since the start.
-        dropped: Batches dropped for room.
-        torn: Segments whose end a crash had torn off.
-        oversized: Records too long to be kept.
-
     Raises:
         ConfigError: The folder cannot be used.
     """
@@ -73,7 +67,9 @@ class Spool:
     def __post_init__(self) -> None:
         folder, broker = self.folder, self.broker
         private_folder(folder, key="state_dir")
-        self.written = self.dropped = self.torn = self.oversized = 0
+        self.written = self.dropped = 0  # batches, since the start; dropped for room
+        self.torn = 0  # segments whose end a crash had torn off
+        self.oversized = 0  # records too long to be kept
         self._open: _Open | None = None
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
