@@ -56,7 +56,7 @@ class Services:
             federation=settings.federation,
             broker=settings.broker_id,
             sent=self.discovery.on_mark_sent,
-            came=self.discovery.on_mark,
+            came=self.discovery.known.on_mark,
         )
         self.failover = self._failover()
         self.prepared = self._prepared_sessions()

@@ -152,10 +152,6 @@ class Discovery:
         """Note that a mark among the lines is on its way."""
         self._perform(self.known.on_mark_sent(now_ms=monotonic_ms()))
 
-    def on_mark(self, sent_at_ms: Millis) -> None:
-        """Note that a mark came."""
-        self.known.on_mark(sent_at_ms)
-
     async def run(self) -> None:
         """Load the file, keep it up to date until cancelled, then close it.
 
@@ -201,18 +197,16 @@ class Discovery:
             self._hold(link.client_id, _granted(link))
 
     def _load(self) -> None:
-        now_ms = monotonic_ms()
-        saved = self._read(self._path)
-        outdated = saved is None
+        current = self._read(self._path)
+        saved = current or self._read(self._outdated_path)
         if saved is None:
-            saved = self._read(self._outdated_path)
-        if saved is None:
-            self._perform(self.known.on_deadline(now_ms=now_ms))
+            self._on_time()
             return
         record, away_ms = saved
-        away_ms = None if outdated else away_ms
-        effects = self.known.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated)
-        self._perform(effects)
+        outdated, now_ms = current is None, monotonic_ms()
+        if outdated:
+            away_ms = None
+        self._perform(self.known.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated))
         # From now on, until an orderly stop, what the file holds may not be complete.
         self._write(self._content(closed=False))
 

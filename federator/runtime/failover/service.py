@@ -65,7 +65,11 @@ class FailoverService:
         """Tell how our clients and our broker are, once in ``report_interval_ms``."""
         self.guide.reports.on_deadline(now_ms=monotonic_ms())
         self._report_rows()
-        self._report_status()
+        publications = self.counters.publications_in + self.counters.delivered_publications
+        rate = (publications - self._publications) / self._interval_s
+        self._publications = publications
+        self._load += LOAD_SMOOTHING * (rate - self._load)
+        self._tell_status()
         self.guide.refresh()
 
     def set_draining(self, drain: bool) -> None:
@@ -110,14 +114,6 @@ class FailoverService:
         self.rows = rows
         if added or removed:
             self.handle(RowsChanged(added, removed))
-
-    def _report_status(self) -> None:
-        counters = self.counters
-        publications = counters.publications_in + counters.delivered_publications
-        rate = (publications - self._publications) / self._interval_s
-        self._publications = publications
-        self._load += LOAD_SMOOTHING * (rate - self._load)
-        self._tell_status()
 
     def _tell_status(self) -> None:
         status = BrokerRecord(

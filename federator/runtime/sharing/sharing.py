@@ -315,12 +315,12 @@ class Sharing:
 
     def _say_what_we_have(self) -> None:
         """Announce our members, and an inbox when anybody may have something for it."""
-        records = [
-            MemberRecord(self.self_id, count, self._crossings[key] > 0, *key)
-            for key, count in sorted(self._own_members.items())
-        ]
-        texts = {record: record.encode() for record in records}
-        filters = frozenset(text for text in texts.values() if text is not None)
+        records: dict[str, MemberRecord] = {}
+        for key, count in sorted(self._own_members.items()):
+            record = MemberRecord(self.self_id, count, self._crossings[key] > 0, *key)
+            if (text := record.encode()) is not None:
+                records[text] = record
+        filters = frozenset(records)
         self._needs_inbox |= bool(filters)  # for good: an inbox that vanishes means we are gone
         if self._needs_inbox:
             filters |= {inbox_filter(self.self_id)}
@@ -328,9 +328,8 @@ class Sharing:
         for text in before - filters:
             if (old := parse_record(text)) is not None:
                 self.membership.discard(old)
-        for record in records:
-            if texts[record] is not None:
-                self.membership.add(record)
+        for record in records.values():
+            self.membership.add(record)
         self._changed |= filters != before
         if self._changed:
             self.announce(filters - before, before - filters)
