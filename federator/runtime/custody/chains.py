@@ -42,17 +42,12 @@ class _Chain:
 
 
 class Chains:
-    """All chains: 8 bytes for each record and filter, and about 200 for each filter.
-
-    Attributes:
-        oldest: The smallest number still held. Set it with ``drop``.
-        idle: Last number of each chain of which nothing is held.
-    """
+    """All chains: 8 bytes for each record and filter, and about 200 for each filter."""
 
     def __init__(self) -> None:
         self._live: OrderedDict[bytes, _Chain] = OrderedDict()  # by last number, ascending
-        self.idle: OrderedDict[bytes, int] = OrderedDict()
-        self.oldest = 1
+        self.idle: OrderedDict[bytes, int] = OrderedDict()  # last numbers of what holds nothing
+        self.oldest = 1  # the smallest number still held; to be set with ``drop``
 
     def add(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
         """Put the record ``seq`` on the chains of its keys."""
@@ -124,10 +119,9 @@ class Chains:
         return chain.seqs[at] if at < len(chain.seqs) else None
 
     def drop(self, oldest: int) -> dict[bytes, int]:
-        """Nothing below ``oldest`` is held any more.
+        """Nothing below ``oldest`` is held any more; the last number of each chain idle now.
 
-        Returns:
-            The last number of each chain that is idle now. Takes time in proportion to these.
+        Takes time in proportion to these.
         """
         self.oldest = oldest
         idle: dict[bytes, int] = {}

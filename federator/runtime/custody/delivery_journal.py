@@ -129,12 +129,9 @@ class DeliveryJournal:
         return self._size - self._tail_at >= self.bytes_max
 
     def append(self, deliveries: Sequence[ports.Delivered]) -> int:
-        """Write down what is delivered next, at once.
+        """Write down what is delivered next, at once; the number of the last entry.
 
         A position that comes about without a delivery may be entered as if it were one.
-
-        Returns:
-            The number of the last entry.
         """
         if not deliveries:
             return self.last
@@ -182,13 +179,10 @@ class DeliveryJournal:
         return _fold(state.positions, state.entries, to)
 
     def resume(self, marker: int | None) -> Positions:
-        """Begin again behind ``marker``; call it at start, before the first ``append``.
+        """Begin again behind ``marker``, with ``positions``; at start, before any ``append``.
 
         Entries after it are struck out: their frames will be entered again, one by one, and until
         then a later marker must not speak for them.
-
-        Returns:
-            As ``positions``.
         """
         positions = self.positions(marker)
         self.snapshot(positions, None, folded_to=self.last)

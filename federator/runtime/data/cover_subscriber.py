@@ -87,10 +87,7 @@ class CoverSubscriber:
 
     Args:
         link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
-            arrives through ``once`` while ``sorting``.
-
-    Attributes:
-        sorting: Copies or identifiers may come.
+            arrives through ``once`` while ``sorting``: copies or identifiers may come.
     """
 
     link: MqttLink

@@ -30,13 +30,7 @@ class CustodyMessenger:
 
 @dataclass(eq=False, repr=False)
 class DataPath:
-    """The data plane of one agent, on the event loop.
-
-    Attributes:
-        forwarder, intake, outgoing, custody, counters, delays: Of the plane.
-        data_topic: Where frames come in.
-        marker_topic: Where our broker keeps custody's marker.
-    """
+    """The data plane of one agent, on the event loop."""
 
     plane: DataPlane
     stores: CustodyStores
@@ -50,8 +44,8 @@ class DataPath:
         self.custody = plane.custody
         self.counters = plane.counters
         self.delays = plane.delivery.delays
-        self.data_topic = plane.data_topic
-        self.marker_topic = plane.delivery.marker_topic
+        self.data_topic = plane.data_topic  # where frames come in
+        self.marker_topic = plane.delivery.marker_topic  # where our broker keeps custody's marker
         self.renew_epoch, self.share = plane.renew_epoch, plane.share
         # What needs neither the time nor a timer.
         self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up

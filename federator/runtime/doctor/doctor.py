@@ -122,10 +122,6 @@ async def examine(
 ) -> Facts:
     """Ask the broker everything.
 
-    Args:
-        line_seconds_max: How long to wait for lines of the log topics.
-        system_seconds_max: How long to wait for ``$SYS`` after that.
-
     Raises:
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
     """

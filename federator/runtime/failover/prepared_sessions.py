@@ -35,15 +35,7 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PreparedSessions:
-    """Makes sessions, and ends those that nobody will come for.
-
-    Args:
-        caught_up: Returns when all that our broker has acknowledged by now is in custody.
-        expect: Tells custody that clients come who wanted filters since an instant of the wall
-            clock.
-        fetch_again: Has it deliver again what was delivered since then.
-
-    """
+    """Makes sessions, and ends those that nobody will come for."""
 
     settings: AgentFailoverSettings
     endpoint: Callable[[], Endpoint]
@@ -51,9 +43,9 @@ class PreparedSessions:
     filters_here: Callable[[str], AbstractSet[str]]  # what a client subscribes on our broker
     connected_elsewhere: Callable[[str], bool]  # to another broker that is there
     in_federation: Callable[[str], Iterable[str]]  # what it calls a filter of our clients'
-    caught_up: Callable[[], Awaitable[None]]
-    expect: Callable[[Sequence[str], int], None]
-    fetch_again: Callable[[Sequence[str], int], None]
+    caught_up: Callable[[], Awaitable[None]]  # until what is acknowledged by now is in custody
+    expect: Callable[[Sequence[str], int], None]  # clients come who wanted filters since then
+    fetch_again: Callable[[Sequence[str], int], None]  # what was delivered since then
 
     def __post_init__(self) -> None:
         self.waiting: dict[str, Millis] = {}  # clients, and when theirs were prepared

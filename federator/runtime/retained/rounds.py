@@ -154,11 +154,7 @@ class RetainedRounds:
         *,
         rally: bool,
     ) -> bool:
-        """One round: scan, ask everyone, read what they have, fetch what is newer.
-
-        Returns:
-            Whether all that was asked for came.
-        """
+        """Scan, ask everyone, read what they have, fetch what is newer; whether all came."""
         below = sorted({*filters, *(each.filter for _, each in heard)})
         scan = await self.broker.scan(below) if below else NOTHING
         round_ = self._round = Round(self.broker.store, wanted=self.wanted, found=scan.digest)

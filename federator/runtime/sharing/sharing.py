@@ -49,6 +49,7 @@ MakeLink = Callable[[int, LinkObserver], MqttLink]
 """Makes and runs our stand-in number ``i``."""
 
 Taken = Callable[[memoryview, list[Inbound]], None]
+"""Gets what stand-ins take out of their groups."""
 
 _log = structlog.get_logger()
 
@@ -58,9 +59,6 @@ class StandIns(LinkObserver):
 
     Number ``i`` stands in every group that needs more than ``i`` stand-ins. Their sessions end with
     their connections: what is dealt out while they are away goes to members.
-
-    Args:
-        taken: Gets what they take out of their groups.
     """
 
     def __init__(self, make_link: MakeLink, taken: Taken) -> None:
@@ -98,18 +96,14 @@ class StandIns(LinkObserver):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Sharing:
-    """Shared groups as one agent sees them.
-
-    Args:
-        announce: Told which filters to announce besides clients' own, as a change.
-    """
+    """Shared groups as one agent sees them."""
 
     self_id: BrokerId
     epoch: Epoch
     data_path: DataPath
     data_link: MqttLink
     make_link: MakeLink
-    announce: Callable[[frozenset[str], frozenset[str]], None]
+    announce: Callable[[frozenset[str], frozenset[str]], None]  # besides clients' own: added, gone
     announces: Callable[[str], bool]  # whether the federation may hear that we want a filter
     allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
     parameters: LedgerParameters
@@ -201,11 +195,9 @@ class Sharing:
     # What changes
 
     def on_members(self, members: Mapping[GroupKey, int], *, watched: bool) -> None:
-        """Note how many members groups have among our own clients now.
+        """Note how many members groups that changed have among our own clients now.
 
-        Args:
-            members: Those that changed.
-            watched: Whether clients here see all that is published here.
+        ``watched``: clients here see all that is published here.
         """
         self._changed |= watched != self._watched
         self._watched = watched

@@ -106,11 +106,6 @@ class Spool:
     def write(self, rows: Sequence[Row], shared: dict[str, Any], *, now_ms: int) -> Sequence[Batch]:
         """Append ``rows`` as one batch, or as several when they are many.
 
-        Args:
-            rows: Tables and their fields.
-            shared: Federation and epoch.
-            now_ms: A monotonic clock.
-
         Raises:
             OSError: They could not be written, and are lost; the spool is as before.
         """
@@ -129,10 +124,7 @@ class Spool:
         return batches
 
     def tend(self, *, now_ms: int) -> int:
-        """Finish a segment that is full or old, and keep within bounds.
-
-        Returns:
-            Batches dropped for room.
+        """Finish a segment that is full or old, and keep within bounds; batches dropped for room.
 
         Raises:
             OSError: A file cannot be finished; it is tried again next time.
@@ -154,10 +146,7 @@ class Spool:
             self._finish(self._open)
 
     def read(self, spool: str, first: int, last: int, *, bytes_max: int) -> Part | None:
-        """Whole batches from ``first`` on, up to ``last``: at least one, if one is there.
-
-        Returns:
-            A part of them; ``None`` when none of them is held.
+        """Whole batches from ``first`` on, up to ``last``: at least one, if one is held.
 
         Raises:
             OSError: A file cannot be read.

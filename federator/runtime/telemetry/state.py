@@ -69,13 +69,7 @@ class AgentState:
     def rows(
         self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any], *, lag_us: int
     ) -> list[Row]:
-        """The rows of one window.
-
-        Args:
-            carried: What each link carried.
-            when: ``at_us`` and ``window_ms``.
-            lag_us: The longest the event loop was late.
-        """
+        """The rows of one window, in which each link ``carried`` that; ``lag_us`` at most."""
         rows = self._links(carried, when)
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)

@@ -135,11 +135,6 @@ class EventRecorder:
 class MetricsStream:
     """Records what one agent does.
 
-    Attributes:
-        replay: Tells of batches, and answers those who ask for them again.
-        trouble: Counts and tells when the spool cannot be written.
-        records_lost: Records that found no room, in memory or on disk, as far as told.
-
     Raises:
         ConfigError: The spool cannot be used.
     """
@@ -186,7 +181,7 @@ class MetricsStream:
         self._since = (wall_clock_us(), monotonic_ms())
         self._lag_s = 0.0
         self._lost = 0
-        self.records_lost = 0
+        self.records_lost = 0  # for want of room, in memory or on disk, as far as told
         self.events.note("agent_started", value=self.links.epoch)
         if self.spool.torn:
             self.events.note("spool_torn", value=self.spool.torn)

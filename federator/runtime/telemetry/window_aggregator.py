@@ -78,12 +78,7 @@ class _Origin:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class WindowAggregator:
-    """The figures of one window.
-
-    Attributes:
-        links: What each link carried.
-        lost: Events that found no room.
-    """
+    """The figures of one window."""
 
     self_id: BrokerId
     forwarder: Forwarder
@@ -92,7 +87,7 @@ class WindowAggregator:
 
     def __post_init__(self) -> None:
         self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
-        self.lost = 0
+        self.lost = 0  # events that found no room
         self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
         self._offered: dict[tuple[str, int], _Traffic] = {}
         self._arrived: dict[tuple[str, BrokerId, int], _Traffic] = {}
