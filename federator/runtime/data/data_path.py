@@ -49,7 +49,7 @@ class DataPath:
         self.renew_epoch, self.share = plane.renew_epoch, plane.share
         # What needs neither the time nor a timer.
         self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up
-        self.on_marker = plane.custody.destination.on_marker
+        self.on_marker, self.leave = plane.custody.destination.on_marker, plane.custody.leave
         self._intake_timer = DeadlineTimer(self._on_time)
         self._custody_timer = DeadlineTimer(self._on_time)
         self._custody_armed_ms: Millis | None = None
@@ -112,10 +112,6 @@ class DataPath:
         """Somebody missed something: answer, or pass it on."""
         self.custody.on_request(request, self._now())
         self._arm()
-
-    def leave(self) -> None:
-        """We go: write down what a later life should know."""
-        self.custody.leave()
 
     # What our broker says
 

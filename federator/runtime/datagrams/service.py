@@ -252,8 +252,7 @@ class DatagramService:
             return
         self.counters.datagrams_in += 1
         self.counters.bytes_in += len(data)
-        heard = peer.link.on_datagram(datagram, now_ms=monotonic_ms())
-        self._carry_out(neighbour, peer, heard)
+        self._carry_out(neighbour, peer, peer.link.on_datagram(datagram, now_ms=monotonic_ms()))
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
     def _carry_out(self, neighbour: BrokerId, peer: _Peer, heard: Outcome) -> None:
@@ -279,9 +278,8 @@ class DatagramService:
         for neighbour, peer in list(self._peers.items()):
             link = peer.link
             if link is not None and link.next_deadline_ms() <= now_ms:
-                heard = link.on_deadline(now_ms=now_ms)
-                self._carry_out(neighbour, peer, heard)
-        times = [p.link.next_deadline_ms() for p in self._peers.values() if p.link is not None]
+                self._carry_out(neighbour, peer, link.on_deadline(now_ms=now_ms))
+        times = [link.next_deadline_ms() for link in self.links().values()]
         if times:
             self._timer.set_sooner(min(times))
 

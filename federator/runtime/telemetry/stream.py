@@ -232,10 +232,10 @@ class MetricsStream:
                 self.events.note("spool_dropped", value=dropped)
             for error in errors:
                 self.trouble.on_error("metrics.spool_failed", error)
-            if not batches and rows:
-                self._lost += len(rows)
             if batches:
                 self.replay.push(batches, self.spool.id, held, wall_clock_us())
+            else:
+                self._lost += len(rows)
 
     # Within
 

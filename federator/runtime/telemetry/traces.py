@@ -86,26 +86,22 @@ class TraceService:
             self._begin(order)
 
     def _begin(self, order: operators.Trace) -> None:
-        us, epoch = self._self_id, self.links.epoch
+        epoch = self.links.epoch
         name = self.policy.renames.outward(order.topic)
         topic = order.topic if name is None else name
         why_not = self.policy.why_not(order.topic)
         route = self.forwarder.route_topic(topic) if why_not is None else None
         sends = self._allowed(topic, () if route is None else route.sends)
         now_us = wall_clock_us()
-        onward = Onward(
-            first=True,
-            delivers=False,
-            next_hops=self._waiting(sends),
-            why=why_not or self.forwarder.explain(topic).why,
-        )
+        logbook = Logbook(topic, (Stop(self._self_id, now_us),))
+        why = why_not or self.forwarder.explain(topic).why
+        onward = Onward(first=True, delivers=False, next_hops=self._waiting(sends), why=why)
         if route is not None and sends:
-            body = tracing.write_logbook(Logbook(topic, (Stop(us, now_us),)))
-            number = self.send(route, sends, body)
+            number = self.send(route, sends, tracing.write_logbook(logbook))
             self._asked[epoch, number] = order.token
             if len(self._asked) > ASKED_MAX:
                 self._asked.popitem(last=False)
-        told = tracing.echo(Logbook(topic, (Stop(us, now_us),)), onward, epoch=epoch, number=0)
+        told = tracing.echo(logbook, onward, epoch=epoch, number=0)
         self._answer(order.token, told, now_us)
 
     def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
