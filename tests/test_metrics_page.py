@@ -6,7 +6,7 @@ from pathlib import Path
 import msgspec
 
 from federator.protocol.telemetry.records import TABLES, Record
-from federator.runtime.telemetry.events import KINDS
+from federator.runtime.telemetry.stream import KINDS
 
 PAGE = (Path(__file__).parents[1] / "docs" / "metrics.md").read_text("utf-8")
 

@@ -71,7 +71,8 @@ def view_of(agent: Agent) -> v.LiveView:
     return v.LiveView(
         ready=agent.services.ready,
         status=lambda: _status(agent, routes),
-        routes=routes,
+        explain=routes.explain,
+        routes=routes.routes,
         controller=lambda: controller_page(node.failover, settings.broker_id),
         topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
         values=lambda: _values(agent),
@@ -131,7 +132,6 @@ def _values(agent: Agent) -> m.Values:
     node, failover = control.node, control.node.failover
     discovery, loops = services.discovery, data.loops
     return {
-        **m.about_values(settings),
         **m.state_values(
             settings,
             node=node,
@@ -157,7 +157,6 @@ def _values(agent: Agent) -> m.Values:
             settings, failover=failover, prepared=services.prepared, service=services.failover
         ),
         **m.topology_values(node, wanted=settings.topology.neighbours),
-        **m.trust_values(control.trust),
         **m.datagram_values(data.datagrams),
         **m.stream_values(services.metrics, bytes_max=settings.metrics.spool_bytes_max),
     }

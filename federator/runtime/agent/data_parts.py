@@ -94,7 +94,7 @@ class DataParts:
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
         return Retained(
-            settings.retained,
+            settings=settings.retained,
             self_id=settings.broker_id,
             epoch=lambda: control.epoch,
             federation=settings.federation,
@@ -113,7 +113,7 @@ class DataParts:
     def _tracing(self) -> TraceService:
         control = self.control
         return TraceService(
-            self.settings,
+            settings=self.settings,
             links=control.node.links,
             connections=control.connections,
             traffic=control.traffic,

@@ -48,7 +48,7 @@ class Services:
             federation=settings.federation,
             broker=settings.broker_id,
             sent=self.discovery.on_mark_sent,
-            came=self.discovery.on_mark,
+            came=self.discovery.known.on_mark,
         )
         self.failover = self._failover()
         self.prepared = self._prepared_sessions()
@@ -133,8 +133,8 @@ class Services:
         return PreparedSessions(
             settings=self.settings.failover,
             endpoint=lambda: endpoint_of(self.settings.broker),
-            connected_here=self.discovery.is_connected,
-            filters_here=self.discovery.filters_of,
+            connected_here=self.discovery.known.is_connected,
+            filters_here=self.discovery.known.filters_of,
             connected_elsewhere=self.control.node.failover.is_connected_elsewhere,
             caught_up=self.data.marks.caught_up,
             in_federation=self.data.policy.exported_filters,
@@ -160,7 +160,7 @@ class Services:
             echo=self.echo,
         )
         return MetricsStream(
-            settings.metrics,
+            settings=settings.metrics,
             federation=settings.federation,
             links=control.node.links,
             parameters=parameters,
@@ -184,7 +184,7 @@ class Services:
             self.data.path.on_local_up()
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        data, widened = self.data, self.discovery.widened
+        data, widened = self.data, self.discovery.known.widened
         data.forwarder.widened = widened
         added, removed = data.policy.change(added, removed)
         self.control.handle(LocalFiltersChanged(added, removed))

@@ -42,17 +42,12 @@ class _Chain:
 
 
 class Chains:
-    """All chains: 8 bytes for each record and filter, and about 200 for each filter.
-
-    Attributes:
-        oldest: The smallest number still held. Set it with ``drop``.
-        idle: Last number of each chain of which nothing is held.
-    """
+    """All chains: 8 bytes for each record and filter, and about 200 for each filter."""
 
     def __init__(self) -> None:
         self._live: OrderedDict[bytes, _Chain] = OrderedDict()  # by last number, ascending
-        self.idle: OrderedDict[bytes, int] = OrderedDict()
-        self.oldest = 1
+        self.idle: OrderedDict[bytes, int] = OrderedDict()  # last numbers of what holds nothing
+        self.oldest = 1  # the smallest number still held; to be set with ``drop``
 
     def add(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
         """Put the record ``seq`` on the chains of its keys."""
@@ -124,10 +119,9 @@ class Chains:
         return chain.seqs[at] if at < len(chain.seqs) else None
 
     def drop(self, oldest: int) -> dict[bytes, int]:
-        """Nothing below ``oldest`` is held any more.
+        """Nothing below ``oldest`` is held any more; the last number of each chain idle now.
 
-        Returns:
-            The last number of each chain that is idle now. Takes time in proportion to these.
+        Takes time in proportion to these.
         """
         self.oldest = oldest
         idle: dict[bytes, int] = {}
@@ -146,19 +140,19 @@ class Chains:
         return bisect_left(chain.seqs, self.oldest)
 
 
+@dataclass(eq=False, repr=False)
 class HeadsFile:
     """The idle chains on disk: appended as chains become idle, rewritten when twice as long.
 
     A failure is made up for by rewriting it next time. What is lost with it costs no message: the
     chain's next record names no predecessor, and nobody is told of records that were dropped.
-
-    Args:
-        idle: The idle chains, as they are at any time.
     """
 
-    def __init__(self, folder: Path, idle: Mapping[bytes, int]) -> None:
-        self._path = folder / HEADS_FILE
-        self._idle = idle
+    folder: Path
+    idle: Mapping[bytes, int]  # the idle chains, as they are at any time
+
+    def __post_init__(self) -> None:
+        self._path = self.folder / HEADS_FILE
         self._epoch = 0
         self._fd = -1
         self._entries = 0
@@ -187,7 +181,7 @@ class HeadsFile:
         if not idle and self._fd >= 0:
             return
         with contextlib.suppress(OSError):
-            if self._fd < 0 or self._entries > 2 * len(self._idle) + 1024:
+            if self._fd < 0 or self._entries > 2 * len(self.idle) + 1024:
                 self._rewrite()
                 return
             content = _encode_heads(idle)
@@ -201,9 +195,9 @@ class HeadsFile:
 
     def _rewrite(self) -> None:
         self.close()
-        content = _HEADER.pack(_MAGIC, self._epoch) + _encode_heads(self._idle)
+        content = _HEADER.pack(_MAGIC, self._epoch) + _encode_heads(self.idle)
         self._fd = replace_file(self._path, [content], sync=False)
-        self._size, self._entries = len(content), len(self._idle)
+        self._size, self._entries = len(content), len(self.idle)
 
     def close(self) -> None:
         """Close the file."""

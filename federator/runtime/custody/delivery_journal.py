@@ -25,6 +25,7 @@ import errno
 import os
 import struct
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
 from pathlib import Path
@@ -68,23 +69,14 @@ class Entry(NamedTuple):
 
 
 class JournalState(NamedTuple):
-    """What a journal holds.
+    """What a journal holds."""
 
-    Attributes:
-        folded_to: Entries up to this number are in ``positions``.
-        positions: Where each chain was then.
-        entries: Those after, in order.
-        since_us: Filter key -> wall clock, in microseconds, when our clients began to want it.
-        marked: The newest marker that our broker is known to have had; 0: not known.
-        key: Proves markers; empty in a journal of an older release.
-    """
-
-    folded_to: int
-    positions: Positions
-    entries: tuple[Entry, ...]
-    since_us: dict[bytes, int]
-    marked: int
-    key: bytes
+    folded_to: int  # entries up to this number are in ``positions``
+    positions: Positions  # where each chain was then
+    entries: tuple[Entry, ...]  # those after, in order
+    since_us: dict[bytes, int]  # filter key -> wall clock when our clients began to want it
+    marked: int  # the newest marker that our broker is known to have had; 0: not known
+    key: bytes  # proves markers; empty in a journal of an older release
 
 
 class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
@@ -93,6 +85,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     key: bytes = b""
 
 
+@dataclass(eq=False, repr=False)
 class DeliveryJournal:
     """The journal of one agent, for one thread.
 
@@ -100,31 +93,26 @@ class DeliveryJournal:
     memory.
 
     Args:
-        folder: Where the file is; made when missing.
         bytes_max: Of entries. Call ``snapshot`` when ``is_due``; without, ``append`` does it. A
             snapshot keeps half of it for entries without a marker; older ones count as delivered.
-        boot: What tells this boot of the machine from others; asked of the machine by default.
-
-    Attributes:
-        journal_id: Of 64 random bits, drawn when the file is made.
-        last: Number of the last entry; 0 without one.
-        lost_bytes: Found damaged when it was opened, and cut off.
 
     Raises:
         ConfigError: The folder cannot be used.
         OSError: From every method: the disk is full or broken. The file is as before.
     """
 
-    def __init__(
-        self, folder: Path, *, bytes_max: int = BYTES_MAX, boot: bytes | None = None
-    ) -> None:
+    folder: Path  # made when missing
+    bytes_max: int = BYTES_MAX
+    boot: bytes | None = None  # tells this boot of the machine from others; asked by default
+
+    def __post_init__(self) -> None:
+        folder = self.folder
         self._path = folder / FILE_NAME
-        self._bytes_max = bytes_max
-        boot = boot or durable.this_boot()
+        boot = self.boot or durable.this_boot()
         self._boot = boot or bytes(durable.BOOT_BYTES)
-        self.journal_id = 0
-        self.last = 0
-        self.lost_bytes = 0
+        self.journal_id = 0  # of 64 random bits, drawn when the file is made
+        self.last = 0  # number of the last entry
+        self.lost_bytes = 0  # found damaged when it was opened, and cut off
         self._fd = -1
         self._tail_at = self._size = 0
         self._key = b""
@@ -138,19 +126,16 @@ class DeliveryJournal:
     @property
     def is_due(self) -> bool:
         """Whether it is time for a snapshot."""
-        return self._size - self._tail_at >= self._bytes_max
+        return self._size - self._tail_at >= self.bytes_max
 
     def append(self, deliveries: Sequence[ports.Delivered]) -> int:
-        """Write down what is delivered next, at once.
+        """Write down what is delivered next, at once; the number of the last entry.
 
         A position that comes about without a delivery may be entered as if it were one.
-
-        Returns:
-            The number of the last entry.
         """
         if not deliveries:
             return self.last
-        if self._size - self._tail_at >= 2 * self._bytes_max:
+        if self._size - self._tail_at >= 2 * self.bytes_max:
             self.snapshot(None, None, folded_to=0)
         parts = []
         for origin, epoch, seq, keys in deliveries:
@@ -194,13 +179,10 @@ class DeliveryJournal:
         return _fold(state.positions, state.entries, to)
 
     def resume(self, marker: int | None) -> Positions:
-        """Begin again behind ``marker``; call it at start, before the first ``append``.
+        """Begin again behind ``marker``, with ``positions``; at start, before any ``append``.
 
         Entries after it are struck out: their frames will be entered again, one by one, and until
         then a later marker must not speak for them.
-
-        Returns:
-            As ``positions``.
         """
         positions = self.positions(marker)
         self.snapshot(positions, None, folded_to=self.last)
@@ -230,7 +212,7 @@ class DeliveryJournal:
         cut, folded = self._tail_at, state.folded_to
         for at in _sound_batches(content):
             size, first, count = _BATCH.unpack_from(content, at)
-            if first + count - 1 > folded_to and self._size - at <= self._bytes_max // 2:
+            if first + count - 1 > folded_to and self._size - at <= self.bytes_max // 2:
                 break
             cut, folded = at + size, first + count - 1
         known = _fold(state.positions, state.entries, folded)

@@ -11,6 +11,7 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Final
 
 from federator.errors import DecodeError
@@ -28,17 +29,15 @@ CAUGHT_UP_SECONDS_MAX: Final = 5.0
 _OURS: Final = "agent".ljust(65, ".")  # longer than a gateway's name may be
 
 
+@dataclass(eq=False, repr=False)
 class GatewayMarks:
-    """The marks that came and are not answered yet.
+    """The marks that came and are not answered yet."""
 
-    Attributes:
-        topic: Where marks come, on the data connection.
-    """
+    federation: str
+    link: MqttLink
 
-    def __init__(self, federation: str, link: MqttLink) -> None:
-        self._federation = federation
-        self.topic = mark_topic(federation)
-        self._link = link
+    def __post_init__(self) -> None:
+        self.topic = mark_topic(self.federation)  # where marks come, on the data connection
         self._waiting: dict[str, int] = {}
         self._own: dict[int, asyncio.Event] = {}  # set when it is answered
         self._own_came: list[asyncio.Event] = []
@@ -48,7 +47,7 @@ class GatewayMarks:
         """Return when all that our broker has acknowledged by now is in the custody log."""
         number = secrets.randbits(62)  # nobody else can say it before we do
         caught_up = self._own[number] = asyncio.Event()
-        self._link.publish(self.topic, encode(Mark(_OURS, number)), qos=1)
+        self.link.publish(self.topic, encode(Mark(_OURS, number)), qos=1)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(CAUGHT_UP_SECONDS_MAX):
                 await caught_up.wait()
@@ -78,7 +77,7 @@ class GatewayMarks:
             caught_up.set()
         self._own_came.clear()
         for gateway, number in self._waiting.items():
-            self._link.publish(taken_topic(self._federation, gateway), encode(Taken(number)))
+            self.link.publish(taken_topic(self.federation, gateway), encode(Taken(number)))
         self._waiting.clear()
 
     def on_down(self) -> None:

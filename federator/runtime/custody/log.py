@@ -19,6 +19,7 @@ import os
 from bisect import bisect_right
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from operator import attrgetter
 from pathlib import Path
 
@@ -41,6 +42,7 @@ HANDLES_MAX = 4
 CONFIG_KEY = "custody"
 
 
+@dataclass(eq=False, repr=False)
 class CustodyLog:
     """The log of one agent, for one thread.
 
@@ -48,54 +50,34 @@ class CustodyLog:
     ``append`` when it begins a new one.
 
     Args:
-        folder: Where its files are; made when missing.
-        bytes_max: On disk.
-        age_max_s: Records older than that may be dropped.
         segment_bytes: A segment that is as large is followed by another. Less when ``bytes_max``
             has no room for ``SEGMENTS_MIN``.
-        fsync: When what was appended must be on the disk itself; see ``Syncing``.
-        wall_clock_us: The clock that tells the age of records.
-        records_max: Held at once; bounds memory.
-        epoch_min: A new epoch is at least that.
-        boot: What tells this boot of the machine from others; asked of the machine by default.
-
-    Attributes:
-        epoch: Grows whenever numbering begins anew.
-        bytes: Of all files.
-        dropped_by_age, dropped_for_room: Records dropped since it was opened.
-        lost_bytes: Found damaged when it was opened, and cut off.
-        unreadable: Records that were asked for and could not be read.
-        chains, head, last, select, floor: What ``Chains`` tells.
 
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(
-        self,
-        folder: Path,
-        *,
-        bytes_max: int,
-        age_max_s: float,
-        segment_bytes: int = SEGMENT_BYTES,
-        fsync: durable.FsyncPolicy = "never",
-        wall_clock_us: Callable[[], int] = wall_clock_us,
-        records_max: int = RECORDS_MAX,
-        epoch_min: int = 1,
-        boot: bytes | None = None,
-    ) -> None:
-        self._folder = folder
-        self._bytes_max = bytes_max
-        self._age_max_us = int(age_max_s * 1_000_000)
-        self._segment_bytes = max(1, min(segment_bytes, bytes_max // SEGMENTS_MIN))
-        self._records_max = records_max
-        self._wall_clock_us = wall_clock_us
-        self._syncing = durable.Syncing(fsync)
-        self._boot = boot or durable.this_boot()
-        self.epoch = 0
-        self.bytes = self.records = self._entries = 0
-        self.dropped_by_age = self.dropped_for_room = 0
-        self.lost_bytes = self.unreadable = 0
+    folder: Path  # made when missing
+    bytes_max: int  # on disk
+    age_max_s: float  # records older than that may be dropped
+    segment_bytes: int = SEGMENT_BYTES
+    fsync: durable.FsyncPolicy = "never"  # when it must be on the disk itself; see ``Syncing``
+    wall_clock_us: Callable[[], int] = wall_clock_us  # tells the age of records
+    records_max: int = RECORDS_MAX  # held at once; bounds memory
+    epoch_min: int = 1  # a new epoch is at least that
+    boot: bytes | None = None  # tells this boot of the machine from others; asked by default
+
+    def __post_init__(self) -> None:
+        folder = self.folder
+        self._age_max_us = int(self.age_max_s * 1_000_000)
+        self._segment_bytes = max(1, min(self.segment_bytes, self.bytes_max // SEGMENTS_MIN))
+        self._syncing = durable.Syncing(self.fsync)
+        self._boot = self.boot or durable.this_boot()
+        self.epoch = 0  # grows whenever numbering begins anew
+        self.bytes = self.records = self._entries = 0  # of all files
+        self.dropped_by_age = self.dropped_for_room = 0  # records, since it was opened
+        self.lost_bytes = 0  # found damaged when it was opened, and cut off
+        self.unreadable = 0  # records that were asked for and could not be read
         self._chains = chains = Chains()
         self.chains, self.head, self.last = chains.heads, chains.head, chains.last
         self.select, self.floor = chains.select, chains.floor
@@ -105,7 +87,7 @@ class CustodyLog:
         self._handles: OrderedDict[int, int] = OrderedDict()  # first seq -> descriptor
         durable.private_folder(folder, key=CONFIG_KEY)
         try:
-            self._recover(epoch_min)
+            self._recover()
         except OSError as error:
             raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
@@ -200,7 +182,7 @@ class CustodyLog:
         with contextlib.suppress(OSError):  # said by the next append
             self._syncing.tick()
         before = self.dropped_by_age + self.dropped_for_room
-        now_us = self._wall_clock_us()
+        now_us = self.wall_clock_us()
         last = self._segments[-1]
         page_us = self._age_max_us // SEGMENTS_MIN
         if len(last) and last.last_us < now_us - page_us:
@@ -259,12 +241,12 @@ class CustodyLog:
         fd = _create(segment, sync=self._syncing.policy != "never")
         self._keep_handle(last, self._fd)
         self._write_to(segment, fd)
-        self._drop(self._wall_clock_us() - self._age_max_us, room=self._segment_bytes)
+        self._drop(self.wall_clock_us() - self._age_max_us, room=self._segment_bytes)
         return segment
 
     def _new_segment(self, first_seq: int, *, previous: Segment | None) -> Segment:
         segment = Segment(
-            self._folder / file_name(self.epoch, first_seq),
+            self.folder / file_name(self.epoch, first_seq),
             epoch=self.epoch,
             first_seq=first_seq,
             previous_end=previous.end_seq if previous else 0,
@@ -284,7 +266,12 @@ class CustodyLog:
         while len(self._segments) > 1:
             first = self._segments[0]
             aged = first.last_us < oldest_us
-            if not aged and not self._is_over(room):
+            over = (
+                self.bytes + room > self.bytes_max
+                or self.records > self.records_max
+                or self._entries > self.records_max * KEYS_PER_RECORD_MAX
+            )
+            if not aged and not over:
                 break
             del self._segments[0]
             gone.append(first)
@@ -300,13 +287,6 @@ class CustodyLog:
         for segment in gone:
             self._remove(segment)
 
-    def _is_over(self, room: int) -> bool:
-        return (
-            self.bytes + room > self._bytes_max
-            or self.records > self._records_max
-            or self._entries > self._records_max * KEYS_PER_RECORD_MAX
-        )
-
     def _remove(self, segment: Segment) -> None:
         fd = self._handles.pop(segment.first_seq, None)
         if fd is not None:
@@ -316,15 +296,15 @@ class CustodyLog:
 
     # Opening
 
-    def _recover(self, epoch_min: int) -> None:
+    def _recover(self) -> None:
         """Read what is there; go on behind it, or begin a new epoch."""
-        files = segment_files(self._folder)
+        files = segment_files(self.folder)
         self.epoch = files[-1][0] if files else 0
         found = [(first, path) for epoch, first, path in files if epoch == self.epoch]
         self._chains.idle.update(self._heads.load(self.epoch))
         damaged = self._read_all([path for _, path in found])
         if not self._segments:
-            self.epoch = max(self._wall_clock_us() // 1000, self.epoch + 1, epoch_min)
+            self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1, self.epoch_min)
             self._chains.idle.clear()
             self._heads.load(self.epoch)
             segment = self._new_segment(1, previous=None)

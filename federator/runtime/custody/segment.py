@@ -93,26 +93,17 @@ def segment_files(folder: Path) -> list[tuple[int, int, Path]]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Segment:
-    """What memory holds of a segment: 8 bytes a record.
-
-    Attributes:
-        first_seq: Number of its first record.
-        previous_end: Where the segment before it ended: one more than its last number.
-        size: Bytes of the file, as far as it is sound.
-        entries: Keys of all its records, counted.
-        last_us: When its last record was made; 0 without one.
-        latest_us: The latest time of a record, here or in the segments before.
-    """
+    """What memory holds of a segment: 8 bytes a record."""
 
     path: Path
     epoch: int
-    first_seq: int
-    previous_end: int
+    first_seq: int  # number of its first record
+    previous_end: int  # where the segment before it ended: one more than its last number
     boot: bytes
-    size: int = field(default=HEADER_BYTES, init=False)
-    entries: int = field(default=0, init=False)
-    last_us: int = field(default=0, init=False)
-    latest_us: int = field(default=0, init=False)
+    size: int = field(default=HEADER_BYTES, init=False)  # of the file, as far as it is sound
+    entries: int = field(default=0, init=False)  # keys of all its records, counted
+    last_us: int = field(default=0, init=False)  # when its last record was made; 0 without one
+    latest_us: int = field(default=0, init=False)  # of a record, here or in the segments before
     _base_ms: int = field(default=0, init=False)
     _offsets: "array[int]" = field(default_factory=lambda: array("I"), init=False)
     _times: "array[int]" = field(default_factory=lambda: array("I"), init=False)

@@ -3,7 +3,9 @@
 Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from federator.config.sections import CustodySettings
@@ -15,23 +17,21 @@ from federator.runtime.storage.durable import DiskTrouble
 from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 
+@dataclass(eq=False, repr=False)
 class CustodyStores:
     """What custody keeps on disk, and how long; satisfies ``protocol.custody.ports.Disk``.
 
     That a file cannot be written is said once a minute, however often it is tried.
 
-    Args:
-        folder: Where it is; made when missing.
-
-    Attributes:
-        owed: Filters that stay wanted.
-        subscribed: What our session at the broker may hold.
-
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(self, folder: Path, settings: CustodySettings) -> None:
+    folder: Path  # made when missing
+    settings: CustodySettings
+
+    def __post_init__(self) -> None:
+        folder, settings = self.folder, self.settings
         self.keep_s = settings.keep_s
         self.log = CustodyLog(
             folder / "log",
@@ -40,8 +40,9 @@ class CustodyStores:
             fsync=settings.fsync,
         )
         self.journal = DeliveryJournal(folder)
-        self.owed = FilterFile(folder, OWED)
-        self.subscribed = FilterFile(folder, SUBSCRIBED)
+        self.owed = FilterFile(folder, OWED)  # filters that stay wanted
+        self.load_owed = self.owed.load
+        self.subscribed = FilterFile(folder, SUBSCRIBED)  # what our session may hold
         self._trouble = DiskTrouble()
 
     @property
@@ -51,35 +52,29 @@ class CustodyStores:
 
     def close(self) -> None:
         """Write down what is not written yet."""
-        self.log.close()
-        self.journal.close()
-        self.owed.close()
-        self.subscribed.close()
+        for file in (self.log, self.journal, self.owed, self.subscribed):
+            file.close()
+
+    def _tried(self, event: str, write: Callable[[], object]) -> bool:
+        """Whether ``write`` worked; when it did not, ``event`` tells."""
+        try:
+            write()
+        except OSError as error:
+            self._trouble.on_error(event, error)
+            return False
+        return True
 
     def write_log(self, records: Sequence[Record]) -> bool:
         """Append ``records`` to the log, all or none; whether it has them."""
-        try:
-            self.log.append(records)
-        except OSError as error:
-            self._trouble.on_error("custody.log_failed", error)
-            return False
-        return True
+        return self._tried("custody.log_failed", lambda: self.log.append(records))
 
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
         """Enter what is delivered next; whether it is written down."""
-        try:
-            self.journal.append(deliveries)
-        except OSError as error:
-            self._trouble.on_error("custody.journal_failed", error)
-            return False
-        return True
+        return self._tried("custody.journal_failed", lambda: self.journal.append(deliveries))
 
     def note_marked(self, number: int) -> None:
         """Enter that our broker has the marker ``number``: older ones count no more."""
-        try:
-            self.journal.note_marked(number)
-        except OSError as error:
-            self._trouble.on_error("custody.journal_failed", error)
+        self._tried("custody.journal_failed", lambda: self.journal.note_marked(number))
 
     def resume_journal(self, marker: int | None) -> Positions | None:
         """Where each chain is when entries up to ``marker`` were delivered."""
@@ -93,26 +88,14 @@ class CustodyStores:
         self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
     ) -> bool:
         """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
-        try:
-            self.journal.snapshot(positions, since_us, folded_to=folded_to)
-        except OSError as error:
-            self._trouble.on_error("custody.journal_failed", error)
-            return False
-        return True
-
-    def load_owed(self) -> Mapping[str, int]:
-        """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now."""
-        return self.owed.load()
+        snapshot = partial(self.journal.snapshot, positions, since_us, folded_to=folded_to)
+        return self._tried("custody.journal_failed", snapshot)
 
     def write_owed(self, filter_: str, until_us: int | None) -> None:
         """List until when ``filter_`` is owed; ``None``: take it off the list."""
-        try:
-            if until_us is None:
-                self.owed.forget(filter_)
-            else:
-                self.owed.note(filter_, until_us)
-        except OSError as error:
-            self._trouble.on_error("custody.owed_failed", error)
+        forget, note = self.owed.forget, self.owed.note
+        write = partial(forget, filter_) if until_us is None else partial(note, filter_, until_us)
+        self._tried("custody.owed_failed", write)
 
 
 def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:

@@ -11,11 +11,7 @@ import time
 
 
 class BusyPoll:
-    """Keeps the running loop awake.
-
-    Args:
-        for_us: So long after data, in microseconds; 0 for never.
-    """
+    """Keeps the running loop awake for so long after data; 0 for never."""
 
     def __init__(self, for_us: int) -> None:
         self._for_s = for_us / 1e6

@@ -64,7 +64,8 @@ class Copies:
         queue = 0 if packet.packet_id is None else 1
         first, self._first[queue] = self._first[queue], None
         if self._any:
-            if first is not None and _one_has_identifier(first, packet) and _same(first, packet):
+            identified = bool(packet.subscription_ids)
+            if first and bool(first.subscription_ids) is not identified and _same(first, packet):
                 return True
             self._first[queue] = packet
             return False
@@ -93,10 +94,6 @@ def without_identifiers(packet: PublishPacket) -> bytes:
     return remade(
         packet, topic=packet.topic, response_topic=packet.response_topic, subscription_ids=[]
     ).write()
-
-
-def _one_has_identifier(a: PublishPacket, b: PublishPacket) -> bool:
-    return bool(a.subscription_ids) is not bool(b.subscription_ids)
 
 
 def _same(a: PublishPacket, b: PublishPacket) -> bool:

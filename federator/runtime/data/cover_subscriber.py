@@ -8,10 +8,11 @@ Source: docs/ARCHITECTURE.md, "When the cover changes".
 """
 
 from collections.abc import Iterable
+from dataclasses import dataclass, field
 from typing import Final, assert_never
 
 import structlog
-from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
+from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.protocol.data import cover_transition as transitions
 from federator.protocol.filters import CoverChange
@@ -34,6 +35,7 @@ KEEP_US: Final = 86_400_000_000
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, repr=False)
 class SessionFilters:
     """What our session at the broker may hold, remembered beyond this process.
 
@@ -42,19 +44,15 @@ class SessionFilters:
     each publication comes twice. So whatever was subscribed is listed on disk, and whoever connects
     next unsubscribes all of it that is not wanted. Measured on Mosquitto 2.0.11
     (``autosave_interval``, ``persistence``).
-
-    Args:
-        file: Lists each filter: 0 while it is subscribed, then when it was unsubscribed.
     """
 
-    def __init__(self, file: FilterFile) -> None:
-        self._file = file
-        self._complained = False
+    file: FilterFile  # lists each filter: 0 while it is subscribed, then when it was unsubscribed
+    _complained: bool = field(default=False, init=False)
 
     def recalled(self) -> list[str]:
         """What earlier processes subscribed, without what is too old to come back."""
         oldest_us = wall_clock_us() - KEEP_US
-        listed = self._file.load()
+        listed = self.file.load()
         old = {each for each, gone_us in listed.items() if 0 < gone_us < oldest_us}
         self._forget(old)
         return [each for each in listed if each not in old]
@@ -62,18 +60,18 @@ class SessionFilters:
     def note(self, filters: Iterable[str], *, gone_us: int = 0) -> None:
         """``filters`` are about to be subscribed or, if they are ``gone_us``, unsubscribed."""
         try:
-            self._file.note_all(filters, gone_us)
+            self.file.note_all(filters, gone_us)
         except OSError as error:
             self._complain(error)
 
     def clear(self, *, but: Iterable[str]) -> None:
         """The broker has no session of ours: it can restore nothing that is older."""
-        self._forget(self._file.load().keys() - set(but))
+        self._forget(self.file.load().keys() - set(but))
 
     def _forget(self, filters: Iterable[str]) -> None:
         try:
             for each in filters:
-                self._file.forget(each)
+                self.file.forget(each)
         except OSError as error:
             self._complain(error)
 
@@ -83,24 +81,23 @@ class SessionFilters:
             _log.warning("cover.list_failed", reason=error.strerror or str(error))
 
 
+@dataclass(eq=False, repr=False)
 class CoverSubscriber:
     """The cover's subscriptions on the data connection.
 
     Args:
         link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
-            arrives through ``once`` while ``sorting``.
-        session: What our session at the broker may hold, for the next process.
-
-    Attributes:
-        sorting: Copies or identifiers may come.
+            arrives through ``once`` while ``sorting``: copies or identifiers may come.
     """
 
-    def __init__(self, link: MqttLink, federation: str, session: SessionFilters) -> None:
+    link: MqttLink
+    federation: str
+    session: SessionFilters
+
+    def __post_init__(self) -> None:
         self.sorting = False
         self.duplicates_dropped = 0
-        self._link = link
-        self.session = session
-        self._topic = cover_topic(federation)
+        self._topic = cover_topic(self.federation)
         self._transition = transitions.CoverTransition()
         self._own_words = OwnWords()
         self._copies = Copies()
@@ -109,8 +106,8 @@ class CoverSubscriber:
 
     def start(self) -> None:
         """Subscribe our own marks. Before the connection runs."""
-        self._link.recall(self.session.recalled())
-        self._link.subscribe([live_filter(self._topic)])  # QoS 1: behind what has QoS 1 and 2
+        self.link.recall(self.session.recalled())
+        self.link.subscribe([live_filter(self._topic)])  # QoS 1: behind what has QoS 1 and 2
 
     def change(self, change: CoverChange) -> None:
         """Subscribe what the cover has now."""
@@ -119,11 +116,10 @@ class CoverSubscriber:
     def on_up(self, *, session_present: bool) -> None:
         """The connection is up."""
         if not session_present:
-            self.session.clear(but=self._link.wanted_filters)
-        limits = self._link.limits
+            self.session.clear(but=self.link.wanted_filters)
+        limits = self.link.limits
         known = limits is not None and limits.subscription_ids_available
-        orders = self._transition.on_up(identifiers=known, session_present=session_present)
-        self._perform(orders)
+        self._perform(self._transition.on_up(identifiers=known, session_present=session_present))
 
     def on_down(self) -> None:
         """The connection is gone."""
@@ -155,9 +151,8 @@ class CoverSubscriber:
         transition = self._transition
         altered = (*transition.arriving, *transition.retiring)
         if transition.stage is transitions.Stage.RESUMING:
-            altered = tuple(self._link.wanted_filters)
-        answered = self._link.answered(altered)
-        self._perform(transition.on_mark(number, answered=answered))
+            altered = tuple(self.link.wanted_filters)
+        self._perform(transition.on_mark(number, answered=self.link.answered(altered)))
 
     def _on_silence(self) -> None:
         given_up = self._transition.given_up
@@ -171,13 +166,12 @@ class CoverSubscriber:
             match order:
                 case transitions.Subscribe(filters, identifier):
                     self.session.note(filters)
-                    wanted = [_cover_filter(filter) for filter in filters]
-                    self._link.subscribe(wanted, identifier=identifier)
+                    self.link.subscribe(map(_cover_filter, filters), identifier=identifier)
                 case transitions.Unsubscribe(filters):
                     self.session.note(filters, gone_us=wall_clock_us())
-                    self._link.unsubscribe(filters)
+                    self.link.unsubscribe(filters)
                 case transitions.Mark(number):
-                    self._link.publish(self._topic, self._own_words.say(number), qos=1)
+                    self.link.publish(self._topic, self._own_words.say(number), qos=1)
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)
@@ -200,10 +194,4 @@ class CoverSubscriber:
 
 
 def _cover_filter(pattern: str) -> TopicFilter:
-    return TopicFilter(
-        pattern,
-        max_qos=QoS.EXACTLY_ONCE,
-        no_local=True,
-        retain_as_published=True,
-        retain_handling=RetainHandling.SEND_NEVER,
-    )
+    return live_filter(pattern, QoS.EXACTLY_ONCE, no_local=True, as_published=True)

@@ -28,36 +28,24 @@ class CustodyMessenger:
     tell: Callable[[Notice], None] = log_notice
 
 
+@dataclass(eq=False, repr=False)
 class DataPath:
-    """The data plane of one agent, on the event loop.
+    """The data plane of one agent, on the event loop."""
 
-    Args:
-        wall_clock_us: Microseconds since 1970.
+    plane: DataPlane
+    stores: CustodyStores
+    wall_clock_us: Callable[[], int] = wall_clock_us
 
-    Attributes:
-        forwarder, intake, outgoing, custody, counters, delays: Of the plane.
-        data_topic: Where frames come in.
-        marker_topic: Where our broker keeps custody's marker.
-    """
-
-    def __init__(
-        self,
-        plane: DataPlane,
-        stores: CustodyStores,
-        *,
-        wall_clock_us: Callable[[], int] = wall_clock_us,
-    ) -> None:
-        self.plane = plane
-        self.stores = stores
-        self._wall_clock_us = wall_clock_us
+    def __post_init__(self) -> None:
+        plane = self.plane
         self.forwarder = plane.forwarder
         self.intake = plane.intake
         self.outgoing = plane.outgoing
         self.custody = plane.custody
         self.counters = plane.counters
         self.delays = plane.delivery.delays
-        self.data_topic = plane.data_topic
-        self.marker_topic = plane.delivery.marker_topic
+        self.data_topic = plane.data_topic  # where frames come in
+        self.marker_topic = plane.delivery.marker_topic  # where our broker keeps custody's marker
         self.renew_epoch, self.share = plane.renew_epoch, plane.share
         # What needs neither the time nor a timer.
         self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up
@@ -68,7 +56,7 @@ class DataPath:
         self._on_publishes = plane.on_publishes
 
     def _now(self) -> Now:
-        return Now(monotonic_ms(), self._wall_clock_us())
+        return Now(monotonic_ms(), self.wall_clock_us())
 
     def _arm(self) -> None:
         """Wake up when the plane is due. After every read: nothing is called that need not be."""
@@ -149,7 +137,7 @@ class DataPath:
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Take all PUBLISHes of one socket read of the data connection."""
-        self._on_publishes(chunk, publishes, Now(monotonic_ms(), self._wall_clock_us()))
+        self._on_publishes(chunk, publishes, Now(monotonic_ms(), self.wall_clock_us()))
         self._arm()
 
     def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:

@@ -33,18 +33,13 @@ class FormerSession(LinkObserver):
     """One former session, and the connection that resumes it.
 
     It stands between that connection and the data path, to know what is not acknowledged yet.
-
-    Args:
-        subscribed: What the session may subscribe.
-        data_path: Takes custody of what comes.
-        take: Takes what comes, as on the data connection.
     """
 
     make_link: Callable[[LinkObserver], MqttLink]
     federation: str
-    subscribed: Iterable[str]
-    data_path: DataPath
-    take: Callable[[memoryview, list[Inbound]], None]
+    subscribed: Iterable[str]  # what the session may subscribe
+    data_path: DataPath  # takes custody of what comes
+    take: Callable[[memoryview, list[Inbound]], None]  # takes what comes, as on that connection
 
     def __post_init__(self) -> None:
         self._link = self.make_link(self)

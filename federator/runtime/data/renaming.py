@@ -19,20 +19,12 @@ _Name = Callable[[str], str | None]
 
 
 class Renaming:
-    """The renames of one agent at work.
-
-    Args:
-        data_topic: Where frames travel: not a client's publication.
-
-    Attributes:
-        kept: Publications of our clients that have no name in the federation.
-        hidden: Publications that arrived and have no name here.
-    """
+    """The renames of one agent at work."""
 
     def __init__(self, renames: Renames, data_topic: str) -> None:
-        self.kept = 0
-        self.hidden = 0
-        self._data_topic = data_topic
+        self.kept = 0  # publications of our clients that have no name in the federation
+        self.hidden = 0  # publications that arrived and have no name here
+        self._data_topic = data_topic  # where frames travel: not a client's publication
         self._outward = BoundedCache(renames.outward)
         self._inward = BoundedCache(renames.inward)
         self._prefixes = tuple(prefix.encode() for pair in renames.pairs for prefix in pair)

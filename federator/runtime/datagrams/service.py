@@ -49,55 +49,32 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class DatagramCounters:
-    """What happened since the start.
-
-    Attributes:
-        datagrams_out, bytes_out: Sent, with their seals.
-        datagrams_in, bytes_in: Taken: the seal was whole and new.
-        unsent: Lost here: the kernel took no more, or there was no key.
-        by_broker: Frames that were tried in datagrams and then went by the broker.
-    """
+    """What happened since the start."""
 
     datagrams_out: int = 0
-    bytes_out: int = 0
-    datagrams_in: int = 0
+    bytes_out: int = 0  # with their seals
+    datagrams_in: int = 0  # the seal was whole and new
     bytes_in: int = 0
     refused: int = 0
-    unsent: int = 0
-    by_broker: int = 0
+    unsent: int = 0  # lost here: the kernel took no more, or there was no key
+    by_broker: int = 0  # frames that were tried in datagrams and then went by the broker
 
 
 @dataclass(slots=True)
 class _Peer:
-    """A neighbour with which we have a link.
-
-    Attributes:
-        offered: Where it takes datagrams, as it said; empty when it did not.
-        link: Our link over datagrams, if both ends have that.
-        losses: What the neighbour says that links to it lose.
-        told: Whether the link was usable when that was logged last.
-    """
+    """A neighbour with which we have a link."""
 
     epoch: Epoch | None = None
-    offered: str = ""
+    offered: str = ""  # where it takes datagrams, as it said; empty when it did not
     address: tuple[str, int] | None = None
-    link: DatagramLink | None = None
-    losses: tuple[LinkLoss, ...] = ()
-    told: bool = False
+    link: DatagramLink | None = None  # if both ends have that
+    losses: tuple[LinkLoss, ...] = ()  # what the neighbour says that links to it lose
+    told: bool = False  # whether the link was usable when that was logged last
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DatagramService:
     """All links over datagrams of one agent.
-
-    Args:
-        tell: Sends our offer to a neighbour, if there is a way.
-        on_frames: Takes the frames that a neighbour sent in datagrams.
-        send_by_broker: Sends a neighbour a frame that datagrams carried in vain.
-
-    Attributes:
-        port: Where datagrams are taken.
-        advertised: Where neighbours are told to send.
 
     Raises:
         ConfigError: The port cannot be had.
@@ -108,9 +85,9 @@ class DatagramService:
     tasks: asyncio.TaskGroup
     coder: Coder
     epoch: Callable[[], Epoch]
-    tell: Callable[[BrokerId, DatagramOffer], None]
-    on_frames: Callable[[BrokerId, Sequence[bytes]], None]
-    send_by_broker: Callable[[BrokerId, bytes], None]
+    tell: Callable[[BrokerId, DatagramOffer], None]  # if there is a way
+    on_frames: Callable[[BrokerId, Sequence[bytes]], None]  # takes what a neighbour sent
+    send_by_broker: Callable[[BrokerId, bytes], None]  # what datagrams carried in vain
 
     def __post_init__(self) -> None:
         self.counters = DatagramCounters()
@@ -123,7 +100,7 @@ class DatagramService:
         self._timer = DeadlineTimer(self._on_timer)
         self._socket = _bound(self.settings.udp.listen)
         self.port: int = self._socket.getsockname()[1]
-        self.advertised = _advertised(self.settings, self.port)
+        self.advertised = _advertised(self.settings, self.port)  # where neighbours shall send
 
     async def run(self) -> None:
         """Take datagrams, and repeat our offer, until cancelled."""
@@ -275,8 +252,7 @@ class DatagramService:
             return
         self.counters.datagrams_in += 1
         self.counters.bytes_in += len(data)
-        heard = peer.link.on_datagram(datagram, now_ms=monotonic_ms())
-        self._carry_out(neighbour, peer, heard)
+        self._carry_out(neighbour, peer, peer.link.on_datagram(datagram, now_ms=monotonic_ms()))
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
     def _carry_out(self, neighbour: BrokerId, peer: _Peer, heard: Outcome) -> None:
@@ -302,9 +278,8 @@ class DatagramService:
         for neighbour, peer in list(self._peers.items()):
             link = peer.link
             if link is not None and link.next_deadline_ms() <= now_ms:
-                heard = link.on_deadline(now_ms=now_ms)
-                self._carry_out(neighbour, peer, heard)
-        times = [p.link.next_deadline_ms() for p in self._peers.values() if p.link is not None]
+                self._carry_out(neighbour, peer, link.on_deadline(now_ms=now_ms))
+        times = [link.next_deadline_ms() for link in self.links().values()]
         if times:
             self._timer.set_sooner(min(times))
 
@@ -360,14 +335,12 @@ def _bound(listen: str) -> socket.socket:
 
 
 def _advertised(settings: Settings, port: int) -> str:
+    told = 0
     if settings.udp.advertise is not None:
         host, told = split_endpoint(settings.udp.advertise)
-        return _joined(host, told or port)
-    host, _ = split_endpoint(settings.udp.listen)
-    if host in _ANY:
-        host = Address.parse(settings.broker.advertised).host
-    return _joined(host, port)
-
-
-def _joined(host: str, port: int) -> str:
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+    else:
+        host, _ = split_endpoint(settings.udp.listen)
+        if host in _ANY:
+            host = Address.parse(settings.broker.advertised).host
+    place = f"[{host}]" if ":" in host else host
+    return f"{place}:{told or port}"

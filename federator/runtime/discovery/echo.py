@@ -29,18 +29,13 @@ GAP_S: Final = 0.5
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BrokerEcho:
-    """Publishes marks, and hears them.
-
-    Args:
-        sent: Told when a mark was published,
-        came: and when it came back, with the time at which it was published.
-    """
+    """Publishes marks, and hears them."""
 
     link: MqttLink
     federation: str
     broker: int
-    sent: Callable[[], None]
-    came: Callable[[Millis], None]
+    sent: Callable[[], None]  # told when a mark was published
+    came: Callable[[Millis], None]  # told when it came back, and when it had been published
 
     def __post_init__(self) -> None:
         self.topic = echo_topic(self.federation, self.broker)

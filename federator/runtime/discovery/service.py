@@ -51,24 +51,18 @@ class Discovery:
     """Learns what the clients of our own broker subscribe to.
 
     Args:
-        own_id: Client id of the control connection.
-        interest_changed: Called with the filters added and removed.
-        share: How many groups may have their members counted.
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
         control_filters: All that the control connection subscribes.
         own_links: Our other connections to this broker. Both are asked whenever the control
             connection comes up: log lines about them may have passed unheard.
-
-    Attributes:
-        is_connected, filters_of, flow: Of the table, as far as the broker's log tells.
     """
 
     settings: DiscoverySettings
     federation: str
-    own_id: str
+    own_id: str  # client id of the control connection
     state_dir: Path
-    interest_changed: Callable[[frozenset[str], frozenset[str]], None]
+    interest_changed: Callable[[frozenset[str], frozenset[str]], None]  # added, removed
     share: ShareSettings = field(default_factory=ShareSettings)
     members_changed: Callable[[pure.MembersChanged], None] | None = None
     control_filters: Callable[[], Iterable[str]] = tuple
@@ -82,7 +76,7 @@ class Discovery:
         self._path = self.state_dir / FILE_NAME
         self._outdated_path = self.state_dir / f"{FILE_NAME}.outdated"
         self._unanswered: list[MqttLink] = []  # ours, with subscriptions open when we came up
-        self._pure = known = pure.Discovery(
+        self.known = pure.Discovery(  # as far as the broker's log tells
             own_id=self.own_id,
             parameters=pure.DiscoveryParameters(
                 log_topics=settings.log_topics,
@@ -96,8 +90,6 @@ class Discovery:
                 unlogged_subscriptions=settings.unlogged_subscriptions,
             ),
         )
-        self.is_connected, self.filters_of = known.is_connected, known.filters_of
-        self.flow = known.flow
         self.broker_version: str | None = None
         self._probing = False
         self._link: MqttLink | None = None
@@ -120,29 +112,9 @@ class Discovery:
             filters.append(live_filter(self.registrations_topic))
         return filters
 
-    @property
-    def widened(self) -> bool:
-        """Whether everything is wanted, for lack of certainty."""
-        return self._pure.widened
-
-    @property
-    def wanted(self) -> frozenset[str]:
-        """Every filter wanted from the federation."""
-        return self._pure.wanted
-
-    @property
-    def wanted_count(self) -> int:
-        """How many filters are wanted from the federation."""
-        return self._pure.wanted_count
-
-    @property
-    def table_revision(self) -> int:
-        """A number that grows whenever clients or subscriptions change."""
-        return self._pure.table_revision
-
     def snapshot(self) -> dict[str, Any]:
         """What an operator sees, as JSON."""
-        return asdict(self._pure.snapshot())
+        return asdict(self.known.snapshot())
 
     # What happens
 
@@ -150,12 +122,12 @@ class Discovery:
         """Begin to listen to the broker: the control connection is up."""
         self._link = link
         now_ms = monotonic_ms()
-        self._perform(self._pure.on_broker_up(session_present=session_present, now_ms=now_ms))
+        self._perform(self.known.on_broker_up(session_present=session_present, now_ms=now_ms))
         self._hold_own()
 
     def on_down(self) -> None:
         """Note that lines of the log may pass unheard: the control connection is gone."""
-        self._perform(self._pure.on_broker_down(now_ms=monotonic_ms()))
+        self._perform(self.known.on_broker_down(now_ms=monotonic_ms()))
 
     def on_publish(self, packet: PublishPacket) -> None:
         """Take a line of the log, a count of the broker, or a filter that a client names."""
@@ -163,26 +135,22 @@ class Discovery:
             self._hold_answered()
         topic, payload, now_ms = packet.topic, packet.payload, monotonic_ms()
         if topic in pure.LOG_TOPICS:
-            effects = self._pure.on_log(topic, payload, now_ms=now_ms)
+            effects = self.known.on_log(topic, payload, now_ms=now_ms)
         elif topic in pure.SYS_TOPICS:
             if topic == pure.VERSION_TOPIC:
                 self.broker_version = payload.decode(errors="replace")[:VERSION_CHARS_MAX]
-            effects = self._pure.on_sys(topic, payload, now_ms=now_ms, retained=packet.retain)
+            effects = self.known.on_sys(topic, payload, now_ms=now_ms, retained=packet.retain)
         else:
-            effects = self._pure.on_regular_topic(payload, now_ms=now_ms)
+            effects = self.known.on_regular_topic(payload, now_ms=now_ms)
         self._perform(effects)
 
     def on_packet(self, packet_id: int, *, duplicate: bool) -> None:
         """Follow the identifiers of all that comes at QoS 1, before it is looked at."""
-        self._perform(self._pure.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
+        self._perform(self.known.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
 
     def on_mark_sent(self) -> None:
         """Note that a mark among the lines is on its way."""
-        self._perform(self._pure.on_mark_sent(now_ms=monotonic_ms()))
-
-    def on_mark(self, sent_at_ms: Millis) -> None:
-        """Note that a mark came."""
-        self._pure.on_mark(sent_at_ms)
+        self._perform(self.known.on_mark_sent(now_ms=monotonic_ms()))
 
     async def run(self) -> None:
         """Load the file, keep it up to date until cancelled, then close it.
@@ -194,7 +162,7 @@ class Discovery:
         try:
             while True:
                 await asyncio.sleep(max(SAVE_GAP_S, self._encoding.rest_s))
-                if self._pure.revision != self._saved_revision:
+                if self.known.revision != self._saved_revision:
                     await self._save()
         finally:
             self._timer.set(None)
@@ -216,7 +184,7 @@ class Discovery:
     def _hold(self, client_id: str, filters: Iterable[str]) -> None:
         own = frozenset(filters)
         now_ms = monotonic_ms()
-        self._perform(self._pure.on_own_subscriptions(client_id, own, now_ms=now_ms))
+        self._perform(self.known.on_own_subscriptions(client_id, own, now_ms=now_ms))
 
     def _hold_answered(self) -> None:
         """Count our subscriptions that the broker answered since we came up.
@@ -229,18 +197,16 @@ class Discovery:
             self._hold(link.client_id, _granted(link))
 
     def _load(self) -> None:
-        now_ms = monotonic_ms()
-        saved = self._read(self._path)
-        outdated = saved is None
+        current = self._read(self._path)
+        saved = current or self._read(self._outdated_path)
         if saved is None:
-            saved = self._read(self._outdated_path)
-        if saved is None:
-            self._perform(self._pure.on_deadline(now_ms=now_ms))
+            self._on_time()
             return
         record, away_ms = saved
-        away_ms = None if outdated else away_ms
-        effects = self._pure.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated)
-        self._perform(effects)
+        outdated, now_ms = current is None, monotonic_ms()
+        if outdated:
+            away_ms = None
+        self._perform(self.known.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated))
         # From now on, until an orderly stop, what the file holds may not be complete.
         self._write(self._content(closed=False))
 
@@ -271,7 +237,7 @@ class Discovery:
                     log_notice(effect)
                 case _:
                     assert_never(effect)
-        self._timer.set(self._pure.next_deadline_ms())
+        self._timer.set(self.known.next_deadline_ms())
 
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
@@ -285,11 +251,11 @@ class Discovery:
             self._link.unsubscribe(self._probes)
 
     def _on_time(self) -> None:
-        self._perform(self._pure.on_deadline(now_ms=monotonic_ms()))
+        self._perform(self.known.on_deadline(now_ms=monotonic_ms()))
 
     def _content(self, *, closed: bool) -> bytes:
-        self._saved_revision = self._pure.revision
-        record = pure.encode_record(self._pure.record(now_ms=monotonic_ms()))
+        self._saved_revision = self.known.revision
+        record = pure.encode_record(self.known.record(now_ms=monotonic_ms()))
         return msgspec.msgpack.encode(SavedDiscovery(closed, wall_clock_ms(), record))
 
     def _write(self, content: bytes) -> None:

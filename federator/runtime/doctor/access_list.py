@@ -79,12 +79,6 @@ def agent_grants(settings: Settings) -> Grants:
     return _grants(read=may_hear, write=may_say, both=both)
 
 
-def peer_grants(federation: str) -> Grants:
-    """What the agents of neighbours need here: they only speak."""
-    spoken = (topics.control_topic(federation, kind) for kind in CONTROL_KINDS)
-    return _grants(write=(*spoken, topics.data_topic(federation), loop_watch.STATE_FILTER))
-
-
 def gateway_grants(federation: str) -> Grants:
     """What gateways need for themselves; their clients have names and rights of their topics."""
     return _grants(
@@ -129,9 +123,12 @@ def access_list(
 ) -> list[str]:
     """The lines of an acl_file for our broker, given the user names of those who come there."""
     federation = settings.federation
+    # The agents of neighbours only speak.
+    spoken = [topics.control_topic(federation, kind) for kind in CONTROL_KINDS]
+    spoken += [topics.data_topic(federation), loop_watch.STATE_FILTER]
     parts = [
         ("the agent of this broker", [agent], agent_grants(settings)),
-        ("agents of neighbours", peers, peer_grants(federation)),
+        ("agents of neighbours", peers, _grants(write=spoken)),
         ("gateways", gateways, gateway_grants(federation)),
         ("collectors", collectors, collector_grants(federation)),
     ]
@@ -142,7 +139,7 @@ def access_list(
             whats.setdefault(user, []).append(what)
             rights = by_user.setdefault(user, {})
             for topic, right in grants.items():
-                rights[topic] = _either(rights.get(topic), right)
+                rights[topic] = right if rights.get(topic, right) == right else "readwrite"
     lines = [
         f"# Broker {settings.broker.id} of federation {federation}: what agents, gateways and",
         "# collectors need, and no more. Made by `federator doctor --acl`.",
@@ -173,7 +170,3 @@ def _grants(
     grants |= dict.fromkeys(write, "write")
     grants |= dict.fromkeys(both, "readwrite")
     return grants
-
-
-def _either(one: Right | None, other: Right) -> Right:
-    return other if one in (None, other) else "readwrite"

@@ -15,13 +15,13 @@ import mqtt5
 
 from federator.config import Settings
 from federator.protocol.messages.topics import all_topics
-from federator.runtime.doctor.queue import PUBLISHED
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 
 CONFIG_EXIT_CODE = 78
 LOG_KINDS = ("subscribe", "unsubscribe", "notice")
 QUEUE_LINE = "max_queued_messages 100000"
+PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -51,22 +51,17 @@ class TopicAccess:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker did.
-
-    Attributes:
-        logs: Those of ``LOG_KINDS`` that told of our own deeds.
-        kept: Publications that it kept of ``PUBLISHED``; ``None``: that could not be tried.
-    """
+    """What the broker did."""
 
     version: str | None
     connack: mqtt5.ConnAckPacket
-    logs: AbstractSet[str]
+    logs: AbstractSet[str]  # those of ``LOG_KINDS`` that told of our own deeds
     control: TopicAccess
     clients: TopicAccess
     data_connection: Sequence[TopicAccess]
     system_seen: bool
     speakers: Speakers
-    kept: int | None
+    kept: int | None  # publications, of ``PUBLISHED``; ``None``: that could not be tried
 
 
 @dataclass(frozen=True, slots=True)

@@ -25,8 +25,7 @@ from federator.protocol.messages.topics import (
     doctor_topic,
     retained_mark_topic,
 )
-from federator.runtime.doctor.diagnosis import LOG_KINDS, Facts, TopicAccess
-from federator.runtime.doctor.queue import kept_for_the_slow
+from federator.runtime.doctor.diagnosis import LOG_KINDS, PUBLISHED, Facts, TopicAccess
 from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
@@ -44,6 +43,8 @@ LINE_SECONDS_MAX = 2.0
 
 SYSTEM_SECONDS_MAX = 12.0
 """A little more than Mosquitto's default ``sys_interval`` of 10 s."""
+
+SILENCE_SECONDS = 1.0
 
 
 @dataclass(slots=True)
@@ -74,10 +75,6 @@ class Findings:
         else:
             self.returned.add(topic)
 
-    def has_lines(self) -> bool:
-        """Whether all three kinds of line were seen."""
-        return len(self.logs) == len(LOG_KINDS)
-
     async def listen(
         self, probe: BrokerProbe, seconds_max: float, satisfied: Callable[[], bool]
     ) -> None:
@@ -88,8 +85,33 @@ class Findings:
                     self.note(await probe.next_message())
 
 
-async def _kept(settings: Settings, topic: str) -> int:
-    return await kept_for_the_slow(settings.broker, topic, name=f"{settings.broker.id}-doctor")
+async def _kept_for_the_slow(settings: Settings, topic: str) -> int:
+    """How many of ``PUBLISHED`` publications come in the end, when nothing is acknowledged.
+
+    Mosquitto drops what is beyond ``max_queued_messages`` for one client, a thousand by default:
+    log lines, when somebody subscribes thousands of filters at once, and publications, after a cut
+    or while an agent is away.
+
+    Source: mosquitto.conf(5), ``max_queued_messages``.
+    """
+    broker = settings.broker
+    slow_name, name = (secret_name(f"{broker.id}-doctor-{role}") for role in ("slow", "speaker"))
+    async with (
+        BrokerProbe(broker, client_id=slow_name) as slow,
+        BrokerProbe(broker, client_id=name) as speaker,
+    ):
+        await slow.subscribe(topic, qos=mqtt5.QoS.AT_LEAST_ONCE)
+        for number in range(PUBLISHED):
+            await speaker.publish(topic, b"%d" % number)
+        kept = 0
+        while kept < PUBLISHED:
+            try:
+                async with asyncio.timeout(SILENCE_SECONDS):
+                    slow.acknowledge(await slow.next_message())
+            except TimeoutError:
+                break
+            kept += 1
+    return kept
 
 
 async def examine(
@@ -99,10 +121,6 @@ async def examine(
     system_seconds_max: float = SYSTEM_SECONDS_MAX,
 ) -> Facts:
     """Ask the broker everything.
-
-    Args:
-        line_seconds_max: How long to wait for lines of the log topics.
-        system_seconds_max: How long to wait for ``$SYS`` after that.
 
     Raises:
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
@@ -129,7 +147,7 @@ async def examine(
         async with BrokerProbe(settings.broker, client_id=guest):
             pass
         heard = Findings(client_id=name, guest_id=guest, topics=(control, data))
-        await heard.listen(probe, line_seconds_max, heard.has_lines)
+        await heard.listen(probe, line_seconds_max, lambda: len(heard.logs) == len(LOG_KINDS))
         await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
         on_control, on_clients, *on_data_connection = (
             TopicAccess(topic, answer, topic in heard.returned) for topic, answer in answers.items()
@@ -145,5 +163,5 @@ async def examine(
             speakers=await who_may_speak(
                 settings.broker, federation=federation, name=str(settings.broker.id)
             ),
-            kept=await _kept(settings, control) if on_control.returned else None,
+            kept=await _kept_for_the_slow(settings, control) if on_control.returned else None,
         )

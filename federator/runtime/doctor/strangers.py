@@ -60,17 +60,13 @@ async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) ->
 
 @dataclass(eq=False, repr=False)
 class StrangerWatch:
-    """Knows whether strangers may speak at a broker, and says so loudly in the log.
-
-    Attributes:
-        speakers: What was found last; ``None`` before the first try.
-    """
+    """Knows whether strangers may speak at a broker, and says so loudly in the log."""
 
     broker: BrokerAddress
     federation: str
     name: str
     is_up: Callable[[], bool]
-    speakers: Speakers | None = field(default=None, init=False)
+    speakers: Speakers | None = field(default=None, init=False)  # as found last, if it was tried
 
     async def run(self) -> None:
         """Try again and again, until cancelled."""

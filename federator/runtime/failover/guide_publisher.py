@@ -41,26 +41,18 @@ def guide_will(settings: Settings, trust: Trust | None) -> Will:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GuidePublisher:
-    """Publishes guides; hears session reports and drain orders.
-
-    Args:
-        ordered: Told an operator's order to drain.
-        trust: Our keys; ``None`` in an open federation.
-
-    Attributes:
-        newest: The guide as it should stand; ``None`` before the first.
-    """
+    """Publishes guides; hears session reports and drain orders."""
 
     settings: Settings
     link: MqttLink
-    ordered: Callable[[DrainRequested], None]
-    trust: Trust | None
+    ordered: Callable[[DrainRequested], None]  # told an operator's order to drain
+    trust: Trust | None  # none in an open federation
 
     def __post_init__(self) -> None:
         federation = self.settings.federation
         self.reports = SessionReports()
-        self.newest: g.Guide | None = None
-        self.published = self.malformed = 0
+        self.newest: g.Guide | None = None  # the guide as it should stand
+        self.malformed = 0
         self._written_ms = monotonic_ms()
         self.topic = topics.guide_topic(federation)
         self.sessions_topic = topics.sessions_topic(federation)
@@ -98,7 +90,9 @@ class GuidePublisher:
                     _log.warning("sessions.refused", so_far=self.reports.refused)
             else:
                 order = json_codec.decode(operators.Drain, packet.payload)
-                if self._is_operators(packet):
+                # To this run of ours: orders are not for repeating.
+                to = NOBODY if self.trust is None else self.trust.guard.ours.salt
+                if self._is_of(packet, Wanted("operator", to=to)):
                     self.ordered(DrainRequested(order.broker, order.drain))
         except DecodeError as error:
             self.malformed += 1
@@ -108,11 +102,6 @@ class GuidePublisher:
     def is_gateways(self, packet: PublishPacket, name: str) -> bool:
         """Whether the gateway of that name said it."""
         return self._is_of(packet, Wanted("gateway", name, ages=True))
-
-    def _is_operators(self, packet: PublishPacket) -> bool:
-        """Whether an operator said it, and to this run of ours: orders are not for repeating."""
-        to = NOBODY if self.trust is None else self.trust.guard.ours.salt
-        return self._is_of(packet, Wanted("operator", to=to))
 
     def _is_of(self, packet: PublishPacket, wanted: Wanted) -> bool:
         trust = self.trust
@@ -126,7 +115,6 @@ class GuidePublisher:
             _log.error("guide.too_long", bytes=len(payload), limit=json_codec.MESSAGE_BYTES_MAX)
             return
         self.link.write_packets((PublishPacket(self.topic, payload, retain=True).write(),), 1)
-        self.published += 1
         self._written_ms = monotonic_ms()
 
 

@@ -35,38 +35,22 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PreparedSessions:
-    """Makes sessions, and ends those that nobody will come for.
-
-    Args:
-        connected_here: Whether a client is connected to our broker now.
-        filters_here: What a client subscribes on our broker.
-        connected_elsewhere: Whether it is connected to another broker that is there.
-        in_federation: What the federation calls a filter of our clients'.
-        caught_up: Returns when all that our broker has acknowledged by now is in custody.
-        expect: Tells custody that clients come who wanted filters since an instant of the wall
-            clock.
-        fetch_again: Has it deliver again what was delivered since then.
-
-    Attributes:
-        waiting: Clients whose sessions wait, and when they were prepared.
-        prepared: Sessions made so far.
-        refused: Those that our broker did not let us make.
-        ended: Those we ended, as their clients turned up elsewhere.
-    """
+    """Makes sessions, and ends those that nobody will come for."""
 
     settings: AgentFailoverSettings
     endpoint: Callable[[], Endpoint]
-    connected_here: Callable[[str], bool]
-    filters_here: Callable[[str], AbstractSet[str]]
-    connected_elsewhere: Callable[[str], bool]
-    in_federation: Callable[[str], Iterable[str]]
-    caught_up: Callable[[], Awaitable[None]]
-    expect: Callable[[Sequence[str], int], None]
-    fetch_again: Callable[[Sequence[str], int], None]
+    connected_here: Callable[[str], bool]  # whether a client is connected to our broker now
+    filters_here: Callable[[str], AbstractSet[str]]  # what a client subscribes on our broker
+    connected_elsewhere: Callable[[str], bool]  # to another broker that is there
+    in_federation: Callable[[str], Iterable[str]]  # what it calls a filter of our clients'
+    caught_up: Callable[[], Awaitable[None]]  # until what is acknowledged by now is in custody
+    expect: Callable[[Sequence[str], int], None]  # clients come who wanted filters since then
+    fetch_again: Callable[[Sequence[str], int], None]  # what was delivered since then
 
     def __post_init__(self) -> None:
-        self.waiting: dict[str, Millis] = {}
-        self.prepared = self.refused = self.ended = 0
+        self.waiting: dict[str, Millis] = {}  # clients, and when theirs were prepared
+        self.prepared = 0  # sessions made so far
+        self.refused = 0  # those that our broker did not let us make
         self._work: dict[BrokerId, asyncio.Task[None]] = {}
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
 
@@ -155,7 +139,6 @@ class PreparedSessions:
                 del self.waiting[client]
                 try:
                     await end_session(self.endpoint(), client)
-                    self.ended += 1
                 except (OSError, LinkError, TimeoutError) as error:
                     self._complain(str(error) or "no answer")
 

@@ -31,30 +31,22 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class FailoverService:
-    """Feeds the node's ``failover`` machine.
-
-    Args:
-        address: Where clients reach our broker.
-        may_tell: Whether the federation may know of a filter.
-
-    Attributes:
-        clients: How many were connected to our broker at the last report.
-    """
+    """Feeds the node's ``failover`` machine."""
 
     settings: AgentFailoverSettings
-    address: str
+    address: str  # where clients reach our broker
     folder: Path
     discovery: Discovery
     counters: DataCounters
     guide: GuidePublisher
-    may_tell: Callable[[str], bool]
+    may_tell: Callable[[str], bool]  # whether the federation may know of a filter
     handle: Callable[[Event], None]
 
     def __post_init__(self) -> None:
         self._draining_path = self.folder / DRAINING_FILE
         self.draining = self._draining_path.exists()
         self.rows: frozenset[FlowRow] = frozenset()
-        self.clients = 0
+        self.clients = 0  # connected to our broker at the last report
         self._interval_s = self.settings.report_interval_ms / 1_000
         self._seen = (-1, -1)
         self._load = 0.0
@@ -73,7 +65,11 @@ class FailoverService:
         """Tell how our clients and our broker are, once in ``report_interval_ms``."""
         self.guide.reports.on_deadline(now_ms=monotonic_ms())
         self._report_rows()
-        self._report_status()
+        publications = self.counters.publications_in + self.counters.delivered_publications
+        rate = (publications - self._publications) / self._interval_s
+        self._publications = publications
+        self._load += LOAD_SMOOTHING * (rate - self._load)
+        self._tell_status()
         self.guide.refresh()
 
     def set_draining(self, drain: bool) -> None:
@@ -95,7 +91,7 @@ class FailoverService:
     # Within
 
     def _report_rows(self) -> None:
-        seen = (self.discovery.table_revision, self.guide.reports.revision)
+        seen = (self.discovery.known.table_revision, self.guide.reports.revision)
         if seen == self._seen or time.monotonic() < self._walk_again_s:
             return
         self._seen = seen
@@ -104,7 +100,7 @@ class FailoverService:
         self._walk_again_s = time.monotonic() + self._walking.rest_s
 
     def _walk_rows(self) -> None:
-        clients = list(self.discovery.flow())
+        clients = list(self.discovery.known.flow())
         self.clients = sum(client.connected for client in clients)
         rows: frozenset[FlowRow] = frozenset()
         if self.settings.report_sessions:
@@ -118,14 +114,6 @@ class FailoverService:
         self.rows = rows
         if added or removed:
             self.handle(RowsChanged(added, removed))
-
-    def _report_status(self) -> None:
-        counters = self.counters
-        publications = counters.publications_in + counters.delivered_publications
-        rate = (publications - self._publications) / self._interval_s
-        self._publications = publications
-        self._load += LOAD_SMOOTHING * (rate - self._load)
-        self._tell_status()
 
     def _tell_status(self) -> None:
         status = BrokerRecord(

@@ -51,24 +51,15 @@ _log = structlog.get_logger()
 
 @dataclass(eq=False, repr=False)
 class LoopWatch:
-    """Watches for loops at the broker of one agent.
-
-    Args:
-        data_topic: Where frames travel: not a client's publication.
-        pass_on: Takes publications that were held and may go.
-
-    Attributes:
-        watching: Whether publications must go through ``sift``.
-        bridges: Client ids of the bridges at our broker, and where they come from if that is known.
-    """
+    """Watches for loops at the broker of one agent."""
 
     settings: LoopSettings
-    data_topic: str
-    pass_on: Callable[[memoryview, Sequence[Inbound]], None]
+    data_topic: str  # where frames travel: not a client's publication
+    pass_on: Callable[[memoryview, Sequence[Inbound]], None]  # takes what was held and may go
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.bridges: dict[str, str] = {}
+        self.bridges: dict[str, str] = {}  # client id -> where from, if that is known
         self.held_bytes = 0
         self.detector = LoopDetector(
             LoopParameters(
@@ -83,7 +74,7 @@ class LoopWatch:
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._key = BoundedCache(without_repetition, answers_max=TOPICS_MAX)
         self._timer = DeadlineTimer(self._on_time)
-        self.watching = settings.watch == "always"
+        self.watching = settings.watch == "always"  # publications must go through ``sift``
 
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection must subscribe."""

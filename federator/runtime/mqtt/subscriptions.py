@@ -36,11 +36,20 @@ _ERROR = 0x80
 
 
 def live_filter(
-    pattern: str, max_qos: QoS = QoS.AT_LEAST_ONCE, *, no_local: bool = False
+    pattern: str,
+    max_qos: QoS = QoS.AT_LEAST_ONCE,
+    *,
+    no_local: bool = False,
+    as_published: bool = False,
 ) -> TopicFilter:
     """``pattern`` as it is subscribed by who wants nothing that was retained there before."""
-    never = mqtt5.RetainHandling.SEND_NEVER
-    return TopicFilter(pattern, max_qos=max_qos, no_local=no_local, retain_handling=never)
+    return TopicFilter(
+        pattern,
+        max_qos=max_qos,
+        no_local=no_local,
+        retain_as_published=as_published,
+        retain_handling=mqtt5.RetainHandling.SEND_NEVER,
+    )
 
 
 @dataclass(frozen=True, slots=True)

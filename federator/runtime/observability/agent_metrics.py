@@ -99,13 +99,6 @@ class LinkMetrics:
         }
 
 
-def about_values(settings: Settings) -> Values:
-    """Who the agent is."""
-    strategy = settings.routing.strategy
-    who = (settings.federation, str(settings.broker_id), settings.security, strategy)
-    return {"about": {who: 1}}
-
-
 def state_values(
     settings: Settings,
     *,
@@ -117,10 +110,13 @@ def state_values(
     discovery: Discovery,
     loops: LoopWatch,
 ) -> Values:
-    """What the agent has, knows and is connected to."""
+    """Who the agent is, what it has, knows and is connected to."""
+    strategy = settings.routing.strategy
+    who = (settings.federation, str(settings.broker_id), settings.security, strategy)
     meshes, straight = node.meshes.states.values(), node.topic_routing.states.values()
     links = [*own_links, *(link for n in neighbours.all for link in n.links)]
     return {
+        "about": {who: 1},
         "broker_connected": int(presence.up),
         "epoch": node.links.epoch,
         "neighbours": len(neighbours.all),
@@ -130,7 +126,7 @@ def state_values(
         "filters_limit": settings.mesh.filters_max,
         "local_filters": sum(s.local for s in meshes) + sum(s.local for s in straight),
         "destinations": sum(len(s.brokers) for s in straight),
-        "widened": int(discovery.widened),
+        "widened": int(discovery.known.widened),
         "topic_cache_size": data_path.forwarder.topics_cached,
         "origins": data_path.plane.origins,
         "send_queue_bytes": sum(link.queued_bytes for link in links),
@@ -168,17 +164,24 @@ def traffic_values(
 
 
 def control_values(traffic: ControlTraffic, trust: Trust | None) -> Values:
-    """Control messages by kind."""
-    refused: Counter[str] = Counter() if trust is None else trust.words.refused
-    return {
-        "control_in": _by_kind(traffic.received),
-        "control_out": _by_kind(traffic.sent),
-        "control_bytes_out": _by_kind(traffic.sent_bytes),
-        "control_malformed": _by_kind(traffic.malformed),
-        "control_dropped": _by_kind(traffic.dropped),
-        "control_refused": _by_kind(traffic.refused),
-        "trust_refused": _by_kind(refused),
+    """Control messages by kind, and our keys."""
+    counters: dict[str, Counter[str]] = {
+        "control_in": traffic.received,
+        "control_out": traffic.sent,
+        "control_bytes_out": traffic.sent_bytes,
+        "control_malformed": traffic.malformed,
+        "control_dropped": traffic.dropped,
+        "control_refused": traffic.refused,
+        "trust_refused": Counter() if trust is None else trust.words.refused,
     }
+    values: Values = {
+        name: {(kind,): count for kind, count in counter.items()}
+        for name, counter in counters.items()
+    }
+    if trust is not None:
+        values["certificate_expiry"] = trust.guard.ours.certificate.expires_s
+        values["trusted_keys"] = len(trust.guard.authority.trusted)
+    return values
 
 
 def feature_values(
@@ -244,17 +247,6 @@ def topology_values(node: Node, *, wanted: int) -> Values:
     }
 
 
-def trust_values(trust: Trust | None) -> Values:
-    """Our keys."""
-    if trust is None:
-        return {}
-    guard = trust.guard
-    return {
-        "certificate_expiry": guard.ours.certificate.expires_s,
-        "trusted_keys": len(guard.authority.trusted),
-    }
-
-
 def datagram_values(service: DatagramService | None) -> Values:
     """Links over datagrams."""
     if service is None:
@@ -284,7 +276,3 @@ def stream_values(stream: MetricsStream | None, *, bytes_max: int) -> Values:
         "stream_refused": stream.replay.refused,
         "stream_malformed": stream.replay.malformed,
     }
-
-
-def _by_kind(counter: Counter[str]) -> Labelled:
-    return {(kind,): count for kind, count in counter.items()}

@@ -156,40 +156,22 @@ class RoutesView:
         }
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class LiveView:
-    """The ``AgentView`` of a running agent.
+    """The ``AgentView`` of a running agent."""
 
-    Args:
-        ready: Whether publications flow, and otherwise why not.
-        values: Reads the metrics of the parts, by the attributes that the table of metrics names.
-        tls: When the certificates that we present end, by file.
+    ready: Callable[[], tuple[bool, str]]  # whether publications flow, and otherwise why not
+    status: Callable[[], Answer]
+    explain: Callable[[str], Answer]
+    routes: Callable[[], Iterable[Answer]]
+    controller: Callable[[], Answer]
+    topology: Callable[[], Answer]
+    values: Callable[[], Values]  # by the attributes that the table of metrics names
+    links: LinkMetrics
+    tls: Labelled  # when the certificates that we present end, by file
 
-    Attributes:
-        http_refused: How many HTTP connections were refused; set by whoever listens.
-    """
-
-    def __init__(
-        self,
-        *,
-        ready: Callable[[], tuple[bool, str]],
-        status: Callable[[], Answer],
-        routes: RoutesView,
-        controller: Callable[[], Answer],
-        topology: Callable[[], Answer],
-        values: Callable[[], Values],
-        links: LinkMetrics,
-        tls: Labelled,
-    ) -> None:
-        self.http_refused: Callable[[], int] = lambda: 0
-        self.ready = ready
-        self.status = status
-        self.explain = routes.explain
-        self.routes = routes.routes
-        self.controller = controller
-        self.topology = topology
-        self._values = values
-        self._links = links
-        self._tls = tls
+    def __post_init__(self) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0  # set by whoever listens
         self._lags_s: deque[float] = deque([0.0], maxlen=LAGS_KEPT)
 
     async def measure_lag(self, interval_s: float) -> None:
@@ -203,13 +185,13 @@ class LiveView:
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges, read now."""
         values: Values = {
-            **self._values(),
+            **self.values(),
             "ready": int(self.ready()[0]),
             "loop_lag_s": max(self._lags_s),
             "http_refused": self.http_refused(),
-            "tls_expiry": self._tls,
+            "tls_expiry": self.tls,
         }
-        return chain(families(AGENT, values), families(LINK, self._links.read()))
+        return chain(families(AGENT, values), families(LINK, self.links.read()))
 
 
 # The sections of ``/status``
@@ -262,7 +244,7 @@ def rules_section(
     renaming: Renaming | None,
 ) -> Answer:
     """The rules at the edge of our broker and on links, and what they withheld."""
-    rules, wanted = policy.edge, discovery.wanted
+    rules, wanted = policy.edge, discovery.known.wanted
     told = {
         "import": rules.imports,
         "export": rules.exports,

@@ -8,7 +8,7 @@ Source: docs/observability.md.
 
 from typing import Final
 
-from federator.runtime.process.exposition import Definition, table
+from federator.runtime.process.exposition import table
 
 _STATE: Final = table(
     "gauge",
@@ -250,25 +250,12 @@ _ABOUT: Final = table(
     labels=("federation", "broker", "security", "strategy"),
 )
 
-AGENT: Final[tuple[Definition, ...]] = (
-    *_ABOUT,
-    *_STATE,
-    *_TRAFFIC,
-    *_CONTROL,
-    *_DISCOVERY,
-    *_CUSTODY,
-    *_RETAINED,
-    *_SHARE,
-    *_FAILOVER,
-    *_TLS,
-    *_TOPOLOGY,
-    *_TRUST,
-    *_DATAGRAMS,
-    *_STREAM,
-)
+_PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _DISCOVERY
+_FEATURES: Final = _CUSTODY + _RETAINED + _SHARE + _FAILOVER + _TLS + _TOPOLOGY + _TRUST
+AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _STREAM
 """Values of the whole agent."""
 
-LINK: Final[tuple[Definition, ...]] = table(
+LINK: Final = table(
     "gauge",
     ("up", "link_up", "1 when the link works both ways."),
     ("rtt_s", "link_round_trip_seconds", "Last measured round trip."),

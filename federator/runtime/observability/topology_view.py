@@ -15,12 +15,7 @@ Answer = dict[str, object]
 
 
 def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
-    """Everything ``federator topology --what-if`` needs.
-
-    Args:
-        mode: How links come about here.
-        wanted: Links that this broker wants, in mode auto.
-    """
+    """Everything ``federator topology --what-if`` needs."""
     manager = node.topology
     told = links_told(node)
     address = {id: known.record.address for id, known in node.failover.presence if known.present}

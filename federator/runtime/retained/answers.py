@@ -10,6 +10,7 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import structlog
 
@@ -40,27 +41,15 @@ Longer ones stay where they are: who asked would refuse the letter, and ask agai
 _log = structlog.get_logger()
 
 
+@dataclass(eq=False, repr=False)
 class RetainedAnswers:
-    """Answers requests and asks of other agents, in the order in which they came.
+    """Answers requests and asks of other agents, in the order in which they came."""
 
-    Args:
-        broker: Reads what our broker retains.
-        covered: Whether what our clients publish below a filter reaches us.
-        write: Sends a letter.
-    """
+    broker: RetainedBroker
+    covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
+    write: Write
 
-    def __init__(
-        self,
-        broker: RetainedBroker,
-        *,
-        covered: Callable[[str], bool],
-        write: Write,
-    ) -> None:
-        self._store = broker.store
-        self._broker = broker
-        self._covered = covered
-        self._write = write
-        self._counters = broker.counters
+    def __post_init__(self) -> None:
         self._questions: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
             maxlen=QUESTIONS_WAITING_MAX
         )
@@ -79,7 +68,7 @@ class RetainedAnswers:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(SCAN_KEPT_S):
                         await self._asked.wait()
-                self._broker.forget_scan(older_than_s=SCAN_KEPT_S)
+                self.broker.forget_scan(older_than_s=SCAN_KEPT_S)
                 continue
             try:
                 if requests := self._next_requests():
@@ -89,7 +78,7 @@ class RetainedAnswers:
                     assert isinstance(about, RetainedAsk), "requests come first"
                     await self._answer_ask(way, about)
             except LinkError as error:
-                self._counters.failed += 1
+                self.broker.counters.failed += 1
                 _log.warning("retained.failed", reason=str(error))
 
     def _next_requests(self) -> list[tuple[Way, RetainedRequest]]:
@@ -110,34 +99,34 @@ class RetainedAnswers:
         filters = sorted({want.filter for _, want in wants})
         # What is set between the scan and the time when the data path forwards it would be missed.
         for _ in range(COVERED_POLLS_MAX):
-            if all(map(self._covered, filters)):
+            if all(map(self.covered, filters)):
                 break
             await asyncio.sleep(COVERED_POLL_S)
-        await self._broker.recent_scan(filters)
+        await self.broker.recent_scan(filters)
         for way, want in wants:
-            buckets = self._store.buckets(want.filter)
+            buckets = self.broker.store.buckets(want.filter)
             if buckets and digest_of_buckets(buckets) != want.digest:
-                self._write(way, make_offer(want.filter, buckets))
+                self.write(way, make_offer(want.filter, buckets))
 
     async def _answer_ask(self, way: Way, ask: RetainedAsk) -> None:
         filters = [ask.filter]
-        reply = self._values(ask, await self._broker.recent_scan(filters, valid_s=SCAN_KEPT_S))
+        reply = self._values(ask, await self.broker.recent_scan(filters, valid_s=SCAN_KEPT_S))
         if not reply.entries:  # changed since, or no room to keep it then
-            reply = self._values(ask, await self._broker.scan(filters, keep=frozenset(ask.topics)))
-        self._counters.values_given += len(reply.entries)
-        self._write(way, reply)
+            reply = self._values(ask, await self.broker.scan(filters, keep=frozenset(ask.topics)))
+        self.broker.counters.values_given += len(reply.entries)
+        self.write(way, reply)
 
     def _values(self, ask: RetainedAsk, scan: Scan) -> RetainedValues:
         entries: list[RetainedEntry] = []
         packets: list[bytes] = []
         size = 0
         for topic in ask.topics:
-            entry = self._store.get(topic)
+            entry = self.broker.store.get(topic)
             packet = None if entry is None else scan.packet(topic, entry.digest)
             if entry is None or entry.deleted or packet is None:
                 continue
             if len(packet) + len(topic.encode()) + len(ask.filter.encode()) > VALUE_BYTES_MAX:
-                self._counters.too_long += 1
+                self.broker.counters.too_long += 1
                 continue
             size += len(packet)
             if entries and size > LETTER_BYTES_MAX:

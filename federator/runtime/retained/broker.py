@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
-from typing import Protocol
 
 from mqtt5 import PublishPacket
 
@@ -23,6 +22,7 @@ from federator.protocol.retained.packets import retained_in
 from federator.protocol.retained.round import version_of
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import HybridClock, Version
+from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import wall_clock_us
 from federator.runtime.retained.scanner import RetainedScanner, Scan
@@ -34,20 +34,6 @@ STUCK_S = 10.0
 PLACED_AT_ONCE_MAX = 500
 WRITTEN_AT_ONCE_MAX = 32
 REPEATED_AT_ONCE_MAX = 32
-
-
-class PublishingContext(Protocol):
-    """What writing values needs of the data connection."""
-
-    def write_packets(self, parts: Sequence[bytes | memoryview], count: int) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets."""
-
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
-        """Publish a ready-made QoS 1 or 2 packet."""
-
-    @property
-    def unacknowledged(self) -> int:
-        """QoS 1 and 2 messages that the broker has not acknowledged yet."""
 
 
 @dataclass(slots=True)
@@ -68,37 +54,19 @@ class RetainedCounters:
     too_long: int = 0
 
 
+@dataclass(eq=False, repr=False)
 class RetainedBroker:
-    """What our broker retains: scanned, and written.
+    """What our broker retains: scanned, and written."""
 
-    Args:
-        store: The versions that we know; an attribute, as are
-        clock: Kept later than every version that is published here.
-        scanner: Reads what our broker retains.
-        local: The data connection.
-        to_local_names: What is published on our broker instead of a run of publications.
-        values_per_s: Values published at most.
-        counters: what is counted here.
-    """
+    store: RetainedStore
+    clock: HybridClock  # kept later than every version that is published here
+    scanner: RetainedScanner
+    local: MqttLink  # the data connection
+    to_local_names: Callable[[bytes], bytes]  # published on our broker instead of a run
+    values_per_s: int  # published at most
+    counters: RetainedCounters
 
-    def __init__(
-        self,
-        store: RetainedStore,
-        clock: HybridClock,
-        scanner: RetainedScanner,
-        local: PublishingContext,
-        *,
-        to_local_names: Callable[[bytes], bytes],
-        values_per_s: int,
-        counters: RetainedCounters,
-    ) -> None:
-        self._local = local
-        self.store = store
-        self._clock = clock
-        self._scanner = scanner
-        self._to_local_names = to_local_names
-        self._values_per_s = values_per_s
-        self.counters = counters
+    def __post_init__(self) -> None:
         self._checker = RunChecker()
         self._last: tuple[float, frozenset[str], Scan] | None = None
 
@@ -109,7 +77,7 @@ class RetainedBroker:
             LinkError: Our broker does not tell.
         """
         since = self.store.touched
-        scan = await self._scanner.scan(filters, keep=keep)
+        scan = await self.scanner.scan(filters, keep=keep)
         topics = iter(scan.found)
         if len(scan.found) > self.store.places.guests_max:
             topics = await _few_last(scan.found, filters)
@@ -152,9 +120,9 @@ class RetainedBroker:
             await self._room()
             batch += self._publish(entry, packet)
             if batch == WRITTEN_AT_ONCE_MAX:
-                await asyncio.sleep(batch / self._values_per_s)
+                await asyncio.sleep(batch / self.values_per_s)
                 batch = 0
-        await asyncio.sleep(batch / self._values_per_s)
+        await asyncio.sleep(batch / self.values_per_s)
 
     async def repeat(self, topics: Sequence[str]) -> None:
         """Publish again what our broker retains on ``topics``: subscribers heard older values.
@@ -174,11 +142,11 @@ class RetainedBroker:
                     self.erase(topic)
                 elif (packet := scan.packet(topic, entry.digest)) is not None:
                     self._write(packet)
-            await asyncio.sleep(len(some) / self._values_per_s)
+            await asyncio.sleep(len(some) / self.values_per_s)
 
     async def _room(self) -> None:
         """Wait until our broker acknowledged enough: a value that waits could be overtaken."""
-        local, stuck_s = self._local, time.monotonic() + STUCK_S
+        local, stuck_s = self.local, time.monotonic() + STUCK_S
         while local.unacknowledged >= IN_FLIGHT_MAX:
             if time.monotonic() > stuck_s:
                 raise LinkError(f"our broker took no value for {STUCK_S:g} s")
@@ -191,7 +159,7 @@ class RetainedBroker:
         if not self._is_sound(entry, packet):
             self.counters.malformed += 1
             return False
-        if not self._clock.observe(version, wall_clock_us()):
+        if not self.clock.observe(version, wall_clock_us()):
             self.counters.clock_refused += 1
             return False
         if not self._write(packet):
@@ -212,7 +180,7 @@ class RetainedBroker:
 
     def delete(self, topic: str, version: Version) -> None:
         """Delete a value here, because it was deleted elsewhere."""
-        if self._clock.observe(version, wall_clock_us()) and self.erase(topic):
+        if self.clock.observe(version, wall_clock_us()) and self.erase(topic):
             self.store.put(topic, version, 0, deleted=True, now_us=wall_clock_us())
 
     def erase(self, topic: str) -> bool:
@@ -222,8 +190,8 @@ class RetainedBroker:
         return sent
 
     def _write(self, packet: bytes) -> bool:
-        local = self._local
-        packet = self._to_local_names(packet)
+        local = self.local
+        packet = self.to_local_names(packet)
         if not packet:
             return False
         qos = qos_of(packet)

@@ -13,6 +13,7 @@ import asyncio
 import os
 import time
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
@@ -37,22 +38,17 @@ Part = list[Saved | str]
 """What one piece of the file holds: entries, and topics that were forgotten."""
 
 
+@dataclass(eq=False, repr=False)
 class RetainedFile:
-    """The file of versions of one agent.
+    """The file of versions of one agent, in its state folder."""
 
-    Args:
-        folder: The state folder.
-        store: The entries.
-        contact_s: Asked for the last sign of life of our broker, wall clock.
-    """
+    folder: Path
+    store: RetainedStore
+    contact_s: Callable[[], float]  # asked for the last sign of life of our broker, wall clock
 
-    def __init__(
-        self, folder: Path, store: RetainedStore, *, contact_s: Callable[[], float]
-    ) -> None:
-        self._path = folder / FILE_NAME
-        self._contact_path = folder / CONTACT_NAME
-        self._store = store
-        self._contact_s = contact_s
+    def __post_init__(self) -> None:
+        self._path = self.folder / FILE_NAME
+        self._contact_path = self.folder / CONTACT_NAME
         self._contact_at_s = 0.0
         self._fd: int | None = None
         self._size = 0
@@ -63,7 +59,7 @@ class RetainedFile:
         """Fill the store; return when our broker last gave a sign of life, 0 if not known."""
         try:
             for part in _parts(self._path.read_bytes()):
-                self._store.load(part)
+                self.store.load(part)
             return float(self._contact_path.read_text())
         except FileNotFoundError:
             return 0.0
@@ -77,19 +73,19 @@ class RetainedFile:
             await self._write_anew()
             while True:
                 await asyncio.sleep(APPEND_GAP_S)
-                self._append(self._store.take_changes(APPENDED_AT_ONCE_MAX))
+                self._append(self.store.take_changes(APPENDED_AT_ONCE_MAX))
                 self._note_contact()
                 if self._appendix_bytes > max(APPENDIX_BYTES_MIN, self._snapshot_bytes):
                     await self._write_anew()
         finally:
-            while part := self._store.take_changes(APPENDED_AT_ONCE_MAX):
+            while part := self.store.take_changes(APPENDED_AT_ONCE_MAX):
                 self._append(part)
             self._note_contact(at_once=True)
             if self._fd is not None:
                 os.close(self._fd)
 
     async def _write_anew(self) -> None:
-        whole = self._store.save()
+        whole = self.store.save()
         writing = asyncio.ensure_future(asyncio.to_thread(self._write, whole))
         try:
             await asyncio.shield(writing)
@@ -125,7 +121,7 @@ class RetainedFile:
 
     def _note_contact(self, *, at_once: bool = False) -> None:
         now_s = time.monotonic()
-        contact_s = self._contact_s()
+        contact_s = self.contact_s()
         if contact_s and (at_once or now_s - self._contact_at_s > CONTACT_GAP_S):
             self._contact_at_s = now_s
             try:

@@ -11,6 +11,7 @@ import asyncio
 import random
 from bisect import bisect_right
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
 from pathlib import Path
 
 import structlog
@@ -68,76 +69,61 @@ ALARM_S = 1.0
 _log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Retained:
-    """The retained values of one agent.
+    """The retained values of one agent."""
 
-    Args:
-        epoch: Asked for our epoch.
-        folder: Where the versions are kept.
-        make_link: Makes the connection that scans what our broker retains.
-        outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
-        policy: What may leave our broker, and under which name. Topics are the federation's.
-        to_local_names: What is published on our broker instead of a run of publications.
-        link_policies: What may cross the link to a neighbour.
-        covered: Whether what our clients publish below a filter reaches us.
-        send: Sends a message to a neighbour.
-    """
+    settings: RetainedSettings
+    self_id: BrokerId
+    epoch: Callable[[], Epoch]
+    federation: str
+    folder: Path  # where the versions are kept
+    make_link: Callable[[LinkObserver], MqttLink]  # the connection that scans what is retained
+    data_link: MqttLink
+    outgoing: Outgoing | None
+    hears_log: bool
+    policy: BrokerPolicy  # topics are the federation's
+    to_local_names: Callable[[bytes], bytes]  # published on our broker instead of a run
+    link_policies: LinkPolicies
+    covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
+    send: Callable[[MqttLink, RetainedMessage], None]
 
-    def __init__(
-        self,
-        settings: RetainedSettings,
-        *,
-        self_id: BrokerId,
-        epoch: Callable[[], Epoch],
-        federation: str,
-        folder: Path,
-        make_link: Callable[[LinkObserver], MqttLink],
-        data_link: MqttLink,
-        outgoing: Outgoing | None,
-        hears_log: bool,
-        policy: BrokerPolicy,
-        to_local_names: Callable[[bytes], bytes],
-        link_policies: LinkPolicies,
-        covered: Callable[[str], bool],
-        send: Callable[[MqttLink, RetainedMessage], None],
-    ) -> None:
-        self.settings = settings
+    def __post_init__(self) -> None:
+        settings = self.settings
         self.counters = RetainedCounters()
         self.store = RetainedStore(
-            self_id,
+            self.self_id,
             topics_max=settings.topics_max,
             tombstone_keep_us=settings.tombstone_keep_s * 1_000_000,
-            allows_export=policy.allows_export,
+            allows_export=self.policy.allows_export,
         )
         self.scanner = RetainedScanner(
-            federation,
-            make_link=make_link,
-            data_link=data_link,
-            outgoing=outgoing,
+            federation=self.federation,
+            make_link=self.make_link,
+            data_link=self.data_link,
+            outgoing=self.outgoing,
             came_up=self._broker_up,
-            hears_log=hears_log,
-            here=policy.renames.filter_inward,
+            hears_log=self.hears_log,
+            here=self.policy.renames.filter_inward,
         )
         self._clock = HybridClock()
         self.broker = RetainedBroker(
             self.store,
             self._clock,
             self.scanner,
-            data_link,
-            to_local_names=to_local_names,
+            self.data_link,
+            to_local_names=self.to_local_names,
             values_per_s=settings.values_per_s,
             counters=self.counters,
         )
         self._rounds = RetainedRounds(
             self.broker, wanted=self._is_wanted, write=self._write, flood=self._flood
         )
-        self._answers = RetainedAnswers(self.broker, covered=covered, write=self._write)
-        self._file = RetainedFile(folder, self.store, contact_s=lambda: self.scanner.last_contact_s)
-        self._post = RetainedPost(self_id)
-        self._self_id = self_id
-        self._epoch = epoch
-        self._send_to = send
-        self._link_policies = link_policies
+        self._answers = RetainedAnswers(self.broker, covered=self.covered, write=self._write)
+        self._file = RetainedFile(
+            self.folder, self.store, contact_s=lambda: self.scanner.last_contact_s
+        )
+        self._post = RetainedPost(self.self_id)
         self._links: dict[BrokerId, MqttLink] = {}
         self._local = FilterTrie()
         self._number = 0
@@ -173,12 +159,12 @@ class Retained:
         time_us = self._clock.read(now_us)
         for packet in retained_in(run):
             before = self.store.get(packet.topic)
-            version = Version(time_us, packet.number, self._self_id)
+            version = Version(time_us, packet.number, self.self_id)
             self.store.put(
                 packet.topic, version, packet.digest, deleted=packet.deletes, now_us=now_us
             )
             crossed = before is not None and now_us - before.noted_us < CROSSED_US
-            if crossed and before is not None and before.version.origin != self._self_id:
+            if crossed and before is not None and before.version.origin != self.self_id:
                 # Our broker may have taken the two values in the other order: see which it has.
                 self._recheck.add(packet.topic)
         return time_us
@@ -317,7 +303,7 @@ class Retained:
         if isinstance(message, RetainedRequest):
             self._on_request(message)
             return
-        message = sift(message, self._link_policies.rules_of(message.sender).allows_import)
+        message = sift(message, self.link_policies.rules_of(message.sender).allows_import)
         if self._post.is_for_us(message):
             self._on_letter(way_to_sender(message), message.body)
         elif (onward := self._post.on_letter(message)) is not None:
@@ -333,7 +319,7 @@ class Retained:
         if request.rally:
             self._resync_soon()
         if request.wants:
-            self._answers.ask(way_back(request, self._self_id), request)
+            self._answers.ask(way_back(request, self.self_id), request)
 
     def _on_letter(self, way: Way, body: RetainedBody) -> None:
         match body:
@@ -346,8 +332,8 @@ class Retained:
 
     def _flood(self, wants: tuple[RetainedWant, ...], rally: bool) -> None:
         self._number += 1
-        me = self._self_id
-        request = RetainedRequest(me, self._epoch(), self._number, (me,), rally, wants)
+        me = self.self_id
+        request = RetainedRequest(me, self.epoch(), self._number, (me,), rally, wants)
         for neighbour in sorted(self._links):
             self._send(neighbour, request)
 
@@ -359,34 +345,26 @@ class Retained:
         if link is None:
             return
         if isinstance(message, RetainedLetter):
-            message = sift(message, self._link_policies.rules_of(neighbour).allows_export)
-        self._send_to(link, message)
+            message = sift(message, self.link_policies.rules_of(neighbour).allows_export)
+        self.send(link, message)
 
 
+@dataclass(eq=False, repr=False)
 class _Soon:
-    """Topics that are handed on together, a while after the first of them came.
+    """Topics that are handed on together, a while after the first of them came."""
 
-    Args:
-        hand_on: Gets them, sorted.
-        delay_s: How long after.
-        topics_max: Of more, no notice is taken.
-    """
-
-    def __init__(
-        self, hand_on: Callable[[list[str]], None], *, delay_s: float, topics_max: int
-    ) -> None:
-        self.topics: set[str] = set()
-        self._hand_on = hand_on
-        self._delay_s = delay_s
-        self._topics_max = topics_max
+    hand_on: Callable[[list[str]], None]  # gets them, sorted
+    delay_s: float
+    topics_max: int  # of more, no notice is taken
+    topics: set[str] = field(default_factory=set)
 
     def add(self, topic: str) -> None:
         """Let ``topic`` be among the next."""
         if not self.topics:
-            asyncio.get_running_loop().call_later(self._delay_s, self._go)
-        if len(self.topics) < self._topics_max:
+            asyncio.get_running_loop().call_later(self.delay_s, self._go)
+        if len(self.topics) < self.topics_max:
             self.topics.add(topic)
 
     def _go(self) -> None:
-        self._hand_on(sorted(self.topics))
+        self.hand_on(sorted(self.topics))
         self.topics.clear()

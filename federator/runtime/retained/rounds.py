@@ -10,6 +10,7 @@ Source: docs/protocol.md 13.
 import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
+from dataclasses import dataclass
 
 import structlog
 
@@ -46,33 +47,22 @@ UNFINISHED_GAP_S = 1.0
 _log = structlog.get_logger()
 
 Write = Callable[[Way, RetainedBody], None]
+"""Sends a letter."""
+
 Flood = Callable[[tuple[RetainedWant, ...], bool], None]
+"""Asks everyone what they know of these filters; and to compare theirs, if so told."""
 
 
+@dataclass(eq=False, repr=False)
 class RetainedRounds:
-    """Compares what we know with what the others know, when there is a reason.
+    """Compares what we know with what the others know, when there is a reason."""
 
-    Args:
-        broker: Reads and writes what our broker retains.
-        wanted: Whether our broker should have a topic.
-        write: Sends a letter.
-        flood: Asks everyone what they know of these filters; and to compare theirs, if so told.
-    """
+    broker: RetainedBroker
+    wanted: Callable[[str], bool]  # whether our broker should have a topic
+    write: Write
+    flood: Flood
 
-    def __init__(
-        self,
-        broker: RetainedBroker,
-        *,
-        wanted: Callable[[str], bool],
-        write: Write,
-        flood: Flood,
-    ) -> None:
-        self._store = broker.store
-        self._broker = broker
-        self._wanted = wanted
-        self._write = write
-        self._flood = flood
-        self._counters = broker.counters
+    def __post_init__(self) -> None:
         self._due: dict[str, None] = {}
         self._comparing: dict[str, None] = {}
         self._repeat: set[str] = set()
@@ -126,7 +116,7 @@ class RetainedRounds:
 
     def _deliver(self, post: Post) -> None:
         for way, body in post:
-            self._write(way, body)
+            self.write(way, body)
 
     async def run(self) -> None:
         """Compare until cancelled."""
@@ -143,12 +133,12 @@ class RetainedRounds:
             self._heard.clear()
             repeat, self._repeat = sorted(self._repeat), set()
             try:
-                await self._broker.repeat(repeat)
+                await self.broker.repeat(repeat)
                 if not await self._compare(filters, heard, rally=rally):
                     await asyncio.sleep(UNFINISHED_GAP_S)
                     self.compare(self._comparing)
             except LinkError as error:
-                self._counters.failed += 1
+                self.broker.counters.failed += 1
                 _log.warning("retained.failed", reason=str(error))
                 await asyncio.sleep(RETRY_S)
                 self.compare(self._comparing)
@@ -164,24 +154,20 @@ class RetainedRounds:
         *,
         rally: bool,
     ) -> bool:
-        """One round: scan, ask everyone, read what they have, fetch what is newer.
-
-        Returns:
-            Whether all that was asked for came.
-        """
+        """Scan, ask everyone, read what they have, fetch what is newer; whether all came."""
         below = sorted({*filters, *(each.filter for _, each in heard)})
-        scan = await self._broker.scan(below) if below else NOTHING
-        round_ = self._round = Round(self._store, wanted=self._wanted, found=scan.digest)
+        scan = await self.broker.scan(below) if below else NOTHING
+        round_ = self._round = Round(self.broker.store, wanted=self.wanted, found=scan.digest)
         self._collecting = True
-        self._counters.rounds += 1
+        self.broker.counters.rounds += 1
         for way, body in heard:
             if isinstance(body, RetainedOffer):
                 self._deliver(round_.on_offer(way, body))
             else:
                 round_.on_news(way, body)
         if filters or rally:
-            digests = [digest_of_buckets(self._store.buckets(f)) for f in filters]
-            self._flood(tuple(map(RetainedWant, filters, digests)), rally)
+            digests = [digest_of_buckets(self.broker.store.buckets(f)) for f in filters]
+            self.flood(tuple(map(RetainedWant, filters, digests)), rally)
         if filters:
             # Whoever has the newest version must have offered before anybody is asked for a value:
             # so a late joiner gets each value once.
@@ -190,7 +176,7 @@ class RetainedRounds:
             pass
         self._collecting = False
         unread = round_.give_up_reading()
-        self._counters.unread += unread
+        self.broker.counters.unread += unread
         fetched = await self._fetch(round_)
         self._deliver(round_.news())
         return fetched and not unread
@@ -198,16 +184,16 @@ class RetainedRounds:
     async def _fetch(self, round_: Round) -> bool:
         """Bring our broker up to date; whether all that was asked for came."""
         erase, adopted = round_.decide(wall_clock_us())
-        self._counters.adopted += adopted
+        self.broker.counters.adopted += adopted
         for topic, version in erase:
-            self._broker.delete(topic, version)
+            self.broker.delete(topic, version)
         while (ask := round_.next_ask()) is not None:
             self._values = None
-            self._write(*ask)
+            self.write(*ask)
             while self._values is None:
                 if not await self._progressed():
                     return False
-            await self._broker.publish(self._values)
+            await self.broker.publish(self._values)
         return True
 
     async def _progressed(self) -> bool:

@@ -48,32 +48,24 @@ COMPLAINT_GAP_MS = Millis(600_000)
 _log = structlog.get_logger()
 
 Outgoing = Callable[[memoryview, Sequence[Inbound]], tuple[memoryview, Sequence[Inbound]]]
+"""Gives publications of our broker the federation's names; none where they have them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Found:
-    """One retained value: the hash of its payload and the packet as stored.
+    """One retained value."""
 
-    ``packet`` is ``None`` where nobody asked for it or there was no room.
-    """
-
-    digest: int
-    packet: bytes | None
+    digest: int  # of its payload
+    packet: bytes | None  # as stored; ``None`` where nobody asked for it or there was no room
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What our broker retains, by topic.
-
-    Attributes:
-        found: What came.
-        qos_known: The packets tell the QoS; otherwise all say 0.
-        complete: The broker dropped none.
-    """
+    """What our broker retains, by topic."""
 
     found: dict[str, Found]
-    qos_known: bool
-    complete: bool
+    qos_known: bool  # the packets tell the QoS; otherwise all say 0
+    complete: bool  # the broker dropped none
 
     def digest(self, topic: str) -> int | None:
         """The digest of what was found on ``topic``."""
@@ -100,49 +92,31 @@ class _Mark:
     on_control: asyncio.Event
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class RetainedScanner:
     """Reads what our broker retains, over a connection whose observer it is.
 
     Args:
-        federation: The federation's name.
-        make_link: Makes the connection, given its observer.
-        data_link: The data connection to our broker.
-        outgoing: Gives publications of our broker the federation's names; ``None``: they have them.
         came_up: Told when the connection is up; whether the broker has run since
             ``last_contact_s``, as far as can be known.
-        hears_log: The control connection brings log lines and marks.
-        here: What to subscribe on our broker for a filter of the federation.
-
-    Attributes:
-        link: The connection.
-        last_contact_s: Wall clock of the last sign of life of this broker.
-        count: Scans so far.
-        incomplete: Scans that the broker did not answer in whole.
     """
 
-    def __init__(
-        self,
-        federation: str,
-        *,
-        make_link: Callable[[LinkObserver], MqttLink],
-        data_link: MqttLink,
-        outgoing: Outgoing | None,
-        came_up: Callable[[bool], None],
-        hears_log: bool,
-        here: Callable[[str], tuple[str, ...]],
-    ) -> None:
-        self.link = make_link(self)
-        self.last_contact_s = 0.0
+    federation: str
+    make_link: Callable[[LinkObserver], MqttLink]
+    data_link: MqttLink
+    outgoing: Outgoing | None
+    came_up: Callable[[bool], None]
+    hears_log: bool  # the control connection brings log lines and marks
+    here: Callable[[str], tuple[str, ...]]  # subscribed here for a filter of the federation
+
+    def __post_init__(self) -> None:
+        self.link = self.make_link(self)
+        self.last_contact_s = 0.0  # wall clock of the last sign of life of this broker
         self.count = 0
-        self.incomplete = 0
-        self.mark_topic = retained_mark_topic(federation)
-        self._data_link = data_link
-        self._outgoing = outgoing
+        self.incomplete = 0  # scans that the broker did not answer in whole
+        self.mark_topic = retained_mark_topic(self.federation)
         client_id = self.link.client_id
         self._drop_line = f"Outgoing messages are being dropped for client {client_id}.".encode()
-        self._came_up = came_up
-        self._hears_log = hears_log
-        self._here = here
         self._ready = asyncio.Event()
         self._judging: asyncio.Handle | None = None
         self._judged = False
@@ -180,35 +154,38 @@ class RetainedScanner:
             LinkError: The broker did not tell in time, or refused.
         """
         async with self._busy:
-            link = self.link
-            filters = sorted({name for filter in filters for name in self._here(filter)})
+            filters = sorted({name for filter in filters for name in self.here(filter)})
             self._found, self._keep, self._bytes = {}, keep, 0
             try:
                 async with asyncio.timeout(STEP_TIMEOUT_S):
                     await self._ready.wait()
                 self._broke = False
-                await self._fence(self._data_link)
-                await self._pass(link, filters, QoS.AT_MOST_ONCE)
+                await self._fence(self.data_link)
+                await self._pass(filters, QoS.AT_MOST_ONCE)
                 few = len(self._found) <= QOS_ASKED_MAX
                 if self._found and few:  # only QoS 2 tells the QoS that values are stored with
                     self._bytes = 0
-                    await self._pass(link, filters, QoS.EXACTLY_ONCE)
+                    await self._pass(filters, QoS.EXACTLY_ONCE)
                 self.count += 1
                 # Without its log, whether the broker dropped any of many values cannot be known.
-                complete = not self._dropped and (few or self._hears_log)
+                complete = not self._dropped and (few or self.hears_log)
                 if not complete:
-                    self._complain(len(self._found))
+                    self.incomplete += 1
+                    if self._complaints.allow(None, monotonic_ms()):
+                        came, so_far = len(self._found), self.incomplete
+                        _log.warning("retained.look_incomplete", came=came, so_far=so_far)
                 if self._dropped:  # Mosquitto says it once per connection
                     self._renewing = True
-                    link.drop("our broker drops values")
+                    self.link.drop("our broker drops values")
                 return Scan(self._found, few, complete)
             except TimeoutError as error:
                 raise LinkError("our broker did not tell what it retains in time") from error
             finally:
                 self._found = None
-                link.unsubscribe(filters)
+                self.link.unsubscribe(filters)
 
-    async def _pass(self, link: MqttLink, filters: Collection[str], qos: QoS) -> None:
+    async def _pass(self, filters: Collection[str], qos: QoS) -> None:
+        link = self.link
         self._subscribed.clear()
         link.subscribe(
             TopicFilter(
@@ -236,18 +213,13 @@ class RetainedScanner:
             raise LinkError("no room to publish a mark")
         async with asyncio.timeout(STEP_TIMEOUT_S):
             await mark.on_scanner.wait()
-            if self._hears_log and link is self.link:
+            if self.hears_log and link is self.link:
                 await mark.on_control.wait()
         self._check_connection()
 
     def _check_connection(self) -> None:
         if self._broke:
             raise LinkError("the connection broke while we looked")
-
-    def _complain(self, came: int) -> None:
-        self.incomplete += 1
-        if self._complaints.allow(None, monotonic_ms()):
-            _log.warning("retained.look_incomplete", came=came, so_far=self.incomplete)
 
     # -- what the control connection hears --------------------------------------------------------
 
@@ -285,8 +257,8 @@ class RetainedScanner:
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Take values, marks and the broker's uptime."""
         named: Sequence[Inbound] = publishes
-        if self._outgoing is not None:
-            chunk, named = self._outgoing(chunk, publishes)
+        if self.outgoing is not None:
+            chunk, named = self.outgoing(chunk, publishes)
         for packet, start, end in named:
             if packet.topic == self.mark_topic:
                 if self._mark is not None and self._own_words.hear(packet) == self._mark.number:
@@ -330,4 +302,4 @@ class RetainedScanner:
         self._ready.set()
         expected, self._renewing = self._renewing, False
         if not (same and expected):  # a connection that we renewed ourselves is no news
-            self._came_up(same)
+            self.came_up(same)

@@ -33,25 +33,16 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SettlingService:
-    """Where gateways' questions are asked and answered: the surroundings of ``Settling``.
-
-    Args:
-        policy: What the federation may hear of a client's filter.
-        has_own_members: Whether clients of ours share a filter with members elsewhere.
-        covers: Whether what our clients publish below a filter comes to us.
-        tell: Passes a wave or an echo on to a neighbour, if there is a way.
-        link: The control connection to our broker, by which gateways are answered.
-        is_gateways: Whether the gateway of that name said it.
-    """
+    """Where gateways' questions are asked and answered: the surroundings of ``Settling``."""
 
     settings: Settings
     node: Node
     policy: BrokerPolicy
-    has_own_members: Callable[[str], bool]
-    covers: Callable[[str], bool]
-    tell: Callable[[BrokerId, Wave | Echo], None]
-    link: MqttLink
-    is_gateways: Callable[[PublishPacket, str], bool]
+    has_own_members: Callable[[str], bool]  # whether ours share a filter with members elsewhere
+    covers: Callable[[str], bool]  # whether what our clients publish below a filter comes to us
+    tell: Callable[[BrokerId, Wave | Echo], None]  # a neighbour, if there is a way
+    link: MqttLink  # the control connection to our broker, by which gateways are answered
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
 
     def __post_init__(self) -> None:
         self.malformed = 0

@@ -81,8 +81,7 @@ class ShareOrigin:
     def on_taken(self, taken: Iterable[tuple[str, memoryview, bool]]) -> None:
         """Send what our stand-ins got in place of members elsewhere.
 
-        Args:
-            taken: Topics, packets, and whether members here seem to be no more.
+        With each topic and packet: whether members here seem to be no more.
         """
         runs = _Runs()
         for topic, packet, given_up in taken:

@@ -9,11 +9,12 @@ Source: docs/protocol.md 12.
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from itertools import islice
 from typing import Final
 
 import structlog
+from mqtt5 import QoS
 
 from federator.errors import DecodeError
 from federator.protocol.effects import FilterRoute
@@ -32,11 +33,11 @@ from federator.protocol.sharing.parcels import Confirmation, unpack_parcel
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.sharing.destination import Returned, ShareDestination
 from federator.runtime.sharing.file import ShareFile
 from federator.runtime.sharing.origin import ShareCounters, ShareOrigin
-from federator.runtime.sharing.stand_ins import StandIns
 
 LISTED_MAX: Final = 1_000
 """Groups in one answer about our state."""
@@ -44,45 +45,76 @@ LISTED_MAX: Final = 1_000
 INEXACT_TOLD_MAX: Final = 1_000
 """Groups of which it is remembered that it was said."""
 
-Announce = Callable[[frozenset[str], frozenset[str]], None]
+MakeLink = Callable[[int, LinkObserver], MqttLink]
+"""Makes and runs our stand-in number ``i``."""
+
+Taken = Callable[[memoryview, list[Inbound]], None]
+"""Gets what stand-ins take out of their groups."""
 
 _log = structlog.get_logger()
 
 
-class Sharing:
-    """Shared groups as one agent sees them.
+class StandIns(LinkObserver):
+    """Connections of ours that stand in shared groups for members elsewhere.
 
-    Args:
-        make_link: Makes and runs our stand-in number ``i``.
-        announce: Told which filters to announce besides clients' own, as a change.
-        announces: Whether the federation may hear that our clients want a filter.
-        allows_export: Whether what our clients publish on a topic may leave.
-        file: Where groups are listed across restarts.
+    Number ``i`` stands in every group that needs more than ``i`` stand-ins. Their sessions end with
+    their connections: what is dealt out while they are away goes to members.
     """
 
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        epoch: Epoch,
-        data_path: DataPath,
-        data_link: MqttLink,
-        make_link: Callable[[int, LinkObserver], MqttLink],
-        announce: Announce,
-        announces: Callable[[str], bool],
-        allows_export: Callable[[str], bool],
-        parameters: LedgerParameters,
-        file: ShareFile,
-        stand_ins_max: int,
-    ) -> None:
+    def __init__(self, make_link: MakeLink, taken: Taken) -> None:
+        self._make_link = make_link
+        self._taken = taken
+        self.links: list[MqttLink] = []  # of all stand-ins there ever were
+
+    def want(self, stand_ins: Mapping[GroupKey, int]) -> None:
+        """Stand in these groups, so many in each."""
+        for number in range(len(self.links), max(stand_ins.values(), default=0)):
+            self.links.append(self._make_link(number, self))
+        for number, link in enumerate(self.links):
+            wanted = {
+                f"$share/{group}/{filter}"
+                for (group, filter), count in stand_ins.items()
+                if count > number
+            }
+            before = set(link.wanted_filters)
+            if wanted != before:
+                link.unsubscribe(sorted(before - wanted))
+                link.subscribe(
+                    live_filter(filter, QoS.EXACTLY_ONCE, as_published=True)
+                    for filter in sorted(wanted - before)
+                )
+
+    @property
+    def standing(self) -> int:
+        """How many stand-ins have all their places."""
+        return sum(1 for link in self.links if link.wanted_filters and link.subscribed)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Pass on publications that members elsewhere must get."""
+        self._taken(chunk, publishes)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Sharing:
+    """Shared groups as one agent sees them."""
+
+    self_id: BrokerId
+    epoch: Epoch
+    data_path: DataPath
+    data_link: MqttLink
+    make_link: MakeLink
+    announce: Callable[[frozenset[str], frozenset[str]], None]  # besides clients' own: added, gone
+    announces: Callable[[str], bool]  # whether the federation may hear that we want a filter
+    allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
+    parameters: LedgerParameters
+    file: ShareFile
+    stand_ins_max: int
+
+    def __post_init__(self) -> None:
         self.membership = Membership()
-        self.membership.reach(self_id)
-        self.assignment = Assignment(self_id, stand_ins_max=stand_ins_max)
+        self.membership.reach(self.self_id)
+        self.assignment = Assignment(self.self_id, stand_ins_max=self.stand_ins_max)
         self.counters = ShareCounters()
-        self._self_id = self_id
-        self._data_path = data_path
-        self._announce = announce
-        self._announces = announces
         self._own_members: dict[GroupKey, int] = {}
         self._watched = False
         self._crossings: dict[GroupKey, int] = {}
@@ -90,34 +122,33 @@ class Sharing:
         self._announced: frozenset[str] = frozenset()
         self._needs_inbox = False
         self._gone: list[BrokerId] = []
-        self._file = file
-        self._orphans = Orphans(keep_ms=parameters.keep_ms)
+        self._orphans = Orphans(keep_ms=self.parameters.keep_ms)
         self._orphans_timer = DeadlineTimer(self._on_orphans_old)
         self._changed = False
         self._told_inexact: dict[GroupKey, str] = {}
-        self.stand_ins = StandIns(make_link, taken=self._on_taken)
+        self.stand_ins = StandIns(self.make_link, self._on_taken)
         self.origin = ShareOrigin(
-            self_id=self_id,
-            epoch=epoch,
+            self_id=self.self_id,
+            epoch=self.epoch,
             assignment=self.assignment,
-            ledger=Ledger(parameters),
+            ledger=Ledger(self.parameters),
             counters=self.counters,
-            send_to=data_path.send_to,
+            send_to=self.data_path.send_to,
             publish_here=lambda run: self.destination.publish(run),
-            allows_export=allows_export,
+            allows_export=self.allows_export,
             want_inbox=self._want_inbox,
         )
         self.destination = ShareDestination(
             assignment=self.assignment,
-            data_link=data_link,
+            data_link=self.data_link,
             counters=self.counters,
-            send_to=data_path.send_to,
+            send_to=self.data_path.send_to,
             pass_on=self.origin.pass_on,
         )
 
     def resume(self) -> None:
         """Go on with the groups known before a restart."""
-        for key in self._file.load():
+        for key in self.file.load():
             self._orphans.lose(key, now_ms=monotonic_ms())
         self._changed = True
         self.on_routes_set()
@@ -164,16 +195,14 @@ class Sharing:
     # What changes
 
     def on_members(self, members: Mapping[GroupKey, int], *, watched: bool) -> None:
-        """Note how many members groups have among our own clients now.
+        """Note how many members groups that changed have among our own clients now.
 
-        Args:
-            members: Those that changed.
-            watched: Whether clients here see all that is published here.
+        ``watched``: clients here see all that is published here.
         """
         self._changed |= watched != self._watched
         self._watched = watched
         for key, count in members.items():
-            if count and self._announces(key[1]):
+            if count and self.announces(key[1]):
                 self._own_members[key] = count
                 if key not in self._crossings:
                     self._crossings[key] = sum(overlaps(key[1], f) for f in self._wanted)
@@ -197,10 +226,10 @@ class Sharing:
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
         """Note that a filter beginning with ``$`` has another route, or none; see ``SetRoute``."""
         record = parse_record(filter)
-        if record is not None and record.broker != self._self_id:
+        if record is not None and record.broker != self.self_id:
             self._on_record(record, present=route is not None, lost=lost)
         inbox = inbox_of(filter)
-        if inbox is not None and inbox != self._self_id:
+        if inbox is not None and inbox != self.self_id:
             self.membership.reach(inbox, route is not None)
             if route is None:
                 self._gone.append(inbox)
@@ -224,10 +253,10 @@ class Sharing:
         self._changed = False
         orphans = self._orphans.groups
         self.assignment.update(self.membership, watched=self._watched, orphans=orphans)
-        self._file.save(orphans.union(self.membership.groups))
-        self._data_path.share(self.assignment.wanted)
+        self.file.save(orphans.union(self.membership.groups))
+        self.data_path.share(self.assignment.wanted)
         self.stand_ins.want(self.assignment.stand_ins)
-        self._data_path.plane.shared = self if self.assignment.wanted or self._announced else None
+        self.data_path.plane.shared = self if self.assignment.wanted or self._announced else None
         self._tell_inexact()
         gone, self._gone = self._gone, []
         self.origin.on_members(gone)
@@ -236,7 +265,7 @@ class Sharing:
 
     def _on_orphans_old(self) -> None:
         self._changed |= self._orphans.expire(now_ms=monotonic_ms())
-        self._announce(frozenset(), frozenset())  # with which the change is acted on
+        self.announce(frozenset(), frozenset())  # with which the change is acted on
         self._orphans_timer.set(self._orphans.next_deadline_ms())
 
     # What passes
@@ -278,25 +307,24 @@ class Sharing:
 
     def _say_what_we_have(self) -> None:
         """Announce our members, and an inbox when anybody may have something for it."""
-        records = [
-            MemberRecord(self._self_id, count, self._crossings[key] > 0, *key)
-            for key, count in sorted(self._own_members.items())
-        ]
-        texts = {record: record.encode() for record in records}
-        filters = frozenset(text for text in texts.values() if text is not None)
+        records: dict[str, MemberRecord] = {}
+        for key, count in sorted(self._own_members.items()):
+            record = MemberRecord(self.self_id, count, self._crossings[key] > 0, *key)
+            if (text := record.encode()) is not None:
+                records[text] = record
+        filters = frozenset(records)
         self._needs_inbox |= bool(filters)  # for good: an inbox that vanishes means we are gone
         if self._needs_inbox:
-            filters |= {inbox_filter(self._self_id)}
+            filters |= {inbox_filter(self.self_id)}
         before, self._announced = self._announced, filters
         for text in before - filters:
             if (old := parse_record(text)) is not None:
                 self.membership.discard(old)
-        for record in records:
-            if texts[record] is not None:
-                self.membership.add(record)
+        for record in records.values():
+            self.membership.add(record)
         self._changed |= filters != before
         if self._changed:
-            self._announce(filters - before, before - filters)
+            self.announce(filters - before, before - filters)
 
     def _tell_inexact(self) -> None:
         """Say which groups cannot be served exactly once, and why, once for each reason."""

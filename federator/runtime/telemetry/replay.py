@@ -67,28 +67,21 @@ class _Order:
     to: str
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class ReplayService:
-    """Tells our broker's clients what was written, and sends parts of it to those who ask.
+    """Tells our broker's clients what was written, and sends parts of it to those who ask."""
 
-    Args:
-        tables: Push the batches, not the head alone.
+    link: MqttLink
+    federation: str
+    broker: int
+    tables: bool  # push the batches, not the head alone
+    read: Read
 
-    Attributes:
-        malformed: Asks that mean nothing.
-        refused: Asks that found the queue full.
-        answered: Messages sent.
-    """
-
-    def __init__(
-        self, link: MqttLink, *, federation: str, broker: int, tables: bool, read: Read
-    ) -> None:
-        self.malformed = self.refused = self.answered = 0
-        self.topic = topics.metrics_ask_topic(federation)
-        self._federation = federation
-        self._broker = broker
-        self._tables = tables
-        self._link = link
-        self._read = read
+    def __post_init__(self) -> None:
+        self.malformed = 0  # asks that mean nothing
+        self.refused = 0  # asks that found the queue full
+        self.answered = 0  # messages sent
+        self.topic = topics.metrics_ask_topic(self.federation)
         self._orders: deque[_Order] = deque()
         self._asked = asyncio.Event()
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
@@ -97,14 +90,14 @@ class ReplayService:
         self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
     ) -> None:
         """Push ``batches``, and say what ``spool`` holds."""
-        for batch in batches if self._tables else ():
+        for batch in batches if self.tables else ():
             for table, lines in batch.items():
-                topic = topics.metrics_table_topic(self._federation, table)
-                publish(self._link, topic, b"".join(lines))
+                topic = topics.metrics_table_topic(self.federation, table)
+                publish(self.link, topic, b"".join(lines))
         first, last = held
-        head = Head(broker=self._broker, spool=spool, first=first, last=last, at_us=now_us)
-        topic = topics.metrics_head_topic(self._federation)
-        publish(self._link, topic, encode(head), retain=True)
+        head = Head(broker=self.broker, spool=spool, first=first, last=last, at_us=now_us)
+        topic = topics.metrics_head_topic(self.federation)
+        publish(self.link, topic, encode(head), retain=True)
 
     def subscription(self) -> TopicFilter:
         """What the control connection subscribes. A retained ask is nobody's: none."""
@@ -136,7 +129,7 @@ class ReplayService:
 
     async def _serve(self, order: _Order) -> None:
         """Send one message of an answer."""
-        link = self._link
+        link = self.link
         if not link.connected:
             return  # who still wants it asks again
         if link.unacknowledged > WAITING_MAX:
@@ -144,7 +137,7 @@ class ReplayService:
             return
         room = MESSAGE_BYTES_MAX - HEADER_ROOM
         try:
-            part, held = await self._read(order.spool, order.next, order.last, room)
+            part, held = await self.read(order.spool, order.next, order.last, room)
         except OSError as error:
             _log.warning("metrics.spool_unreadable", reason=error.strerror or str(error))
             return
@@ -157,7 +150,7 @@ class ReplayService:
             held_last=held[1],
         )
         lines = b"" if part is None else part.lines
-        topic = topics.metrics_again_topic(self._federation, order.to)
+        topic = topics.metrics_again_topic(self.federation, order.to)
         if not publish(link, topic, encode(header) + b"\n" + lines):
             return
         self.answered += 1

@@ -25,15 +25,6 @@ BATCH_BYTES_MAX: Final = 196_608
 CLAIM_NAME: Final = "spool"
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
-    """Bounds of a spool: of all files together, and of one by size and by age."""
-
-    bytes_max: int
-    segment_bytes_max: int
-    segment_age_ms: int
-
-
 Batch = dict[str, list[bytes]]
 """One batch as written: its lines by table, each with its line end."""
 
@@ -59,28 +50,26 @@ class _Open:
     since_ms: int
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Spool:
     """One agent's spool.
-
-    Args:
-        folder: Where it is; made when missing.
-
-    Attributes:
-        written: Batches written since the start.
-        dropped: Batches dropped for room.
-        torn: Segments whose end a crash had torn off.
-        oversized: Records too long to be kept.
 
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    def __init__(self, folder: Path, *, broker: int, limits: Limits) -> None:
+    folder: Path  # where it is; made when missing
+    broker: int
+    bytes_max: int  # of all files together
+    segment_bytes_max: int
+    segment_age_ms: int
+
+    def __post_init__(self) -> None:
+        folder, broker = self.folder, self.broker
         private_folder(folder, key="state_dir")
-        self.written = self.dropped = self.torn = self.oversized = 0
-        self._folder = folder
-        self._broker = broker
-        self._limits = limits
+        self.written = self.dropped = 0  # batches, since the start; dropped for room
+        self.torn = 0  # segments whose end a crash had torn off
+        self.oversized = 0  # records too long to be kept
         self._open: _Open | None = None
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
@@ -117,11 +106,6 @@ class Spool:
     def write(self, rows: Sequence[Row], shared: dict[str, Any], *, now_ms: int) -> Sequence[Batch]:
         """Append ``rows`` as one batch, or as several when they are many.
 
-        Args:
-            rows: Tables and their fields.
-            shared: Federation and epoch.
-            now_ms: A monotonic clock.
-
         Raises:
             OSError: They could not be written, and are lost; the spool is as before.
         """
@@ -140,18 +124,15 @@ class Spool:
         return batches
 
     def tend(self, *, now_ms: int) -> int:
-        """Finish a segment that is full or old, and keep within bounds.
-
-        Returns:
-            Batches dropped for room.
+        """Finish a segment that is full or old, and keep within bounds; batches dropped for room.
 
         Raises:
             OSError: A file cannot be finished; it is tried again next time.
         """
         segment = self._open
         if segment is not None:
-            old = now_ms - segment.since_ms >= self._limits.segment_age_ms
-            if old or segment.bytes >= self._limits.segment_bytes_max:
+            old = now_ms - segment.since_ms >= self.segment_age_ms
+            if old or segment.bytes >= self.segment_bytes_max:
                 self._finish(segment)
         return self._make_room()
 
@@ -165,10 +146,7 @@ class Spool:
             self._finish(self._open)
 
     def read(self, spool: str, first: int, last: int, *, bytes_max: int) -> Part | None:
-        """Whole batches from ``first`` on, up to ``last``: at least one, if one is there.
-
-        Returns:
-            A part of them; ``None`` when none of them is held.
+        """Whole batches from ``first`` on, up to ``last``: at least one, if one is held.
 
         Raises:
             OSError: A file cannot be read.
@@ -192,7 +170,7 @@ class Spool:
     # Within
 
     def _encode(self, rows: Sequence[Row], shared: dict[str, Any]) -> tuple[list[Batch], bytes]:
-        shared = {"broker": self._broker, "spool": self.id, **shared}
+        shared = {"broker": self.broker, "spool": self.id, **shared}
         number = self._numbering.next_batch
         batches: list[Batch] = [{}]
         content: list[bytes] = []
@@ -217,7 +195,7 @@ class Spool:
         return batches, b"".join(content)
 
     def _begin(self, first: int, now_ms: int) -> _Open:
-        path = self._folder / files.open_name(self._broker, self.id, first)
+        path = self.folder / files.open_name(self.broker, self.id, first)
         fd = open_private(path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
         self._open = _Open(path, fd, first, first - 1, 0, now_ms)
         return self._open
@@ -225,8 +203,8 @@ class Spool:
     def _finish(self, segment: _Open) -> None:
         if segment.bytes:
             os.fdatasync(segment.fd)
-            name = files.whole_name(self._broker, self.id, segment.first, segment.last)
-            path = segment.path.rename(self._folder / name)
+            name = files.whole_name(self.broker, self.id, segment.first, segment.last)
+            path = segment.path.rename(self.folder / name)
             self._whole.append(Segment(path, self.id, segment.first, segment.last, segment.bytes))
             self._bytes += segment.bytes
         else:
@@ -239,7 +217,7 @@ class Spool:
     def _make_room(self) -> int:
         dropped = 0
         open_bytes = self._open.bytes if self._open is not None else 0
-        while self._whole and self._bytes + open_bytes > self._limits.bytes_max:
+        while self._whole and self._bytes + open_bytes > self.bytes_max:
             oldest = self._whole.pop(0)
             self._bytes -= oldest.bytes
             with contextlib.suppress(FileNotFoundError):

@@ -69,13 +69,7 @@ class AgentState:
     def rows(
         self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any], *, lag_us: int
     ) -> list[Row]:
-        """The rows of one window.
-
-        Args:
-            carried: What each link carried.
-            when: ``at_us`` and ``window_ms``.
-            lag_us: The longest the event loop was late.
-        """
+        """The rows of one window, in which each link ``carried`` that; ``lag_us`` at most."""
         rows = self._links(carried, when)
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)
@@ -146,7 +140,7 @@ class AgentState:
         return told | {
             "clients": self.clients(),
             "filters": len(data_path.forwarder),
-            "local_filters": self.discovery.wanted_count,
+            "local_filters": self.discovery.known.wanted_count,
             "custody_bytes": data_path.stores.log.bytes,
             "custody_gaps": data_path.custody.destination.receiver.gaps,
             "send_queue_bytes": sum(link.queued_bytes for link in links),

@@ -8,92 +8,181 @@ Source: docs/metrics.md.
 
 import asyncio
 import contextlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from mqtt5 import QoS, TopicFilter
 
 from federator.config import MetricsSettings
+from federator.protocol import effects as e
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.links.links import Links
 from federator.protocol.parameters import Parameters
-from federator.protocol.routing.mesh_event_log import MeshEventLog
+from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.telemetry.records import Row
+from federator.protocol.telemetry.records import Events, Row
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.storage.durable import DiskTrouble
-from federator.runtime.telemetry.events import EventRecorder
 from federator.runtime.telemetry.replay import ReplayService
-from federator.runtime.telemetry.spool import Batch, Limits, Part, Spool
+from federator.runtime.telemetry.spool import Batch, Part, Spool
 from federator.runtime.telemetry.state import SYS_TOPICS, AgentState
 from federator.runtime.telemetry.window_aggregator import WindowAggregator
 
 FOLD_S: Final = 0.1
 """Between two times that frame events are added up."""
 
+EVENTS_MAX: Final = 2_048
+"""In one window; what is more is counted."""
+DETAIL_CHARS_MAX: Final = 1_024
 
+_WITH: Final = {"neighbour": "neighbour", "detail": "reason"}
+
+NOTICES: Final = {
+    "link.up": ("link_up", _WITH),
+    "link.down": ("link_down", _WITH),
+    "controller.changed": ("controller_changed", {"subject": "controller", "value": "before"}),
+    "core.lost": ("core_lost", {"subject": "core", "detail": "reason"}),
+    "epoch.renewed": ("epoch_renewed", {"value": "epoch"}),
+    "id.conflict": ("id_conflict", {"value": "other_epoch"}),
+}
+"""Notices of the node that are told: the kind of event each is, and from which of its details the
+fields of the event are."""
+
+KINDS: Final = (
+    *(kind for kind, _ in NOTICES.values()),
+    "agent_started",
+    "agent_stopped",
+    "broker_up",
+    "broker_down",
+    "core_changed",
+    "mesh_joined",
+    "mesh_left",
+    "parent_changed",
+    "takeover",
+    "takeover_ended",
+    "draining",
+    "spool_dropped",
+    "spool_torn",
+    "records_lost",
+    "events_lost",
+)
+"""All kinds there are."""
+
+
+class EventRecorder:
+    """What changed in one window, as rows of ``events``: with the node, meshes and the agent."""
+
+    def __init__(self) -> None:
+        self._rows: list[dict[str, Any]] = []
+        self._missed = 0
+
+    def note(self, kind: str, **fields: int | str | None) -> None:
+        """Something changed just now; ``fields`` as in ``Events``."""
+        assert kind in KINDS, kind
+        if len(self._rows) >= EVENTS_MAX:
+            self._missed += 1
+            return
+        if isinstance(detail := fields.get("detail"), str):
+            fields["detail"] = detail[:DETAIL_CHARS_MAX]
+        self._rows.append({"at_us": wall_clock_us(), "kind": kind, **fields})
+
+    def on_effect(self, effect: e.Effect) -> None:
+        """Something the node ordered, which may be news."""
+        match effect:
+            case e.Notice(name, _, details) if name in NOTICES:
+                kind, told = NOTICES[name]
+                self.note(kind, **{field: details.get(detail) for field, detail in told.items()})
+            case e.StepIn(broker, _, sessions):
+                self.note("takeover", subject=broker, value=len(sessions))
+            case e.StepBack(broker):
+                self.note("takeover_ended", subject=broker)
+            case e.SetDraining(drain):
+                self.note("draining", value=int(drain))
+            case _:
+                pass
+
+    def on_mesh_events(self, entries: Iterable[MeshEntry], missed: int) -> None:
+        """What happened to meshes."""
+        self._missed += missed
+        fields: dict[str, int | str | None]
+        for entry in entries:
+            match entry.kind:
+                case "core_changed":
+                    before = None if entry.before is None else f"from {entry.before}"
+                    fields = {"filter": entry.filter, "detail": before}
+                case "parent_changed":
+                    parents = ", ".join(map(str, entry.parents)) or "none"
+                    first = entry.parents[0] if entry.parents else None
+                    fields = {"neighbour": first, "detail": parents, "value": len(entry.parents)}
+                case _:
+                    fields = {"filter": entry.filter}
+            self.note(entry.kind, subject=entry.core, **fields)
+
+    def rows(self) -> list[Row]:
+        """All since this was last asked."""
+        if self._missed:
+            missed, self._missed = self._missed, 0
+            self._rows.append({"at_us": wall_clock_us(), "kind": "events_lost", "value": missed})
+        rows, self._rows = self._rows, []
+        return [(Events, fields) for fields in rows]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
 class MetricsStream:
     """Records what one agent does.
-
-    Args:
-        links: Our id and our epoch.
-        state: Reads what the agent knows, at the end of each window.
-
-    Attributes:
-        replay: Tells of batches, and answers those who ask for them again.
-        trouble: Counts and tells when the spool cannot be written.
-        records_lost: Records that found no room, in memory or on disk, as far as told.
 
     Raises:
         ConfigError: The spool cannot be used.
     """
 
-    def __init__(
-        self,
-        settings: MetricsSettings,
-        *,
-        federation: str,
-        links: Links,
-        parameters: Parameters,
-        forwarder: Forwarder,
-        mesh_events: MeshEventLog,
-        frame_events: FrameEventBuffer,
-        state: AgentState,
-        link: MqttLink,
-        folder: Path,
-    ) -> None:
+    settings: MetricsSettings
+    federation: str
+    links: Links  # our id and our epoch
+    parameters: Parameters
+    forwarder: Forwarder
+    mesh_events: MeshEventLog
+    frame_events: FrameEventBuffer
+    state: AgentState  # read at the end of each window
+    link: MqttLink
+    folder: Path
+
+    def __post_init__(self) -> None:
+        settings, us = self.settings, self.links.self_id
         self.events = EventRecorder()
-        self._links = links
-        self._mesh_events = mesh_events
         self._flush_s = settings.flush_ms / 1_000
-        self._frame_events = frame_events
         self._window = WindowAggregator(
-            self_id=links.self_id,
-            forwarder=forwarder,
-            parameters=parameters,
+            self_id=us,
+            forwarder=self.forwarder,
+            parameters=self.parameters,
             sample=settings.sample,
         )
-        frame_events.on_full = self._fold
-        self.state = state
-        limits = Limits(
-            settings.spool_bytes_max, settings.segment_bytes_max, settings.segment_age_ms
+        self.frame_events.on_full = self._fold
+        self.spool = Spool(
+            folder=self.folder,
+            broker=us,
+            bytes_max=settings.spool_bytes_max,
+            segment_bytes_max=settings.segment_bytes_max,
+            segment_age_ms=settings.segment_age_ms,
         )
-        self.spool = Spool(folder, broker=links.self_id, limits=limits)
         self.replay = ReplayService(
-            link, federation=federation, broker=links.self_id, tables=settings.live, read=self._read
+            link=self.link,
+            federation=self.federation,
+            broker=us,
+            tables=settings.live,
+            read=self._read,
         )
-        self._federation = federation
         self._disk = ThreadPoolExecutor(1, "metrics")
         self.trouble = DiskTrouble()
         self._flushing = asyncio.Lock()
         self._since = (wall_clock_us(), monotonic_ms())
         self._lag_s = 0.0
         self._lost = 0
-        self.records_lost = 0
-        self.events.note("agent_started", value=links.epoch)
+        self.records_lost = 0  # for want of room, in memory or on disk, as far as told
+        self.events.note("agent_started", value=self.links.epoch)
         if self.spool.torn:
             self.events.note("spool_torn", value=self.spool.torn)
 
@@ -104,7 +193,7 @@ class MetricsStream:
 
     def on_handled(self) -> None:
         """The node saw an event: see what it did to meshes."""
-        entries, missed = self._mesh_events.take()
+        entries, missed = self.mesh_events.take()
         if entries or missed:
             self.events.on_mesh_events(entries, missed)
 
@@ -134,7 +223,7 @@ class MetricsStream:
         """Write and tell what came together since the last time."""
         async with self._flushing:
             rows = self._rows()
-            shared = {"federation": self._federation, "epoch": int(self._links.epoch)}
+            shared = {"federation": self.federation, "epoch": int(self.links.epoch)}
             loop = asyncio.get_running_loop()
             batches, dropped, held, errors = await loop.run_in_executor(
                 self._disk, self._write, rows, shared
@@ -143,15 +232,15 @@ class MetricsStream:
                 self.events.note("spool_dropped", value=dropped)
             for error in errors:
                 self.trouble.on_error("metrics.spool_failed", error)
-            if not batches and rows:
-                self._lost += len(rows)
             if batches:
                 self.replay.push(batches, self.spool.id, held, wall_clock_us())
+            else:
+                self._lost += len(rows)
 
     # Within
 
     def _fold(self) -> None:
-        self._window.add(self._frame_events.take())
+        self._window.add(self.frame_events.take())
 
     def _rows(self) -> list[Row]:
         (at_us, at_ms), self._since = self._since, (wall_clock_us(), monotonic_ms())

@@ -8,6 +8,7 @@ Source: docs/observability.md, "A topic on its way".
 
 from collections import OrderedDict
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Final
 
 import structlog
@@ -44,42 +45,24 @@ COMPLAINT_GAP_MS = Millis(60_000)
 _log = structlog.get_logger()
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class TraceService:
-    """Where traces begin, pass and come home.
+    """Where traces begin, pass and come home."""
 
-    Args:
-        link: The control connection to our broker, by which operators are answered.
-        send: Sends the body of a trace by a route to next hops; its number.
+    settings: Settings
+    links: Links
+    connections: NeighbourLinks
+    traffic: ControlTraffic
+    link: MqttLink  # the control connection to our broker, by which operators are answered
+    policy: BrokerPolicy
+    link_policies: LinkPolicies
+    forwarder: Forwarder
+    send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
-    Attributes:
-        malformed: Orders that could not be read.
-    """
-
-    def __init__(
-        self,
-        settings: Settings,
-        *,
-        links: Links,
-        connections: NeighbourLinks,
-        traffic: ControlTraffic,
-        link: MqttLink,
-        policy: BrokerPolicy,
-        link_policies: LinkPolicies,
-        forwarder: Forwarder,
-        send: Callable[[TopicRoute, Sends, bytes], int],
-    ) -> None:
-        self.malformed = 0
-        self._self_id = settings.broker_id
-        self._federation = settings.federation
-        self._links = links
-        self._connections = connections
-        self._traffic = traffic
-        self._link = link
-        self._policy = policy
-        self._link_policies = link_policies
-        self._forwarder = forwarder
-        self._send_trace = send
-        self.topic = topics.trace_topic(self._federation)
+    def __post_init__(self) -> None:
+        self.malformed = 0  # orders that could not be read
+        self._self_id = self.settings.broker_id
+        self.topic = topics.trace_topic(self.settings.federation)
         self._asked: OrderedDict[tuple[Epoch, int], str] = OrderedDict()  # tokens
         self._orders = Allowance(TRACES_PER_S)
         self._echoes = Allowance(ECHOES_PER_S)
@@ -103,26 +86,22 @@ class TraceService:
             self._begin(order)
 
     def _begin(self, order: operators.Trace) -> None:
-        us, epoch = self._self_id, self._links.epoch
-        name = self._policy.renames.outward(order.topic)
+        epoch = self.links.epoch
+        name = self.policy.renames.outward(order.topic)
         topic = order.topic if name is None else name
-        why_not = self._policy.why_not(order.topic)
-        route = self._forwarder.route_topic(topic) if why_not is None else None
+        why_not = self.policy.why_not(order.topic)
+        route = self.forwarder.route_topic(topic) if why_not is None else None
         sends = self._allowed(topic, () if route is None else route.sends)
         now_us = wall_clock_us()
-        onward = Onward(
-            first=True,
-            delivers=False,
-            next_hops=self._waiting(sends),
-            why=why_not or self._forwarder.explain(topic).why,
-        )
+        logbook = Logbook(topic, (Stop(self._self_id, now_us),))
+        why = why_not or self.forwarder.explain(topic).why
+        onward = Onward(first=True, delivers=False, next_hops=self._waiting(sends), why=why)
         if route is not None and sends:
-            body = tracing.write_logbook(Logbook(topic, (Stop(us, now_us),)))
-            number = self._send_trace(route, sends, body)
+            number = self.send(route, sends, tracing.write_logbook(logbook))
             self._asked[epoch, number] = order.token
             if len(self._asked) > ASKED_MAX:
                 self._asked.popitem(last=False)
-        told = tracing.echo(Logbook(topic, (Stop(us, now_us),)), onward, epoch=epoch, number=0)
+        told = tracing.echo(logbook, onward, epoch=epoch, number=0)
         self._answer(order.token, told, now_us)
 
     def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
@@ -131,7 +110,7 @@ class TraceService:
         logbook = logbook.at(self._self_id, wall_clock_us())
         sends: Sends = ()
         delivers, why = False, ""
-        rules = self._link_policies.rules_of(frame.sender)
+        rules = self.link_policies.rules_of(frame.sender)
         if route is not None and not rules.allows_import(logbook.topic):
             why = "our rules for this link let it not in"
         elif route is not None:
@@ -147,7 +126,7 @@ class TraceService:
 
     def on_echo(self, heard: TraceEcho) -> None:
         """Pass an echo on, or tell who asked."""
-        if self._links.cost_to(heard.sender) is None:
+        if self.links.cost_to(heard.sender) is None:
             return
         told = tracing.towards_origin(heard, self._self_id)
         if told is None:
@@ -162,23 +141,23 @@ class TraceService:
     # Within
 
     def _allowed(self, topic: str, sends: Sends) -> Sends:
-        rules_of = self._link_policies.rules_of
+        rules_of = self.link_policies.rules_of
         return tuple(each for each in sends if rules_of(each[0]).allows_export(topic))
 
     def _waiting(self, sends: Sends) -> list[tuple[BrokerId, int]]:
         """Next hops, and what waits to be sent there."""
-        known_neighbours = self._links.neighbours
+        known_neighbours = self.links.neighbours
         found = []
         for hop, _ in sends:
             known = known_neighbours.get(hop)
-            link = self._connections.data_of(known.conn) if known and known.conn else None
+            link = self.connections.data_of(known.conn) if known and known.conn else None
             found.append((hop, 0 if link is None else link.queued_bytes))
         return found
 
     def _send(self, neighbour: BrokerId, told: TraceEcho) -> None:
-        link = self._traffic.link_to(neighbour)
+        link = self.traffic.link_to(neighbour)
         if link is not None and self._echoes.take(monotonic_ms()):
-            self._traffic.send(link, told)
+            self.traffic.send(link, told)
 
     def _answer(self, token: str, told: TraceEcho, now_us: int) -> None:
         answer = operators.Traced(
@@ -190,5 +169,5 @@ class TraceService:
             next_hops=told.next_hops,
             why=told.why,
         )
-        topic = topics.traced_topic(self._federation, token)
-        self._link.publish(topic, json_codec.encode(answer), urgent=True)
+        topic = topics.traced_topic(self.settings.federation, token)
+        self.link.publish(topic, json_codec.encode(answer), urgent=True)

@@ -76,31 +76,18 @@ class _Origin:
     latest: list[int] = field(default_factory=lambda: [-1, -1])  # plain, under custody
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class WindowAggregator:
-    """The figures of one window.
+    """The figures of one window."""
 
-    Args:
-        sample: One frame in so many is told hop by hop; 0: none.
+    self_id: BrokerId
+    forwarder: Forwarder
+    parameters: Parameters
+    sample: int  # one frame in so many is told hop by hop; 0: none
 
-    Attributes:
-        links: What each link carried.
-        lost: Events that found no room.
-    """
-
-    def __init__(
-        self,
-        *,
-        self_id: BrokerId,
-        forwarder: Forwarder,
-        parameters: Parameters,
-        sample: int,
-    ) -> None:
+    def __post_init__(self) -> None:
         self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
-        self.lost = 0
-        self._self_id = self_id
-        self._forwarder = forwarder
-        self._parameters = parameters
-        self._sample = sample
+        self.lost = 0  # events that found no room
         self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
         self._offered: dict[tuple[str, int], _Traffic] = {}
         self._arrived: dict[tuple[str, BrokerId, int], _Traffic] = {}
@@ -170,10 +157,8 @@ class WindowAggregator:
         if event.repeated:
             link.duplicates += 1
             link.duplicate_publications += event.publications
-        elif self._sample and event.publications:
-            origin = self._origin(event.origin, event.epoch)
-            if is_sampled(origin.salt, event.seq, self._sample):
-                self._hop(event, event.hops, event.sender, event.now_us)
+        elif event.publications:
+            self._hop(event, event.hops, event.sender, event.now_us)
 
     def _made(self, event: Made) -> None:
         totals = self._made_to.get((event.keys, event.flags))
@@ -185,10 +170,7 @@ class WindowAggregator:
         for total in totals:
             total.publications += event.publications
             total.bytes += event.bytes
-        if self._sample:
-            origin = self._origin(self._self_id, event.epoch)
-            if is_sampled(origin.salt, event.seq, self._sample):
-                self._hop(event, 0, None, event.time_us)
+        self._hop(event, 0, None, event.time_us)
 
     def _delivered(self, event: Delivered) -> None:
         known = self._delivered_to.get((event.origin, event.hops, event.keys, event.flags))
@@ -237,12 +219,18 @@ class WindowAggregator:
         return {
             "filter": filter_,
             "qos": qos,
-            "strategy": self._parameters.strategy_of(filter_).value,
+            "strategy": self.parameters.strategy_of(filter_).value,
             "publications": total.publications,
             "bytes": total.bytes,
         }
 
     def _hop(self, event: Came | Made, hop: int, sender: BrokerId | None, at_us: int) -> None:
+        """Tell of the frame here, if it is a sample."""
+        origin = event.origin if isinstance(event, Came) else self.self_id
+        if not self.sample:
+            return
+        if not is_sampled(self._origin(origin, event.epoch).salt, event.seq, self.sample):
+            return
         if len(self._hops) >= HOPS_MAX:
             self.lost += 1
             return
@@ -250,7 +238,7 @@ class WindowAggregator:
         self._hops.append(
             {
                 "at_us": at_us,
-                "origin": event.origin if isinstance(event, Came) else self._self_id,
+                "origin": origin,
                 "origin_epoch": event.epoch,
                 "seq": event.seq,
                 "custody": custody,
@@ -266,12 +254,12 @@ class WindowAggregator:
 
         What begins with ``$`` is between agents, and left out.
         """
-        named = [f for key in keys_in(keys) for f in self._forwarder.filters_with(key)]
+        named = [f for key in keys_in(keys) for f in self.forwarder.filters_with(key)]
         all_ = [f for f in named if not f.startswith("$")]
-        routes = ((f, self._forwarder.route_of(f)) for f in all_)
+        routes = ((f, self.forwarder.route_of(f)) for f in all_)
         local = [f for f, route in routes if route is not None and route.local]
         first = next(iter(local or all_), "")
-        return all_, local, self._parameters.strategy_of(first).value
+        return all_, local, self.parameters.strategy_of(first).value
 
     def _write_deliveries(self) -> None:
         for (origin, hops, qos, strategy), group in self._groups.items():
@@ -283,7 +271,7 @@ class WindowAggregator:
                     "hops": hops,
                     "qos": qos,
                     "strategy": strategy,
-                    "redundancy": self._parameters.redundancy,
+                    "redundancy": self.parameters.redundancy,
                     "publications": sum(event.publications for event in events),
                     "bytes": sum(event.bytes for event in events),
                     "frames": len(events),

@@ -1,6 +1,7 @@
 """How often the session flow table is made anew."""
 
 import time
+from types import SimpleNamespace
 
 from federator.config import AgentFailoverSettings
 from federator.protocol.controller.own_rows import SessionReports
@@ -38,7 +39,7 @@ def service(tmp_path, clients):
         settings=AgentFailoverSettings(),
         address="",
         folder=tmp_path,
-        discovery=clients,
+        discovery=SimpleNamespace(known=clients),
         counters=DataCounters(),
         guide=Guide(),
         may_tell=lambda filter: True,

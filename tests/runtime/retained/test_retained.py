@@ -29,7 +29,7 @@ def connection(handler):
 @pytest.fixture
 async def retained(tmp_path):
     return Retained(
-        RetainedSettings(),
+        settings=RetainedSettings(),
         self_id=ME,
         epoch=lambda: 1,
         federation="fed",

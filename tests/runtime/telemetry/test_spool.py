@@ -9,19 +9,19 @@ import msgspec
 import pytest
 
 from federator.protocol.telemetry.records import Events, decode
-from federator.runtime.telemetry.spool import BATCH_BYTES_MAX, Limits, Spool
+from federator.runtime.telemetry.spool import BATCH_BYTES_MAX, Spool
 from federator.runtime.telemetry.spool_files import CLAIM, Claim
 
 SHARED = {"federation": "f", "epoch": 1}
-LIMITS = Limits(bytes_max=10**9, segment_bytes_max=10**8, segment_age_ms=1_000)
+LIMITS = {"bytes_max": 10**9, "segment_bytes_max": 10**8, "segment_age_ms": 1_000}
 
 
 def rows(*details):
     return [(Events, {"at_us": 1, "kind": "link_up", "detail": detail}) for detail in details]
 
 
-def spool_in(folder, limits=LIMITS):
-    return Spool(folder, broker=3, limits=limits)
+def spool_in(folder, **limits):
+    return Spool(folder=folder, broker=3, **LIMITS | limits)
 
 
 def records_in(folder):
@@ -119,7 +119,7 @@ def test_a_lost_folder_is_a_new_spool_and_a_damaged_claim_too(tmp_path):
 
 
 def test_the_oldest_segments_go_when_there_is_no_room_and_are_counted(tmp_path):
-    spool = spool_in(tmp_path, Limits(bytes_max=3_000, segment_bytes_max=1, segment_age_ms=10**9))
+    spool = spool_in(tmp_path, bytes_max=3_000, segment_bytes_max=1, segment_age_ms=10**9)
     dropped = 0
     for number in range(40):
         spool.write(rows(f"number {number}"), SHARED, now_ms=0)
@@ -134,7 +134,7 @@ def test_the_oldest_segments_go_when_there_is_no_room_and_are_counted(tmp_path):
 
 
 def test_segments_that_somebody_took_away_are_passed_over(tmp_path):
-    spool = spool_in(tmp_path, Limits(10**9, 1, 10**9))
+    spool = spool_in(tmp_path, segment_bytes_max=1, segment_age_ms=10**9)
     for number in range(4):
         spool.write(rows(f"{number}"), SHARED, now_ms=0)
         spool.tend(now_ms=0)
@@ -180,7 +180,7 @@ def test_a_full_disk_costs_the_records_and_no_numbers(tmp_path):
 
 
 def test_parts_are_whole_batches_and_together_what_is_on_disk(tmp_path):
-    spool = spool_in(tmp_path, Limits(10**9, 20_000, 10**9))
+    spool = spool_in(tmp_path, segment_bytes_max=20_000, segment_age_ms=10**9)
     for number in range(100):
         spool.write(rows(*(f"{number}-{i}" for i in range(number % 7 + 1))), SHARED, now_ms=0)
         spool.tend(now_ms=0)
