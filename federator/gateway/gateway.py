@@ -64,12 +64,6 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
         failover, clients = settings.failover, settings.clients
         self.settings = settings
-        self.packet_bytes_max = clients.packet_bytes_max
-        self.buffer_bytes_max = clients.buffer_bytes_max
-        self.connect_timeout_ms = clients.connect_timeout_ms
-        self.attempt_s = failover.attempt_ms / 1000
-        self.hold_s = failover.hold_ms / 1000
-        self.unseen_topics = failover.heal == "all"
         self.epoch = wall_clock_ms()
         self.counters = GatewayCounters()
         self.clients: dict[str, ProxiedClient] = {}
@@ -224,35 +218,26 @@ class Gateway:
             raise _refusal(connect, Reason.BAD_AUTHENTICATION_METHOD, text)
         if connect.client_id.startswith(OUR_NAMES) or SUFFIX in connect.client_id:
             raise _refusal(connect, Reason.CLIENT_ID_NOT_VALID, "a client id of ours")
-        assigned = not connect.client_id
-        if assigned:
+        if not connect.client_id:
             name = f"gateway-{self.settings.name}-{secrets.token_hex(8)}"
-            connect = replace(connect, client_id=name)
+            connect = replace(connect, client_id=name, assigned=True)
         if self._upstreams.legs > 1:
-            return self._upstreams.admit(connect, port, splitter, place, assigned=assigned)
-        client = self.proxy(connect, port, splitter, place, assigned=assigned)
+            return self._upstreams.admit(connect, port, splitter, place)
+        client = self.proxy(connect, port, splitter, place)
         client.start()
         return client
 
     def proxy(
-        self,
-        connect: wire.Connect,
-        end: End,
-        splitter: wire.Splitter,
-        place: Place,
-        *,
-        assigned: bool,
+        self, connect: wire.Connect, end: End, splitter: wire.Splitter, place: Place
     ) -> ProxiedClient:
         """Make the proxied client of a client, or of one of its legs."""
+        clients, failover = self.settings.clients, self.settings.failover
         session = ClientSession(
             connect,
-            assigned=assigned,
-            packet_bytes_max=self.packet_bytes_max,
-            filters_max=self.settings.clients.filters_max,
-            settles=self.settings.failover.settle_ms > 0,
-            recent=RecentDeliveries(
-                self.settings.failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes
-            ),
+            packet_bytes_max=clients.packet_bytes_max,
+            filters_max=clients.filters_max,
+            settles=failover.settle_ms > 0,
+            recent=RecentDeliveries(failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes),
         )
         client = ProxiedClient(self, session, end, splitter)
         self.connecting[client] = place

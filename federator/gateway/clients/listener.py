@@ -11,7 +11,7 @@ from typing import Final, Protocol, cast
 
 import structlog
 
-from federator.config import ListenerSettings
+from federator.config import GatewaySettings, ListenerSettings
 from federator.errors import ConfigError
 from federator.gateway import wire
 from federator.gateway.clients.antechamber import Antechamber, Place
@@ -46,8 +46,7 @@ class ListenerContext(Protocol):
 
     antechamber: Antechamber
     counters: GatewayCounters
-    packet_bytes_max: int
-    connect_timeout_ms: int
+    settings: GatewaySettings
 
     def admit(
         self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
@@ -109,7 +108,9 @@ class _PendingConnection(asyncio.Protocol):
         self._tls = tls
         self._socket: socket.socket | None = None
         self._handshake: asyncio.Task[None] | None = None
-        self._splitter = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
+        self._timeout_ms = context.settings.clients.connect_timeout_ms
+        limit = context.settings.clients.packet_bytes_max
+        self._splitter = wire.Splitter(limit=limit, firsts=wire.FROM_CLIENT)
         self._timer = DeadlineTimer(self._give_up)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -122,7 +123,7 @@ class _PendingConnection(asyncio.Protocol):
             arrived.abort()
             return
         self._place = place
-        self._timer.set(Millis(monotonic_ms() + self._context.connect_timeout_ms))
+        self._timer.set(Millis(monotonic_ms() + self._timeout_ms))
         if self._tls is None:
             arrived.set_protocol(self.port)
             self.port.connection_made(arrived)
@@ -139,10 +140,9 @@ class _PendingConnection(asyncio.Protocol):
         self._handshake = asyncio.create_task(handshake, name=f"TLS handshake with {host}")
 
     async def _shake_hands(self, arrived: socket.socket, tls: ssl.SSLContext) -> None:
-        timeout_s = self._context.connect_timeout_ms / 1000
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self.port, arrived, ssl=tls, ssl_handshake_timeout=timeout_s
+                lambda: self.port, arrived, ssl=tls, ssl_handshake_timeout=self._timeout_ms / 1000
             )
         except OSError:  # TLS errors are such
             self._leave()

@@ -10,7 +10,7 @@ Source: docs/gateway.md, "What a client missed".
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from federator.config.gateway import BROKERS_MAX
 from federator.gateway.brokers.connections import Broker
@@ -45,16 +45,6 @@ PAGE_BYTES_MAX: Final = 262_144
 HEARD_MAX: Final = 1_024
 
 
-class ReconcilerContext(GatewayContext, Protocol):
-    """What the reconciler needs of the gateway."""
-
-    brokers: dict[BrokerId, Broker]
-
-    @property
-    def every(self) -> list[ProxiedClient]:
-        """All clients of this gateway."""
-
-
 class LossReconciler:
     """The checks after the deaths of brokers, of the gateway ``name``.
 
@@ -64,7 +54,7 @@ class LossReconciler:
     """
 
     def __init__(
-        self, context: ReconcilerContext, *, name: str, first: int, start: Callable[..., object]
+        self, context: GatewayContext, *, name: str, first: int, start: Callable[..., object]
     ) -> None:
         self._context = context
         self._name = name

@@ -48,7 +48,6 @@ class ClientSession:
 
     Args:
         connect: The client's CONNECT, with the client id it is known by.
-        assigned: Whether we chose that client id.
         packet_bytes_max: The largest packet the client may send.
         filters_max: Subscriptions it may hold.
         settles: Whether a SUBACK waits until the federation knows the subscription.
@@ -66,7 +65,6 @@ class ClientSession:
         self,
         connect: wire.Connect,
         *,
-        assigned: bool = False,
         packet_bytes_max: int = 1_048_576,
         filters_max: int = 10_000,
         settles: bool = True,
@@ -91,7 +89,6 @@ class ClientSession:
             to_broker=self.to_broker,
         )
         self.recent = recent or RecentDeliveries()
-        self._assigned = assigned
         self._packet_bytes_max = packet_bytes_max
         self._settles = settles
         self._subacks = HeldSubacks()
@@ -345,10 +342,8 @@ class ClientSession:
             self.accepted = True
             self.state = State.LIVE
             self.up.resume((), receive_max=takes, out=self.to_broker)
-            limit, assigned = self._packet_bytes_max, self._assigned
-            self.to_client.append(
-                connack_for_client(connack, self.connect, assigned=assigned, packet_bytes_max=limit)
-            )
+            limit = self._packet_bytes_max
+            self.to_client.append(connack_for_client(connack, self.connect, packet_bytes_max=limit))
             self._catch_up(now_ms)
             return SWALLOW
         self.state = State.RESTORING

@@ -135,6 +135,7 @@ class SplitSession:
                 connect,
                 client_id=id_on(leg, connect.client_id),
                 will=connect.will if leg == will else None,
+                assigned=connect.assigned and not leg,
             )
             for leg in range(self._owners.legs)
         ]

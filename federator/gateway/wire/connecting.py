@@ -91,6 +91,7 @@ class Connect:
     Attributes:
         clean: Clean Session of 3.1.1, Clean Start of 5.
         keep_alive: Seconds; 0 is none.
+        assigned: Whether the client left its id to the server, which has chosen this one.
     """
 
     version: Version
@@ -101,6 +102,7 @@ class Connect:
     username: str | None = None
     password: bytes | None = None
     properties: Properties = ()
+    assigned: bool = False
 
     @property
     def session_expiry_s(self) -> int:
