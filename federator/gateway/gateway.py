@@ -213,7 +213,7 @@ class Gateway:
         room = self.settings.clients.clients_max * self._upstreams.legs
         if self._draining or len(self.clients) + len(self.connecting) >= room:
             raise _refusal(connect, Reason.SERVER_BUSY, "no room for another client")
-        if wire.text_in(connect.properties, wire.Property.AUTHENTICATION_METHOD) is not None:
+        if any(name == wire.Property.AUTHENTICATION_METHOD for name, _ in connect.properties):
             text = "enhanced authentication, which cannot be repeated elsewhere"
             raise _refusal(connect, Reason.BAD_AUTHENTICATION_METHOD, text)
         if connect.client_id.startswith(OUR_NAMES) or SUFFIX in connect.client_id:
@@ -390,7 +390,7 @@ class Gateway:
 
 def _refusal(connect: wire.Connect, reason: Reason, text: str) -> MalformedError:
     """The error that refuses ``connect``, in the client's own version."""
-    return MalformedError(reason, text, version=connect.version)
+    return MalformedError(text, reason, version=connect.version)
 
 
 async def _until(done: Callable[[], bool], end_s: float) -> None:

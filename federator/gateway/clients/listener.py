@@ -17,7 +17,7 @@ from federator.gateway import wire
 from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.ports import Port, PortOwner
 from federator.gateway.metrics import GatewayCounters
-from federator.gateway.wire.kinds import MalformedError, Packet, Reason, Version
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -54,7 +54,7 @@ class ListenerContext(Protocol):
         """Let in a client that said ``connect``, to the broker that shall judge it.
 
         Raises:
-            MalformedError: The client is not let in.
+            MalformedError: The client is not let in; its version is in the error.
         """
 
 
@@ -149,7 +149,6 @@ class _PendingConnection(asyncio.Protocol):
 
     def on_data(self, port: Port, data: bytes) -> None:
         """Let the client in when its CONNECT is whole, or send it away."""
-        version: Version | None = None
         self._place.receive(len(data))
         if not port.open:
             return
@@ -160,11 +159,10 @@ class _PendingConnection(asyncio.Protocol):
                     raise self._splitter.fault
                 return
             connect = wire.read_connect(block, packets[0])
-            version = connect.version
-            self._splitter.speak(version)
+            self._splitter.speak(connect.version)
             client = self._context.admit(connect, port, self._splitter, self._place)
         except MalformedError as error:
-            self._refuse(error, version)
+            self._refuse(error)
             return
         self._timer.set(None)
         self._place.finish(lambda: client.dismiss(Reason.SERVER_BUSY, "others need its place"))
@@ -179,11 +177,11 @@ class _PendingConnection(asyncio.Protocol):
     def on_room(self, port: Port, room: bool) -> None:
         """Do nothing: what is sent to pending connections never fills them."""
 
-    def _refuse(self, error: MalformedError, version: Version | None) -> None:
+    def _refuse(self, error: MalformedError) -> None:
         self._context.counters.refused += 1
         _log.info("gateway.refused", reason=error.reason, text=str(error)[:200])
         self._leave()
-        answer = wire.refusal(error, version)
+        answer = wire.refusal(error)
         if answer:
             self.port.write([answer])
         self.port.close()

@@ -134,7 +134,7 @@ class ClientSession:
             if first & 0xF0 == _PUBLISH:
                 topic, packet_id, _, alias = wire.read_publish(block, packet, version)
                 if alias:
-                    raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
+                    raise MalformedError("a topic alias: 0 are allowed", Reason.TOPIC_ALIAS_INVALID)
                 if topic not in topics:
                     self.up.note_topic(topic)
                 if packet_id:
@@ -189,14 +189,13 @@ class ClientSession:
                 return self._on_disconnect(block, packet)
             case _:
                 name = Kind(kind).name
-                raise MalformedError(Reason.PROTOCOL_ERROR, f"{name} on a running connection")
+                raise MalformedError(f"{name} on a running connection", Reason.PROTOCOL_ERROR)
         return PASS
 
     def _on_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        disconnect = wire.read_disconnect(block, packet, self.version)
-        with_will = disconnect.reason == Reason.DISCONNECT_WITH_WILL
+        reason, _ = wire.read_disconnect(block, packet, self.version)
         if not self.attached:
-            self._end_away(with_will=with_will)
+            self._end_away(with_will=reason == Reason.DISCONNECT_WITH_WILL)
             return SWALLOW
         self.state = State.GONE
         # The broker reads the reason itself.
@@ -280,7 +279,7 @@ class ClientSession:
             start = packet[3]
             if is_publish:
                 if self.state in (State.GREETING, State.JOINING, State.AWAY):
-                    raise MalformedError(Reason.PROTOCOL_ERROR, "PUBLISH before CONNACK")
+                    raise MalformedError("PUBLISH before CONNACK", Reason.PROTOCOL_ERROR)
                 if first & wire.QOS:
                     acknowledged = True
                     self.recent.see(block[packet[2] + 2 : wire.publish_id(block, packet)[1]])
@@ -322,14 +321,14 @@ class ClientSession:
             case Kind.DISCONNECT:
                 answer = self._on_broker_disconnect(block, packet)
             case _:
-                raise MalformedError(Reason.PROTOCOL_ERROR, f"{Kind(kind).name} from a broker")
+                raise MalformedError(f"{Kind(kind).name} from a broker", Reason.PROTOCOL_ERROR)
         if up.open and self.backlog.packets:
             self._catch_up(now_ms)
         return answer
 
     def _on_connack(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         if packet[0] & 0xF0 != Kind.CONNACK:
-            raise MalformedError(Reason.PROTOCOL_ERROR, "no CONNACK")
+            raise MalformedError("no CONNACK", Reason.PROTOCOL_ERROR)
         connack = wire.read_connack(block, packet, self.version)
         if connack.reason:
             return self._on_refusal(connack)
@@ -420,13 +419,12 @@ class ClientSession:
             self.recent.add(b"".join(given), now_ms)
 
     def _on_broker_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        disconnect = wire.read_disconnect(block, packet, self.version, from_client=False)
-        if disconnect.reason in ELSEWHERE:
+        reason, properties = wire.read_disconnect(block, packet, self.version, from_client=False)
+        if reason in ELSEWHERE:
             self.on_broker_lost()
             return SWALLOW
-        reason = Reason(disconnect.reason)
-        self.to_client.append(wire.write_disconnect(reason, self.version, disconnect.properties))
-        self._end(reason, "its broker disconnected it")
+        self.to_client.append(wire.write_disconnect(reason, self.version, properties))
+        self._end(Reason(reason), "its broker disconnected it")
         return SWALLOW
 
     def on_broker_lost(self) -> None:

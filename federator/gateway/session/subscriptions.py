@@ -93,10 +93,10 @@ class Subscriptions:
                 new = sum(filter not in self.granted for filter, _ in request.filters)
                 if len(self.granted) + waiting + new > self.filters_max:
                     text = f"more than {self.filters_max} subscriptions"
-                    raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+                    raise MalformedError(text, Reason.QUOTA_EXCEEDED)
             if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
                 text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
-                raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+                raise MalformedError(text, Reason.QUOTA_EXCEEDED)
         self._requests[request.packet_id] = (packet, request)
 
     def on_suback(self, answer: wire.Answer, now_ms: Millis) -> tuple[str, ...] | None:
@@ -166,10 +166,10 @@ class Subscriptions:
                 continue
             if code >= _REFUSED:
                 text = f"the new broker refuses {filter[:100]!r} ({code:#x})"
-                raise MalformedError(Reason.IMPLEMENTATION_SPECIFIC, text)
+                raise MalformedError(text, Reason.IMPLEMENTATION_SPECIFIC)
             if code < former.granted:
                 text = f"the new broker grants less for {filter[:100]!r}"
-                raise MalformedError(Reason.QOS_NOT_SUPPORTED, text)
+                raise MalformedError(text, Reason.QOS_NOT_SUPPORTED)
 
 
 class HeldSubacks:

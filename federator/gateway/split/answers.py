@@ -158,7 +158,7 @@ class RequestMerger:
         asks = [(leg, self._part(request, places)) for leg, places in opened.awaited.items()]
         if opened.awaited:
             if len(self._open) >= OPEN_MAX:
-                raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {OPEN_MAX} open requests")
+                raise MalformedError(f"more than {OPEN_MAX} open requests", Reason.QUOTA_EXCEEDED)
             self._open.append(opened)
             return asks, b""
         return [], self._answer(opened)

@@ -32,7 +32,7 @@ from federator.gateway.session.subscriptions import receive_max
 from federator.gateway.split.answers import OPEN_MAX, Ask, ConnackMerger, RequestMerger
 from federator.gateway.split.delivery_ids import Delivery, DeliveryIds
 from federator.gateway.split.topic_owners import REST, TopicOwners
-from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason, malformed
+from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 
 SUFFIX: Final = "~federator-"
@@ -156,7 +156,7 @@ class SplitSession:
                 continue
             _, packet_id, id_at, alias = wire.read_publish(block, packet, version)
             if alias:
-                raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
+                raise MalformedError("a topic alias: 0 are allowed", Reason.TOPIC_ALIAS_INVALID)
             leg = of(block[body + 2 : id_at])
             if first & wire.QOS_2:
                 self._sent[packet_id] = leg
@@ -223,7 +223,7 @@ class SplitSession:
             self.to_legs[leg].append(whole)
             return
         if len(self._releases) >= OPEN_MAX:
-            raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {OPEN_MAX} open releases")
+            raise MalformedError(f"more than {OPEN_MAX} open releases", Reason.QUOTA_EXCEEDED)
         self._releases.append(_Release(packet_id, {*range(self._owners.legs)}))
         for out in self.to_legs:
             out.append(whole)
@@ -281,7 +281,7 @@ class SplitSession:
                 self._on_leg_packet(leg, block, packet)
                 continue
             if end - body < 2:
-                raise malformed("PUBLISH ends inside its topic")
+                raise MalformedError("PUBLISH ends inside its topic")
             after = body + 2 + (block[body] << 8 | block[body + 1])
             wanted = of(block[body + 2 : after]) == leg
             if not first & wire.QOS:

@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from federator.gateway.wire.fields import Cursor, write_packet, write_text, write_u16
-from federator.gateway.wire.kinds import (
-    V5,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    Version,
-    malformed,
-    protocol_error,
-)
+from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
 from federator.gateway.wire.properties import Properties, read_properties, write_properties
 from federator.protocol.filters.syntax import SHARE, validate_filter
 
@@ -62,11 +53,7 @@ class Answer:
 
 
 def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
-    """Read a SUBSCRIBE.
-
-    Raises:
-        MalformedError: The broker would close the connection that sends it.
-    """
+    """Read a SUBSCRIBE."""
     cursor = Cursor(block, packet)
     packet_id, properties = _head(cursor, Kind.SUBSCRIBE, version)
     reserved = 0xC0 if version == V5 else 0xFC
@@ -74,15 +61,15 @@ def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
     while cursor.left:
         filter, options = _filter(cursor), cursor.byte()
         if options & reserved or options & _QOS == 3:
-            raise malformed(f"a subscription with the options {options:#x}")
+            raise MalformedError(f"a subscription with the options {options:#x}")
         if options & RETAIN_HANDLING == RETAIN_HANDLING:
-            raise protocol_error("a subscription with the retain handling 3")
+            raise MalformedError("a subscription with the retain handling 3", Reason.PROTOCOL_ERROR)
         if options & NO_LOCAL and filter.startswith(SHARE):
-            raise protocol_error("a shared subscription with No Local")
+            raise MalformedError("a shared subscription with No Local", Reason.PROTOCOL_ERROR)
         filters.append((filter, options))
         _bound(len(filters))
     if not filters:
-        raise protocol_error("SUBSCRIBE without a filter")
+        raise MalformedError("SUBSCRIBE without a filter", Reason.PROTOCOL_ERROR)
     return Subscribe(packet_id, tuple(filters), properties)
 
 
@@ -97,11 +84,7 @@ def write_subscribe(subscribe: Subscribe, version: Version) -> bytes:
 
 
 def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscribe:
-    """Read an UNSUBSCRIBE.
-
-    Raises:
-        MalformedError: The broker would close the connection that sends it.
-    """
+    """Read an UNSUBSCRIBE."""
     cursor = Cursor(block, packet)
     packet_id, properties = _head(cursor, Kind.UNSUBSCRIBE, version)
     filters: list[str] = []
@@ -109,7 +92,7 @@ def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscr
         filters.append(_filter(cursor))
         _bound(len(filters))
     if not filters:
-        raise protocol_error("UNSUBSCRIBE without a filter")
+        raise MalformedError("UNSUBSCRIBE without a filter", Reason.PROTOCOL_ERROR)
     return Unsubscribe(packet_id, tuple(filters), properties)
 
 
@@ -122,19 +105,15 @@ def write_unsubscribe(unsubscribe: Unsubscribe, version: Version) -> bytes:
 
 
 def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
-    """Read a SUBACK or UNSUBACK.
-
-    Raises:
-        MalformedError: It is no answer.
-    """
+    """Read a SUBACK or UNSUBACK."""
     cursor = Cursor(block, packet)
     kind = packet[0] & 0xF0
     packet_id, properties = _head(cursor, kind, version)
     codes = cursor.rest()
     if not codes and (version == V5 or kind == Kind.SUBACK):
-        raise malformed("an answer without a code")
+        raise MalformedError("an answer without a code")
     if codes and version != V5 and kind == Kind.UNSUBACK:
-        raise malformed("UNSUBACK of 3.1.1 with codes")
+        raise MalformedError("UNSUBACK of 3.1.1 with codes")
     return Answer(packet_id, codes, properties)
 
 
@@ -152,7 +131,7 @@ def _head(cursor: Cursor, kind: int, version: Version) -> tuple[int, Properties]
     """The packet id and the properties, with which all of these begin."""
     packet_id = cursor.u16()
     if not packet_id:
-        raise protocol_error("the packet id 0")
+        raise MalformedError("the packet id 0", Reason.PROTOCOL_ERROR)
     return packet_id, read_properties(cursor, kind) if version == V5 else ()
 
 
@@ -161,9 +140,9 @@ def _filter(cursor: Cursor) -> str:
     try:
         return validate_filter(filter)
     except ValueError as error:
-        raise MalformedError(Reason.TOPIC_FILTER_INVALID, str(error)) from None
+        raise MalformedError(str(error), Reason.TOPIC_FILTER_INVALID) from None
 
 
 def _bound(count: int) -> None:
     if count > FILTERS_MAX:
-        raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {FILTERS_MAX} filters in a packet")
+        raise MalformedError(f"more than {FILTERS_MAX} filters in a packet", Reason.QUOTA_EXCEEDED)

@@ -204,7 +204,7 @@ def test_a_refused_connect_is_told_why_in_its_own_version(packet, reason, said):
         wire.read_connect(*parts(packet))
 
     assert caught.value.reason == reason
-    assert wire.refusal(caught.value, None) == said
+    assert wire.refusal(caught.value) == said
 
 
 def test_a_packet_over_the_limit_is_refused_at_its_header():
@@ -222,11 +222,11 @@ def test_version_311_has_no_auth_and_its_clients_hear_their_return_codes():
     nameless = wire.Connect(V311, "", clean=False, keep_alive=0)
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(wire.write_connect(nameless)))
-    assert wire.refusal(caught.value, None) == b"\x20\x02\0\2"
+    assert wire.refusal(caught.value) == b"\x20\x02\0\2"
     old = b"\x10\x0f\0\6MQIsdp\3\2\0\0\0\1c"
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(old))
-    assert wire.refusal(caught.value, None) == b"\x20\x02\0\1"
+    assert wire.refusal(caught.value) == b"\x20\x02\0\1"
 
 
 def test_a_version_may_be_told_again():

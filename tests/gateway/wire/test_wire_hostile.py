@@ -47,7 +47,7 @@ def read(block, packet, version):
         case Kind.DISCONNECT:
             return wire.read_disconnect(block, packet, version)
         case Kind.AUTH:
-            raise wire.MalformedError(Reason.PROTOCOL_ERROR, "as every session answers it")
+            raise wire.MalformedError("as every session answers it", Reason.PROTOCOL_ERROR)
         case _:
             return wire.read_ack(block, packet, version)
 

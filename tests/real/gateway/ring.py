@@ -144,8 +144,8 @@ class Client(asyncio.Protocol):
                 case Kind.SUBACK:
                     self.ready.set()
                 case Kind.DISCONNECT:
-                    reason = wire.read_disconnect(block, packet, self.version, from_client=False)
-                    self.ended = f"DISCONNECT {reason.reason:#x}"
+                    reason, _ = wire.read_disconnect(block, packet, self.version, from_client=False)
+                    self.ended = f"DISCONNECT {reason:#x}"
         assert self._splitter.fault is None, f"{self.name}: {self._splitter.fault}"
 
     def _on_connected(self):

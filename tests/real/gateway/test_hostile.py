@@ -79,10 +79,10 @@ def expected(stream, version):
                 splitter.speak(version)
                 greeted = True
             elif kind in (Kind.CONNECT, Kind.AUTH):
-                raise wire.MalformedError(Reason.PROTOCOL_ERROR, "not now")
+                raise wire.MalformedError("not now", Reason.PROTOCOL_ERROR)
             elif kind == Kind.PUBLISH:
                 if read(block, packet, version)[3]:
-                    raise wire.MalformedError(Reason.TOPIC_ALIAS_INVALID, "none is allowed")
+                    raise wire.MalformedError("none is allowed", Reason.TOPIC_ALIAS_INVALID)
             else:
                 read(block, packet, version)
         except wire.MalformedError as found:
@@ -95,7 +95,7 @@ def expected(stream, version):
     if error is None:
         return Expected(pings, False)
     if not greeted:
-        return Expected(pings, True, (wire.refusal(error, None) or NOTHING,))
+        return Expected(pings, True, (wire.refusal(error) or NOTHING,))
     if version == V311:
         return Expected(pings, True)
     # If it came on the heels of CONNECT, which its broker has not answered yet, CONNACK says it.

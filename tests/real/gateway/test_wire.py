@@ -158,7 +158,7 @@ class Playback:
             case Kind.PINGREQ:
                 return wire.PINGRESP
             case Kind.DISCONNECT:
-                self.ended = wire.read_disconnect(block, packet, version).reason
+                self.ended, _ = wire.read_disconnect(block, packet, version)
                 return b""
             case _:
                 self.acknowledged.append((kind, wire.read_ack(block, packet, version)[0]))
