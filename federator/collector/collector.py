@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 from mqtt5 import QoS, TopicFilter
 
-from federator.collector.collection import Collection, Land, Question
+from federator.collector.collection import Collection, Question
 from federator.collector.directory import Dial, Directory, HangUp
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
@@ -327,8 +327,8 @@ class Collector:
         by_broker = {source.broker: source for source in self.sources.values()}
         for order in self.collection.due(now_ms=monotonic_ms(), all_=self._leaving):
             match order:
-                case Land(piece):
-                    self._tasks.create_task(self._land(piece), name="landing")
+                case Piece():
+                    self._tasks.create_task(self._land(order), name="landing")
                 case Question():
                     by_broker[order.broker].ask(order)
 

@@ -12,7 +12,7 @@ from typing import Final
 
 from federator.protocol.telemetry.reader import SKIPPED, Batch, Missing, Pace, Reason, SpoolReader
 from federator.protocol.telemetry.records import Events, encode
-from federator.protocol.telemetry.replay import Again, Head
+from federator.protocol.telemetry.replay import Again
 from federator.protocol.types import BrokerId, Millis
 
 PIECES_MAX: Final = 4
@@ -137,10 +137,6 @@ class Position:
         return not self._open and not self._closed
 
     # -- reading ---------------------------------------------------------------------------------
-
-    def on_head(self, head: Head) -> None:
-        """The agent says what it holds."""
-        self.reader.on_head(head.first, head.last)
 
     def question(self, *, now_ms: Millis) -> tuple[int, int] | None:
         """What to ask now: the first and last batch wanted. It counts as asked."""

@@ -175,13 +175,11 @@ class ClientSession:
                 return self.down.on_ack(kind, *wire.read_ack(block, packet, version))
             case Kind.PUBREL:
                 return self.up.release(wire.read_ack(block, packet, version)[0])
-            case Kind.SUBSCRIBE:
-                request = wire.read_subscribe(block, packet, version)
+            case Kind.SUBSCRIBE | Kind.UNSUBSCRIBE:
+                request = wire.read_request(block, packet, version)
                 self.subscriptions.ask(block[packet[1] : packet[3]], request)
-                self.down.unmute()
-            case Kind.UNSUBSCRIBE:
-                wish = wire.read_unsubscribe(block, packet, version)
-                self.subscriptions.ask(block[packet[1] : packet[3]], wish)
+                if kind == Kind.SUBSCRIBE:
+                    self.down.unmute()
             case Kind.PINGREQ:
                 wire.check_ping(packet)
                 self._pings += 1
@@ -302,12 +300,13 @@ class ClientSession:
             return self._on_connack(block, packet, now_ms)
         match kind:
             case Kind.PUBACK:
-                answer = up.on_puback(*wire.read_ack(block, packet, version), self.to_broker)
+                packet_id, reason = wire.read_ack(block, packet, version)
+                answer = up.finish(packet_id, reason < Reason.UNSPECIFIED, self.to_broker)
             case Kind.PUBREC:
                 answer = up.on_pubrec(*wire.read_ack(block, packet, version), self.to_broker)
             case Kind.PUBCOMP:
                 packet_id, _ = wire.read_ack(block, packet, version)
-                answer = up.on_pubcomp(packet_id, self.to_broker)
+                answer = up.finish(packet_id, True, self.to_broker)
             case Kind.PUBREL:
                 answer = self.down.on_pubrel(*wire.read_ack(block, packet, version))
             case Kind.SUBACK:
@@ -405,18 +404,14 @@ class ClientSession:
         """Give the client what it missed, and let deliveries pass."""
         if self.state is State.HEALING:
             self.state = State.LIVE
-            self.down.heal(missed)
-            self._remember(missed, now_ms)
+            self.give(missed, now_ms)
 
     def give(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, while deliveries pass."""
         if self.state is State.LIVE:
             self.down.give(missed)
-            self._remember(missed, now_ms)
-
-    def _remember(self, given: Sequence[bytes], now_ms: Millis) -> None:
-        if given:
-            self.recent.add(b"".join(given), now_ms)
+            if missed:
+                self.recent.add(b"".join(missed), now_ms)
 
     def _on_broker_disconnect(self, block: bytes, packet: Packet) -> bytes:
         reason, properties = wire.read_disconnect(block, packet, self.version, from_client=False)

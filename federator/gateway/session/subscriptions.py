@@ -23,7 +23,6 @@ RECEIVE_MAX: Final = 65_535
 
 _NEVER: Final = 0x20
 _REFUSED: Final = 0x80
-_Request = wire.Subscribe | wire.Unsubscribe
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Subscriptions:
     granted: dict[str, Subscription] = field(default_factory=dict)
     changes: int = 0
     _characters: int = 0
-    _requests: dict[int, tuple[bytes, _Request]] = field(default_factory=dict)
+    _requests: dict[int, tuple[bytes, wire.Request]] = field(default_factory=dict)
     _again: dict[int, tuple[str, ...]] = field(default_factory=dict)  # our own, after a move
 
     @property
@@ -81,7 +80,7 @@ class Subscriptions:
         """Whether a SUBSCRIBE of the client is among them."""
         return any(isinstance(request, wire.Subscribe) for _, request in self._requests.values())
 
-    def ask(self, packet: bytes, request: _Request) -> None:
+    def ask(self, packet: bytes, request: wire.Request) -> None:
         """Note what the client asks its broker for.
 
         Raises:
@@ -152,7 +151,7 @@ class Subscriptions:
                 if identifier:
                     properties = ((wire.Property.SUBSCRIPTION_ID, identifier),)
                 request = wire.Subscribe(packet_id, filters, properties)
-                yield wire.write_subscribe(request, self.version)
+                yield wire.write_request(request, self.version)
 
     def lose(self) -> None:
         """Expect no more answers to our own requests: the broker is gone."""

@@ -11,8 +11,9 @@ others refuse is refused, and taken back where it was granted before the client 
 Source: OASIS MQTT 5.0, 3.2 and 3.8 to 3.11.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Final
 
 from federator.gateway import wire
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
@@ -137,11 +138,11 @@ class RequestMerger:
         self._open: list[_Request] = []
 
     def request(
-        self, request: wire.Subscribe | wire.Unsubscribe, legs: tuple[tuple[int, ...], ...]
+        self, request: wire.Request, legs_of: Callable[[str], tuple[int, ...]]
     ) -> tuple[list[Ask], bytes]:
         """Tell what to ask of whom, and the answer if nobody is to be asked.
 
-        Each filter stands on some ``legs``; on none where it is refused.
+        ``legs_of`` a filter are those where it stands; there are none where it is refused.
 
         Raises:
             MalformedError: Too many wait for their answer.
@@ -152,6 +153,7 @@ class RequestMerger:
         else:
             kind, refused = Kind.UNSUBACK, Reason.NO_SUBSCRIPTION_EXISTED
             names = request.filters
+        legs = tuple(map(legs_of, names))
         codes = [{} if each else {0: int(refused)} for each in legs]
         opened = _Request(request.packet_id, kind, names, legs, codes)
         opened.awaited = _by_leg(legs)
@@ -163,14 +165,10 @@ class RequestMerger:
             return asks, b""
         return [], self._answer(opened)
 
-    def _part(self, request: wire.Subscribe | wire.Unsubscribe, places: tuple[int, ...]) -> bytes:
+    def _part(self, request: wire.Request, places: tuple[int, ...]) -> bytes:
         """The part of ``request`` that one broker is asked for."""
-        id, properties = request.packet_id, request.properties
-        if isinstance(request, wire.Subscribe):
-            wishes = tuple(request.filters[place] for place in places)
-            return wire.write_subscribe(wire.Subscribe(id, wishes, properties), self._version)
-        filters = tuple(request.filters[place] for place in places)
-        return wire.write_unsubscribe(wire.Unsubscribe(id, filters, properties), self._version)
+        filters: Any = tuple(request.filters[place] for place in places)  # of either kind
+        return wire.write_request(replace(request, filters=filters), self._version)
 
     def on_answer(self, leg: int, kind: Kind, answer: wire.Answer) -> tuple[list[Ask], bytes]:
         """Take a leg's answer; tell what to ask now, and the client's answer when it is whole."""

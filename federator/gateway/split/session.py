@@ -171,14 +171,9 @@ class SplitSession:
                 self._on_answer(kind, block, packet)
             case Kind.PUBREL:
                 self._on_release(wire.read_ack(block, packet, self._version)[0], whole)
-            case Kind.SUBSCRIBE:
-                subscribe = wire.read_subscribe(block, packet, self._version)
-                legs = tuple(self._legs_of(filter) for filter, _ in subscribe.filters)
-                self._ask(*self._requests.request(subscribe, legs))
-            case Kind.UNSUBSCRIBE:
-                unsubscribe = wire.read_unsubscribe(block, packet, self._version)
-                legs = tuple(self._legs_of(filter) for filter in unsubscribe.filters)
-                self._ask(*self._requests.request(unsubscribe, legs))
+            case Kind.SUBSCRIBE | Kind.UNSUBSCRIBE:
+                request = wire.read_request(block, packet, self._version)
+                self._ask(*self._requests.request(request, self._legs_of))
             case Kind.PINGREQ | Kind.DISCONNECT:
                 self.leaving = kind == Kind.DISCONNECT
                 for leg, out in enumerate(self.to_legs):

@@ -43,6 +43,9 @@ class Unsubscribe:
     properties: Properties = ()
 
 
+Request = Subscribe | Unsubscribe
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A SUBACK or UNSUBACK; the UNSUBACK of 3.1.1 has no codes."""
@@ -52,56 +55,35 @@ class Answer:
     properties: Properties = ()
 
 
-def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
-    """Read a SUBSCRIBE."""
-    cursor = Cursor(block, packet)
-    packet_id, properties = _head(cursor, Kind.SUBSCRIBE, version)
-    reserved = 0xC0 if version == V5 else 0xFC
+def read_request(block: bytes, packet: Packet, version: Version) -> Request:
+    """Read a SUBSCRIBE or UNSUBSCRIBE."""
+    cursor, kind = Cursor(block, packet), Kind(packet[0] & 0xF0)
+    packet_id, properties = _head(cursor, kind, version)
     filters: list[tuple[str, int]] = []
     while cursor.left:
-        filter, options = _filter(cursor), cursor.byte()
-        if options & reserved or options & _QOS == 3:
-            raise MalformedError(f"a subscription with the options {options:#x}")
-        if options & RETAIN_HANDLING == RETAIN_HANDLING:
-            raise MalformedError("a subscription with the retain handling 3", Reason.PROTOCOL_ERROR)
-        if options & NO_LOCAL and filter.startswith(SHARE):
-            raise MalformedError("a shared subscription with No Local", Reason.PROTOCOL_ERROR)
+        filter = _filter(cursor)
+        options = _options(cursor, filter, version) if kind == Kind.SUBSCRIBE else 0
         filters.append((filter, options))
-        _bound(len(filters))
+        if len(filters) > FILTERS_MAX:
+            text = f"more than {FILTERS_MAX} filters in a packet"
+            raise MalformedError(text, Reason.QUOTA_EXCEEDED)
     if not filters:
-        raise MalformedError("SUBSCRIBE without a filter", Reason.PROTOCOL_ERROR)
-    return Subscribe(packet_id, tuple(filters), properties)
+        raise MalformedError(f"{kind.name} without a filter", Reason.PROTOCOL_ERROR)
+    if kind == Kind.SUBSCRIBE:
+        return Subscribe(packet_id, tuple(filters), properties)
+    return Unsubscribe(packet_id, tuple(filter for filter, _ in filters), properties)
 
 
-def write_subscribe(subscribe: Subscribe, version: Version) -> bytes:
-    """Write a SUBSCRIBE; options that 3.1.1 does not know are left out."""
+def write_request(request: Request, version: Version) -> bytes:
+    """Write a SUBSCRIBE or UNSUBSCRIBE; options that 3.1.1 does not know are left out."""
+    properties = write_properties(request.properties) if version == V5 else b""
+    parts = [write_u16(request.packet_id), properties]
+    if isinstance(request, Unsubscribe):
+        return write_packet(Kind.UNSUBSCRIBE | 2, *parts, *map(write_text, request.filters))
     allowed = 0x3F if version == V5 else _QOS
-    properties = write_properties(subscribe.properties) if version == V5 else b""
-    parts = [write_u16(subscribe.packet_id), properties]
-    for filter, options in subscribe.filters:
+    for filter, options in request.filters:
         parts += write_text(filter), bytes((options & allowed,))
     return write_packet(Kind.SUBSCRIBE | 2, *parts)
-
-
-def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscribe:
-    """Read an UNSUBSCRIBE."""
-    cursor = Cursor(block, packet)
-    packet_id, properties = _head(cursor, Kind.UNSUBSCRIBE, version)
-    filters: list[str] = []
-    while cursor.left:
-        filters.append(_filter(cursor))
-        _bound(len(filters))
-    if not filters:
-        raise MalformedError("UNSUBSCRIBE without a filter", Reason.PROTOCOL_ERROR)
-    return Unsubscribe(packet_id, tuple(filters), properties)
-
-
-def write_unsubscribe(unsubscribe: Unsubscribe, version: Version) -> bytes:
-    """Write an UNSUBSCRIBE."""
-    properties = write_properties(unsubscribe.properties) if version == V5 else b""
-    parts = [write_u16(unsubscribe.packet_id), properties]
-    parts += map(write_text, unsubscribe.filters)
-    return write_packet(Kind.UNSUBSCRIBE | 2, *parts)
 
 
 def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
@@ -143,6 +125,12 @@ def _filter(cursor: Cursor) -> str:
         raise MalformedError(str(error), Reason.TOPIC_FILTER_INVALID) from None
 
 
-def _bound(count: int) -> None:
-    if count > FILTERS_MAX:
-        raise MalformedError(f"more than {FILTERS_MAX} filters in a packet", Reason.QUOTA_EXCEEDED)
+def _options(cursor: Cursor, filter: str, version: Version) -> int:
+    options = cursor.byte()
+    if options & (0xC0 if version == V5 else 0xFC) or options & _QOS == 3:
+        raise MalformedError(f"a subscription with the options {options:#x}")
+    if options & RETAIN_HANDLING == RETAIN_HANDLING:
+        raise MalformedError("a subscription with the retain handling 3", Reason.PROTOCOL_ERROR)
+    if options & NO_LOCAL and filter.startswith(SHARE):
+        raise MalformedError("a shared subscription with No Local", Reason.PROTOCOL_ERROR)
+    return options

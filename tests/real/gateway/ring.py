@@ -153,7 +153,7 @@ class Client(asyncio.Protocol):
             self.ready.set()
         else:
             wish = wire.Subscribe(1, ((self.filter, 1),))
-            self._transport.write(wire.write_subscribe(wish, self.version))
+            self._transport.write(wire.write_request(wish, self.version))
 
     def _on_publish(self, block, packet, now_s):
         _, packet_id, id_at, _ = wire.read_publish(block, packet, self.version, from_client=False)

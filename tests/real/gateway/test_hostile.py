@@ -216,7 +216,7 @@ async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway
     _, writer = await asyncio.open_connection(gateway.host, gateway.port)
     writer.transport.pause_reading()
     writer.write(wire.write_connect(wire.Connect(V311, "deaf", clean=True, keep_alive=0)))
-    writer.write(wire.write_subscribe(wire.Subscribe(1, (("flood", 0),)), V311))
+    writer.write(wire.write_request(wire.Subscribe(1, (("flood", 0),)), V311))
     before = resident_mb(gateway.pid)
 
     async with undisturbed(gateway), client(gateway) as flood:

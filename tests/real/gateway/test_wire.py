@@ -135,12 +135,12 @@ class Playback:
         version = self.connect.version
         match kind:
             case Kind.SUBSCRIBE:
-                wish = wire.read_subscribe(block, packet, version)
+                wish = wire.read_request(block, packet, version)
                 self.subscribed += wish.filters
                 codes = bytes(options & 3 for _, options in wish.filters)
                 return wire.write_answer(Kind.SUBACK, wire.Answer(wish.packet_id, codes), version)
             case Kind.UNSUBSCRIBE:
-                goodbye = wire.read_unsubscribe(block, packet, version)
+                goodbye = wire.read_request(block, packet, version)
                 self.unsubscribed += goodbye.filters
                 answer = wire.Answer(goodbye.packet_id, bytes(len(goodbye.filters)))
                 return wire.write_answer(Kind.UNSUBACK, answer, version)
