@@ -80,11 +80,7 @@ Answer = dict[str, object]
 
 
 class CollectorView(AgentView):
-    """Answers for one collector.
-
-    Attributes:
-        http_refused: How many HTTP connections were refused; set by whoever listens.
-    """
+    """Answers for one collector."""
 
     def __init__(self, collector: Collector) -> None:
         self.http_refused: Callable[[], int] = lambda: 0

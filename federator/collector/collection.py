@@ -47,10 +47,6 @@ class Collection:
         parameters: How to read.
         bytes_max: Of lines in memory. From half of it on everything is landed at once and nothing
             asked.
-
-    Attributes:
-        landed: As the argument, now.
-        counters: What happened.
     """
 
     def __init__(

@@ -45,14 +45,10 @@ class ReadingParameters:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file to land.
+    """One file to land: batches ``first`` to ``last`` of a spool.
 
     Attributes:
-        key: Whose batches.
-        first: Its first batch,
-        last: and its last.
         at_us: Wall clock of its first record, which says into which hour's folder it goes.
-        lines: Its content.
         gap: Why there is nothing of these batches; ``None`` when there is.
     """
 
@@ -86,9 +82,7 @@ class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
     Attributes:
-        key: Whose.
         landed: The last batch whose file is landed; 0 when none is.
-        reader: Asks and takes.
         bytes: In memory.
     """
 

@@ -33,11 +33,7 @@ _log = structlog.get_logger()
 
 
 class GatewayView(AgentView):
-    """The HTTP answers of one gateway.
-
-    Attributes:
-        http_refused: Tells how many HTTP connections were refused; set by whoever listens.
-    """
+    """The HTTP answers of one gateway."""
 
     def __init__(self, gateway: Gateway) -> None:
         self.http_refused: Callable[[], int] = lambda: 0

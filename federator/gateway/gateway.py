@@ -15,8 +15,7 @@ import structlog
 
 from federator.config import GatewaySettings
 from federator.gateway import wire
-from federator.gateway.brokers.connections import PROBE_POLL_S, PROBE_POLLS, Broker
-from federator.gateway.brokers.session_cleanup import SessionCleanup
+from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
 from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.listener import ConnectingClient, Listener
 from federator.gateway.clients.loss_reconciler import LossReconciler
@@ -38,7 +37,7 @@ from federator.gateway.wire.kinds import MalformedError, Reason
 from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.process.clocks import wall_clock_ms
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import words_of
 
 TEND_S: Final = 1.0
@@ -64,6 +63,7 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
         failover, clients = settings.failover, settings.clients
         self.settings = settings
+        self.now_ms = monotonic_ms
         self.epoch = wall_clock_ms()
         self.counters = GatewayCounters()
         self.clients: dict[str, ProxiedClient] = {}
@@ -91,7 +91,6 @@ class Gateway:
             first_mark=self.epoch << 16,
         )
         self.listeners: list[Listener] = []
-        self._time_s = asyncio.get_running_loop().time
         self._recent_bytes = Allowance(failover.recent_bytes_max)
         policy = settings.attachment
         assignments = [(pattern, BrokerId(id)) for pattern, id in policy.assignments]
@@ -165,10 +164,6 @@ class Gateway:
         """All clients, also while some come and go; each leg of a client of several is one."""
         return [*self.clients.values(), *self.connecting]
 
-    def now_ms(self) -> Millis:
-        """Monotonic time."""
-        return Millis(int(self._time_s() * 1000))
-
     async def _tend(self) -> None:
         """Dismiss who is silent, forget what is old and send due reports, once a second."""
         while True:
@@ -176,7 +171,7 @@ class Gateway:
             now_ms = self.now_ms()
             self.journal.forget(now_ms)
             for client in self.every:
-                client.check_keep_alive(now_ms)
+                client.check_keep_alive()
                 client.session.recent.forget(now_ms)
             for broker in self.brokers.values():
                 if broker.up:
@@ -310,16 +305,15 @@ class Gateway:
         others = [b for b in self.brokers.values() if b not in alive and b.id not in avoided]
         ranked = []
         for group in (alive, others):
-            candidates = [self._candidate(broker) for broker in group]
+            candidates = [
+                Candidate(b.id, max(b.clients, self.guides.clients(b.id)), b.round_trip_s)
+                for b in group
+            ]
             ranked += self.attachment.rank(client_id, candidates, preferred=preferred)
         return [self.brokers[id] for id in ranked]
 
     def _serves(self, broker: Broker) -> bool:
         return broker.up and self.guides.state(broker.id) == "up"
-
-    def _candidate(self, broker: Broker) -> Candidate:
-        clients = max(broker.clients, self.guides.clients(broker.id))
-        return Candidate(broker.id, clients, broker.round_trip_s)
 
     # -- what brokers tell ------------------------------------------------------------------------
 

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from typing import Final
 
 from federator.gateway import wire
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.ports import Port
 from federator.gateway.wire.kinds import Kind, MalformedError, Version
 from federator.protocol.types import Millis

@@ -51,11 +51,7 @@ class ListenerContext(Protocol):
     def admit(
         self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
     ) -> ConnectingClient:
-        """Let in a client that said ``connect``, to the broker that shall judge it.
-
-        Raises:
-            MalformedError: The client is not let in; its version is in the error.
-        """
+        """Let in a client that said ``connect``, or raise ``MalformedError`` with its version."""
 
 
 class Listener:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from federator.config.gateway import BROKERS_MAX
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
 from federator.gateway.session.journal import Publication
 from federator.gateway.wire import V5, read_payload

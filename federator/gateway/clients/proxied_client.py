@@ -7,13 +7,14 @@ Source: docs/gateway.md.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol, assert_never
 
 import structlog
 
 from federator.config import GatewaySettings
 from federator.gateway import wire
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.broker_search import BrokerSearch
 from federator.gateway.clients.draining_connection import DrainingConnection
@@ -136,12 +137,8 @@ class ProxiedClient:
         self._attempt_end = DeadlineTimer(self._give_up_attempt)
         self._draining: DrainingConnection | None = None
         self._former: Broker | None = None  # where it was attached last
-        self._search = BrokerSearch(
-            self,
-            lambda avoid: context.brokers_for(self, avoid),
-            hold_s=failover.hold_ms / 1000,
-            now_ms=context.now_ms,
-        )
+        find = partial(context.brokers_for, self)
+        self._search = BrokerSearch(self, find, hold_s=failover.hold_ms / 1000)
 
     @property
     def client_id(self) -> str:
@@ -237,15 +234,16 @@ class ProxiedClient:
             self.session.on_broker_lost()
             self.flush()
 
-    def check_keep_alive(self, now_ms: Millis) -> None:
+    def check_keep_alive(self) -> None:
         """End a client that has been silent for one and a half times its keep-alive."""
-        if self._client_port.open and self.is_too_silent(Millis(now_ms - KEEP_ALIVE_SLACK_MS)):
+        if self._client_port.open and self.is_too_silent(after_ms=-KEEP_ALIVE_SLACK_MS):
             self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
 
-    def is_too_silent(self, at_ms: Millis) -> bool:
-        """Whether the client was silent for longer, at ``at_ms``, than its keep-alive allows."""
+    def is_too_silent(self, *, after_ms: int) -> bool:
+        """Whether its silence, ``after_ms`` from now, is longer than its keep-alive allows."""
+        silent_ms = self._context.now_ms() + after_ms - self.heard_ms
         keep_alive_ms = self.session.connect.keep_alive * 1_000
-        return keep_alive_ms > 0 and at_ms - self.heard_ms >= keep_alive_ms * KEEP_ALIVES
+        return 0 < keep_alive_ms * KEEP_ALIVES <= silent_ms
 
     async def move(self) -> bool:
         """Attach the client to another broker while its own serves; tell whether that has begun.

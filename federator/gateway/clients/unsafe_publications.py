@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import ProxiedClient
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.journal import Journal, Publication

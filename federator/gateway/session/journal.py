@@ -30,13 +30,7 @@ OVERHEAD_BYTES: Final = 200
 
 @dataclass(slots=True)
 class Publication:
-    """A publication that a broker acknowledged.
-
-    Attributes:
-        client: Who published it.
-        packet: As it was sent.
-        acked_ms: When the broker acknowledged it.
-    """
+    """A publication of ``client`` that a broker acknowledged; the ``packet`` is as it was sent."""
 
     client: str
     packet: bytes
@@ -101,9 +95,8 @@ class _Custody:
     """What the agent of one broker is known to have.
 
     Attributes:
-        waiting: What only this broker has, and the mark that will cover each.
-        next_mark: The number of the mark to be sent next.
         answered: The number of the last mark that came back.
+        waiting: What only this broker has, and the mark that will cover each.
     """
 
     next_mark: int
@@ -118,9 +111,6 @@ class Journal:
         recent_ms: How long each is kept.
         bytes_max: How many bytes of them; the oldest go first.
         first_mark: Greater than every mark of an earlier run, whose answers may still come.
-
-    Attributes:
-        bytes: How many are kept now.
     """
 
     def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:

@@ -48,13 +48,9 @@ class ClientSession:
 
     Args:
         connect: The client's CONNECT, with the client id it is known by.
-        packet_bytes_max: The largest packet the client may send.
-        filters_max: Subscriptions it may hold.
         settles: Whether a SUBACK waits until the federation knows the subscription.
-        recent: Where its deliveries are remembered.
 
     Attributes:
-        state: How it stands with its broker.
         accepted: Whether a broker has ever accepted it.
         backlog: What waits while it has no broker.
         restored_ms: When the next broker had its subscriptions.

@@ -36,17 +36,11 @@ SWALLOW: Final = b""
 
 @dataclass(slots=True, eq=False)
 class Backlog:
-    """What a client sends while it has no broker: it waits here, in order, until it has one.
-
-    Attributes:
-        packets: In the order in which they came.
-        bytes_held: How many these are.
-        leaving: Whether the client said goodbye, behind what waits.
-    """
+    """What a client sends while it has no broker: it waits here, in order, until it has one."""
 
     packets: list[bytes] = field(default_factory=list)
     bytes_held: int = 0
-    leaving: bool = False
+    leaving: bool = False  # it said goodbye, behind what waits
 
     def add(self, packet: bytes, kind: int) -> None:
         """Let ``packet`` wait."""
@@ -86,7 +80,6 @@ class Upstream:
         open: Whether publications pass; otherwise what the last broker did not get goes first.
         acknowledged: Packets that the broker has, for whoever keeps them until they are safe.
         acknowledged_again: Likewise, of those that an earlier broker had acknowledged before.
-        bytes_held: How many are kept here.
     """
 
     version: Version

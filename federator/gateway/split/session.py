@@ -61,11 +61,6 @@ class _Release:
     answer: bytes = b""
 
 
-def id_on(leg: int, client_id: str) -> str:
-    """A client's id on a leg: its own on the leg of everything that has no upstream."""
-    return f"{client_id}{SUFFIX}{leg}" if leg != REST else client_id
-
-
 class SplitSession:
     """One client of several brokers.
 
@@ -75,9 +70,6 @@ class SplitSession:
     Args:
         take_unreleased: Gives what an earlier connection of the client left in ``unreleased``;
             called when all legs were accepted, as nobody else may have it.
-
-    Attributes:
-        leaving: Whether the client said goodbye.
     """
 
     def __init__(
@@ -89,7 +81,7 @@ class SplitSession:
     ) -> None:
         self.to_client: list[bytes] = []
         self.to_legs: list[list[bytes]] = [[] for _ in range(owners.legs)]
-        self.leaving = False
+        self.leaving = False  # the client said goodbye
         self._connect = connect
         self._version = connect.version
         self._owners = owners
@@ -133,9 +125,9 @@ class SplitSession:
         return [
             replace(
                 connect,
-                client_id=id_on(leg, connect.client_id),
+                client_id=connect.client_id + (f"{SUFFIX}{leg}" if leg != REST else ""),
                 will=connect.will if leg == will else None,
-                assigned=connect.assigned and not leg,
+                assigned=connect.assigned and leg == REST,
             )
             for leg in range(self._owners.legs)
         ]

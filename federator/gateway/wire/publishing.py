@@ -7,7 +7,7 @@ Source: OASIS MQTT 5.0, 3.3 to 3.7 and 4.7.
 
 from typing import Final
 
-from federator.gateway.wire.fields import Cursor, as_text, write_packet
+from federator.gateway.wire.fields import Cursor, as_text, write_packet, write_text, write_u16
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
 from federator.gateway.wire.properties import (
     Properties,
@@ -141,12 +141,10 @@ def write_publish(
     properties: Properties = (),
 ) -> bytes:
     """A PUBLISH of our own."""
-    name = topic.encode()
     return write_packet(
         Kind.PUBLISH | qos << 1 | retain,
-        len(name).to_bytes(2, "big"),
-        name,
-        packet_id.to_bytes(2, "big") if qos else b"",
+        write_text(topic),
+        write_u16(packet_id) if qos else b"",
         write_properties(properties) if version == V5 else b"",
         payload,
     )

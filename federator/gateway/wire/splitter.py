@@ -118,7 +118,9 @@ class Splitter:
             packets.append((first, at, body, end))
             at = end
         if at < available and self.fault is None:
-            self._hold(data, at)
+            self._held += memoryview(data)[at:]
+            if available - at < 2:
+                self._needed = 2
         return data, packets
 
     def _long_length(self, data: bytes, at: int) -> tuple[int, int] | None:
@@ -137,11 +139,6 @@ class Splitter:
                 return length, place + 1
         self.fault = MalformedError("a packet's length is no variable byte integer")
         return None
-
-    def _hold(self, data: bytes, at: int) -> None:
-        self._held += memoryview(data)[at:]
-        if len(self._held) < 2:
-            self._needed = 2
 
 
 def only(packet: bytes) -> Packet:
