@@ -63,7 +63,6 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
         failover, clients = settings.failover, settings.clients
         self.settings = settings
-        self.now_ms = monotonic_ms
         self.epoch = wall_clock_ms()
         self.counters = GatewayCounters()
         self.clients: dict[str, ProxiedClient] = {}
@@ -112,7 +111,6 @@ class Gateway:
             mark_s=failover.custody_mark_ms / 1000,
             seeks_broker=self._seeks_broker,
             serving=lambda: [each for each in self.brokers.values() if self._serves(each)],
-            now_ms=self.now_ms,
         )
         self._reconciler = LossReconciler(
             self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
@@ -168,7 +166,7 @@ class Gateway:
         """Dismiss who is silent, forget what is old and send due reports, once a second."""
         while True:
             await asyncio.sleep(TEND_S)
-            now_ms = self.now_ms()
+            now_ms = monotonic_ms()
             self.journal.forget(now_ms)
             for client in self.every:
                 client.check_keep_alive()

@@ -22,6 +22,7 @@ from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import BrokerId
+from federator.runtime.process.clocks import monotonic_ms
 
 DEPARTED_MAX: Final = 4_096
 """Clients whose unfinished QoS 2 deliveries are remembered until they come again."""
@@ -114,7 +115,7 @@ class MultiBrokerClient:
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
-        now_ms = self._context.now_ms()
+        now_ms = monotonic_ms()
         for proxied in self._proxied:
             proxied.heard_ms = now_ms
         if not self._split.accepted:

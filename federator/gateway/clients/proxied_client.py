@@ -73,9 +73,6 @@ class GatewayContext(Protocol):
     ) -> "ProxiedClient":
         """Make the proxied client of a client, or of one of its legs."""
 
-    def now_ms(self) -> Millis:
-        """Monotonic time."""
-
     def brokers_for(self, client: "ProxiedClient", avoid: Iterable[BrokerId]) -> Sequence[Broker]:
         """Brokers that could take the client, best first, without ``avoid``."""
 
@@ -121,7 +118,7 @@ class ProxiedClient:
         self.session = session
         self.broker: Broker | None = None
         self.moves = 0
-        self.heard_ms = context.now_ms()
+        self.heard_ms = monotonic_ms()
         failover, clients = context.settings.failover, context.settings.clients
         self._context = context
         self._attempt_s = failover.attempt_ms / 1000
@@ -157,7 +154,7 @@ class ProxiedClient:
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
         try:
-            self.session.from_client(block, packets, self._context.now_ms())
+            self.session.from_client(block, packets, monotonic_ms())
             if self._from_client.fault is not None:
                 raise self._from_client.fault
         except MalformedError as error:
@@ -168,7 +165,7 @@ class ProxiedClient:
 
     def on_data(self, port: End, data: bytes) -> None:
         """Take what either end sent."""
-        session, now_ms = self.session, self._context.now_ms()
+        session, now_ms = self.session, monotonic_ms()
         if port is self._client_port:
             self.heard_ms = now_ms
             if not session.accepted:
@@ -241,7 +238,7 @@ class ProxiedClient:
 
     def is_too_silent(self, *, after_ms: int) -> bool:
         """Whether its silence, ``after_ms`` from now, is longer than its keep-alive allows."""
-        silent_ms = self._context.now_ms() + after_ms - self.heard_ms
+        silent_ms = monotonic_ms() + after_ms - self.heard_ms
         keep_alive_ms = self.session.connect.keep_alive * 1_000
         return 0 < keep_alive_ms * KEEP_ALIVES <= silent_ms
 
@@ -266,13 +263,11 @@ class ProxiedClient:
         if self._broker_port is not port or session.state is not State.LIVE:
             return False
         if session.unanswered:
-            session.go_on(self._context.now_ms())
+            session.go_on(monotonic_ms())
             self.flush()
             return False
         self._broker_port = None
-        self._draining = DrainingConnection(
-            port, self._from_broker, session.version, old, self._context.now_ms
-        )
+        self._draining = DrainingConnection(port, self._from_broker, session.version, old)
         session.on_broker_lost()
         self.flush()
         return True
@@ -331,7 +326,7 @@ class ProxiedClient:
             case orders.Heal():
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
             case orders.HealRest():
-                loop, until_ms = asyncio.get_running_loop(), self._context.now_ms()
+                loop, until_ms = asyncio.get_running_loop(), monotonic_ms()
                 loop.call_later(REST_S, self._heal_rest, self.moves, until_ms)
             case _:
                 assert_never(order)
@@ -359,7 +354,7 @@ class ProxiedClient:
             drained=self._draining.take(session.restored_ms) if self._draining is not None else (),
             unseen_topics=self._unseen_topics,
         )
-        session.heal(given, self._context.now_ms())
+        session.heal(given, monotonic_ms())
         self._context.counters.healed += len(given)
         asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
         if not session.subscriptions.granted:
@@ -374,7 +369,7 @@ class ProxiedClient:
         session = self.session
         if session.state is not State.LIVE or move != self.moves:
             return
-        drained = self._draining.take(self._context.now_ms()) if self._draining is not None else ()
+        drained = self._draining.take(monotonic_ms()) if self._draining is not None else ()
         qos = (1, 2) if self._draining is not None else (1,)
         self.give_missed(Millis(session.restored_ms + 1), until_ms, qos=qos, drained=drained)
         self._end_draining()
@@ -405,7 +400,7 @@ class ProxiedClient:
                 unseen_topics=self._unseen_topics,
                 since_ms=Millis(from_ms - EARLY_MS),
             )
-            session.give(given, self._context.now_ms())
+            session.give(given, monotonic_ms())
             self._context.counters.healed += len(given)
             self.flush()
 

@@ -29,7 +29,6 @@ class Downstream:
 
     Attributes:
         receive_max: How many deliveries the client takes at a time.
-        to_client, to_broker: Where packets for each go, in order.
         plain: Whether packets pass as they came, once ``note`` has seen them.
         held_bytes: Bytes of deliveries held back, and of those that wait for the client's answers.
     """

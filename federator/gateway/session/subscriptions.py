@@ -88,11 +88,10 @@ class Subscriptions:
         """
         if isinstance(request, wire.Subscribe):
             waiting = sum(len(each.filters) for _, each in self._requests.values())
-            if len(self.granted) + waiting + len(request.filters) > self.filters_max:
-                new = sum(filter not in self.granted for filter, _ in request.filters)
-                if len(self.granted) + waiting + new > self.filters_max:
-                    text = f"more than {self.filters_max} subscriptions"
-                    raise MalformedError(text, Reason.QUOTA_EXCEEDED)
+            new = sum(filter not in self.granted for filter, _ in request.filters)
+            if len(self.granted) + waiting + new > self.filters_max:
+                text = f"more than {self.filters_max} subscriptions"
+                raise MalformedError(text, Reason.QUOTA_EXCEEDED)
             if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
                 text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
                 raise MalformedError(text, Reason.QUOTA_EXCEEDED)

@@ -12,7 +12,7 @@ Source: OASIS MQTT 5.0, 3.2 and 3.8 to 3.11.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from federator.gateway import wire
@@ -112,8 +112,7 @@ class _Request:
     Attributes:
         kind: Of the answer.
         filters: In the client's order.
-        legs: On which each filter stands.
-        codes: By leg, what it said to each filter; ``None`` where it is not asked.
+        codes: To each filter, what the legs that were asked said.
         awaited: Legs that have not answered.
         undoing: What some granted is being taken back.
     """
@@ -121,9 +120,8 @@ class _Request:
     packet_id: int
     kind: Kind
     filters: tuple[str, ...]
-    legs: tuple[tuple[int, ...], ...]
     codes: list[dict[int, int]]
-    awaited: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    awaited: dict[int, tuple[int, ...]]
     properties: wire.Properties = ()
     undoing: bool = False
 
@@ -155,8 +153,7 @@ class RequestMerger:
             names = request.filters
         legs = tuple(map(legs_of, names))
         codes = [{} if each else {0: int(refused)} for each in legs]
-        opened = _Request(request.packet_id, kind, names, legs, codes)
-        opened.awaited = _by_leg(legs)
+        opened = _Request(request.packet_id, kind, names, codes, _by_leg(legs))
         asks = [(leg, self._part(request, places)) for leg, places in opened.awaited.items()]
         if opened.awaited:
             if len(self._open) >= OPEN_MAX:
