@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 
-from federator.collector.view import COLLECTOR
+from federator.collector.app import COLLECTOR
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.process.exposition import PROCESS, Definition

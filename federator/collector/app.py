@@ -1,21 +1,172 @@
-"""The collector as a process: its folder, its HTTP page, and the signals that end it."""
+"""The collector as a process: its folder, what it tells when asked, and the signals that end it.
+
+Source: docs/observability.md, "Collector".
+"""
 
 import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import structlog
+from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
 from federator.collector.landing import Landing
-from federator.collector.view import CollectorView
 from federator.config import CollectorSettings
 from federator.runtime.process import service_manager
+from federator.runtime.process.exposition import Definition, families, table
+from federator.runtime.process.http import AgentView
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 10.0
 """What landing the rest may take at the end; what is not landed then is asked for again."""
 
 _log = structlog.get_logger()
+_table: Final = partial(table, prefix="federator_collector_")
+
+COUNTERS: Final = _table(
+    "counter",
+    ("asked", "asks_sent", "Questions to agents."),
+    ("unanswered", "asks_unanswered", "Questions not answered to their end in time."),
+    ("stray", "answers_stray", "Answers that nobody asked for, or that came twice."),
+    (
+        "malformed",
+        "words_malformed",
+        "Guides, heads and answers that are none, or not of who was asked.",
+    ),
+    ("no_room", "answers_dropped", "Answers dropped because the memory was full."),
+    ("landed_files", "landed_files", "Files landed."),
+    ("landed_bytes", "landed_bytes", "Bytes landed."),
+    ("lost", "batches_lost", "Batches that can never be had, landed as gaps."),
+    (
+        "skipped",
+        "batches_skipped",
+        "Numbers of no batch: agents skip some when their machine started anew.",
+    ),
+    ("misled", "connections_misled", "Connections behind which somebody else was than expected."),
+    ("land_failures", "land_failures", "Times that a file could not be written."),
+)
+"""Counters by the names that they have in ``/status``."""
+
+COLLECTOR: Final[tuple[Definition, ...]] = (
+    *COUNTERS,
+    *_table(
+        "counter",
+        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+    ),
+    *_table(
+        "gauge",
+        ("ready", "ready", "1 when some broker can be read."),
+        ("files", "files", "Landed files."),
+        ("bytes", "files_bytes", "Bytes of landed files."),
+        ("bytes_in_memory", "memory_bytes", "Bytes not yet landed."),
+    ),
+    *_table(
+        "gauge",
+        ("lag", "lag_batches", "Batches (seconds) that the spool has and that are not landed."),
+        labels=("broker", "spool"),
+    ),
+    *_table("gauge", ("up", "broker_up", "1 when the broker can be asked."), labels=("url",)),
+)
+
+
+LISTED_MAX: Final = 1_000
+"""Spools in one answer."""
+
+Answer = dict[str, object]
+
+
+class CollectorView(AgentView):
+    """Answers for one collector."""
+
+    def __init__(self, collector: Collector) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0
+        self._collector = collector
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether anything can be read, and otherwise why not."""
+        sources = self._collector.sources.values()
+        if any(source.link.subscribed for source in sources):
+            return True, "ready"
+        errors = [f"{source.url}: {source.link.last_error}" for source in sources]
+        return False, f"no broker: {'; '.join(errors)[:200]}"
+
+    def counters(self) -> Mapping[str, int]:
+        """What happened since the start, of all spools together."""
+        collector = self._collector
+        counters = {row.attribute: 0 for row in COUNTERS}
+        spools = [asdict(position.counters) for position in collector.collection.positions()]
+        for counted in (*spools, asdict(collector.collection.counters)):
+            for name, value in counted.items():
+                counters[name] += value
+        counters["malformed"] = collector.malformed
+        counters["misled"] = collector.misled
+        counters["land_failures"] = collector.land_failures
+        return counters
+
+    def status(self) -> Answer:
+        """The whole state."""
+        collector = self._collector
+        ready, reason = self.ready()
+        return {
+            "federation": collector.settings.federation,
+            "landing": str(collector.landing.path),
+            "ready": ready,
+            "ready_reason": reason,
+            "brokers": [
+                {
+                    "url": source.url,
+                    "id": source.broker,
+                    "connected": source.link.connected,
+                    "error": source.link.last_error,
+                }
+                for source in islice(collector.sources.values(), LISTED_MAX)
+            ],
+            "unreached": collector.directory.unreached,
+            "spools": list(self.routes()),
+            "files": collector.landing.files,
+            "bytes": collector.landing.bytes,
+            "bytes_in_memory": collector.collection.bytes_held,
+            "counters": self.counters(),
+        }
+
+    def routes(self) -> Iterable[Answer]:
+        """One entry per spool; bounded."""
+        return (
+            {
+                "broker": position.key[0],
+                "spool": position.key[1],
+                "first": position.reader.head_first,
+                "last": position.reader.head_last,
+                "taken": position.taken,
+                "landed": position.landed,
+                "lag": position.lag,
+                "lost": position.counters.lost,
+            }
+            for position in islice(self._collector.collection.positions(), LISTED_MAX)
+        )
+
+    def metrics(self) -> Iterable[Metric]:
+        """Counters and gauges."""
+        collector = self._collector
+        positions = list(islice(collector.collection.positions(), LISTED_MAX))
+        sources = islice(collector.sources.values(), LISTED_MAX)
+        return families(
+            COLLECTOR,
+            {
+                **self.counters(),
+                "http_refused": self.http_refused(),
+                "ready": int(self.ready()[0]),
+                "files": collector.landing.files,
+                "bytes": collector.landing.bytes,
+                "bytes_in_memory": collector.collection.bytes_held,
+                "lag": {(str(p.key[0]), p.key[1]): p.lag for p in positions},
+                "up": {(source.url,): int(source.link.subscribed) for source in sources},
+            },
+        )
 
 
 def serve(settings: CollectorSettings) -> None:

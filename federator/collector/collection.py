@@ -31,13 +31,6 @@ class Question:
     last: int
 
 
-@dataclass(frozen=True, slots=True)
-class Land:
-    """Land ``piece``; tell by ``on_landed`` or ``on_land_failed``."""
-
-    piece: Piece
-
-
 @dataclass(slots=True)
 class CollectionCounters:
     """Counters beside those of the positions; ``view`` says what each is."""
@@ -54,10 +47,6 @@ class Collection:
         parameters: How to read.
         bytes_max: Of lines in memory. From half of it on everything is landed at once and nothing
             asked.
-
-    Attributes:
-        landed: As the argument, now.
-        counters: What happened.
     """
 
     def __init__(
@@ -100,7 +89,7 @@ class Collection:
     def on_head(self, head: Head) -> list[Notice]:
         """What came on the head topic of the broker that it names."""
         position = self._of(head)
-        position.on_head(head)
+        position.reader.on_head(head.first, head.last)
         if head.last >= position.taken:
             return []
         what: dict[str, int | str] = {"broker": head.broker, "spool": head.spool}
@@ -146,15 +135,18 @@ class Collection:
 
     # -- what to do ------------------------------------------------------------------------------
 
-    def due(self, *, now_ms: Millis, all_: bool = False) -> list[Question | Land]:
-        """What to ask and to land now; with ``all_`` we stop: land everything, and ask nothing."""
-        orders: list[Question | Land] = []
+    def due(self, *, now_ms: Millis, all_: bool = False) -> list[Question | Piece]:
+        """What to ask and to land now; with ``all_`` we stop: land everything, and ask nothing.
+
+        What becomes of a piece is told by ``on_landed`` or ``on_land_failed``.
+        """
+        orders: list[Question | Piece] = []
         crowded = 2 * self.bytes_held > self._bytes_max
         for position in self.positions():
             broker, spool = position.key
             piece = position.to_land(now_ms=now_ms, all_=all_ or crowded)
             if piece is not None:
-                orders.append(Land(piece))
+                orders.append(piece)
             if broker in self._reachable and not (all_ or crowded):
                 asked = position.question(now_ms=now_ms)
                 if asked is not None:

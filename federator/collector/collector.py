@@ -17,7 +17,7 @@ from typing import Final
 import structlog
 from mqtt5 import QoS, TopicFilter
 
-from federator.collector.collection import Collection, Land, Question
+from federator.collector.collection import Collection, Question
 from federator.collector.directory import Dial, Directory, HangUp
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
@@ -66,26 +66,17 @@ class Source:
         name: Ours, unique among connections: two addresses may lead to one broker.
         token: A secret: who does not know it cannot answer in the agent's place. Brokers tell
             client ids on their log topics, so it is not in the name.
-
-    Attributes:
-        url: Where.
-        broker: Who it is, once that is known and believed.
     """
 
     def __init__(
-        self,
-        connection: BrokerAddress,
-        *,
-        federation: str,
-        name: str,
-        token: str,
-        listener: "Collector",
+        self, listener: "Collector", connection: BrokerAddress, *, name: str, token: str
     ) -> None:
         self.url = connection.url
-        self.broker: BrokerId | None = None
+        self.broker: BrokerId | None = None  # once that is known and believed
         self._attempts_at_last = 0
         self._listener = listener
         self._token = token
+        federation = listener.settings.federation
         self._guide = topics.guide_topic(federation)
         self._head = topics.metrics_head_topic(federation)
         self._ask = topics.metrics_ask_topic(federation)
@@ -129,26 +120,19 @@ class Source:
         """The agent speaks, or somebody who pretends to be."""
         for packet, _, _ in publishes:
             topic, payload = packet.topic, bytes(packet.payload)
-            if topic == self._again:
-                self._listener.on_answer(self, payload)
-            elif topic == self._head and payload:
-                self._listener.on_head(self, payload)
-            elif topic == self._guide and payload:
-                self._listener.on_guide(self, payload)
+            try:
+                if topic == self._again:
+                    self._listener.on_answer(self, payload)
+                elif topic == self._head and payload:
+                    self._listener.on_head(self, payload)
+                elif topic == self._guide and payload:
+                    self._listener.on_guide(self, payload)
+            except DecodeError as error:
+                self._listener.on_malformed(self, error)
 
 
 class Collector:
-    """Reads a federation and lands it.
-
-    Attributes:
-        landing: The folder, entered.
-        collection: How far every spool is.
-        directory: Which brokers there are.
-        sources: Connections by URL.
-        malformed: Guides, heads and answers that are none, or not of who was asked.
-        misled: Connections behind which somebody else was than expected.
-        land_failures: Times that a file could not be written.
-    """
+    """Reads a federation and lands it in an entered folder; ``app`` says what the counters are."""
 
     def __init__(
         self, settings: CollectorSettings, landing: Landing, tasks: asyncio.TaskGroup
@@ -165,7 +149,7 @@ class Collector:
         self.collection = Collection(landing.scan(), parameters, bytes_max=reading.memory_bytes_max)
         named = [broker.url for broker in settings.brokers]
         self.directory = Directory(named, only=settings.only)
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, Source] = {}  # by URL
         self.malformed = self.misled = self.land_failures = 0
         self._tasks = tasks
         self._words = words_of(settings.federation, settings.keys, own=None, required=["agent"])
@@ -202,13 +186,8 @@ class Collector:
             self._done.set()
 
     def _connect(self, connection: BrokerAddress) -> None:
-        source = Source(
-            connection,
-            federation=self.settings.federation,
-            name=f"{self._name}-{next(self._numbers)}",
-            token=self._token,
-            listener=self,
-        )
+        name = f"{self._name}-{next(self._numbers)}"
+        source = Source(self, connection, name=name, token=self._token)
         self.sources[source.url] = source
         name = f"connection to {source.url}"
         self._running[source.url] = self._tasks.create_task(source.link.run(), name=name)
@@ -248,12 +227,8 @@ class Collector:
         self.directory.on_down(source.url)
 
     def on_guide(self, source: Source, payload: bytes) -> None:
-        """A guide came."""
-        try:
-            guide = decode(Guide, payload)
-        except DecodeError as error:
-            self._on_malformed(source, error)
-            return
+        """A guide came, or what does not decode as one."""
+        guide = decode(Guide, payload)
         if guide.federation != self.settings.federation:
             return
         topic, name = topics.guide_topic(guide.federation), str(guide.broker)
@@ -263,27 +238,20 @@ class Collector:
             self._follow(self.directory.on_guide(guide, failing=failing))
 
     def on_head(self, source: Source, payload: bytes) -> None:
-        """A head came."""
-        try:
-            head = decode_head(payload)
-        except DecodeError as error:
-            self._on_malformed(source, error)
-            return
+        """A head came, or what does not decode as one."""
+        head = decode_head(payload)
         if self._believe(source, BrokerId(head.broker)):
             self._tell(self.collection.on_head(head))
 
     def on_answer(self, source: Source, payload: bytes) -> None:
         """An agent, or somebody who pretends to be one, answers on our own topic."""
-        if source.broker is None or self._leaving:
+        broker, now_ms, wall_us = source.broker, monotonic_ms(), wall_clock_us()
+        if broker is None or self._leaving:
             return
-        now_ms, wall_us = monotonic_ms(), wall_clock_us()
         try:
-            self._tell(
-                self.collection.on_answer(source.broker, payload, now_ms=now_ms, wall_us=wall_us)
-            )
-        except DecodeError as error:
-            self._on_malformed(source, error)
-        self._do_what_is_due()
+            self._tell(self.collection.on_answer(broker, payload, now_ms=now_ms, wall_us=wall_us))
+        finally:
+            self._do_what_is_due()
 
     def _believe(self, source: Source, broker: BrokerId) -> bool:
         """Whether what is behind ``source`` is ``broker``, as it says."""
@@ -327,8 +295,8 @@ class Collector:
         by_broker = {source.broker: source for source in self.sources.values()}
         for order in self.collection.due(now_ms=monotonic_ms(), all_=self._leaving):
             match order:
-                case Land(piece):
-                    self._tasks.create_task(self._land(piece), name="landing")
+                case Piece():
+                    self._tasks.create_task(self._land(order), name="landing")
                 case Question():
                     by_broker[order.broker].ask(order)
 
@@ -347,7 +315,8 @@ class Collector:
 
     # -- what we tell ----------------------------------------------------------------------------
 
-    def _on_malformed(self, source: Source, error: DecodeError) -> None:
+    def on_malformed(self, source: Source, error: DecodeError) -> None:
+        """Count what ``source`` told and does not decode."""
         self.malformed += 1
         reason = str(error)[:200]
         self._complain("collector.malformed", url=source.url, reason=reason, so_far=self.malformed)

@@ -12,7 +12,7 @@ from typing import Final
 
 from federator.protocol.telemetry.reader import SKIPPED, Batch, Missing, Pace, Reason, SpoolReader
 from federator.protocol.telemetry.records import Events, encode
-from federator.protocol.telemetry.replay import Again, Head
+from federator.protocol.telemetry.replay import Again
 from federator.protocol.types import BrokerId, Millis
 
 PIECES_MAX: Final = 4
@@ -45,14 +45,10 @@ class ReadingParameters:
 
 @dataclass(frozen=True, slots=True)
 class Piece:
-    """One file to land.
+    """One file to land: batches ``first`` to ``last`` of a spool.
 
     Attributes:
-        key: Whose batches.
-        first: Its first batch,
-        last: and its last.
         at_us: Wall clock of its first record, which says into which hour's folder it goes.
-        lines: Its content.
         gap: Why there is nothing of these batches; ``None`` when there is.
     """
 
@@ -86,9 +82,7 @@ class Position:
     """One spool: its reader, and the pieces that wait to be landed.
 
     Attributes:
-        key: Whose.
         landed: The last batch whose file is landed; 0 when none is.
-        reader: Asks and takes.
         bytes: In memory.
     """
 
@@ -137,10 +131,6 @@ class Position:
         return not self._open and not self._closed
 
     # -- reading ---------------------------------------------------------------------------------
-
-    def on_head(self, head: Head) -> None:
-        """The agent says what it holds."""
-        self.reader.on_head(head.first, head.last)
 
     def question(self, *, now_ms: Millis) -> tuple[int, int] | None:
         """What to ask now: the first and last batch wanted. It counts as asked."""

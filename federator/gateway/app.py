@@ -1,22 +1,134 @@
-"""The gateway as a process: its HTTP page, and the signals that end it."""
+"""The gateway as a process: what it answers over HTTP, and the signals that end it."""
 
 import asyncio
 import contextlib
 import resource
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import asdict
+from itertools import islice
 from typing import Final
 
 import structlog
+from prometheus_client.core import Metric
 
 from federator.config import GatewaySettings
+from federator.config.certificates import expiries_s
 from federator.gateway.gateway import Gateway
-from federator.gateway.view import GatewayView
+from federator.gateway.metrics import GATEWAY
 from federator.runtime.process import service_manager
+from federator.runtime.process.exposition import Labelled, families
+from federator.runtime.process.http import AgentView
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 5.0
 """How long publications may take to be acknowledged before clients are told that we stop."""
 
+LISTED_MAX: Final = 1_000
+"""Clients in one answer; totals are given beside."""
+
+Answer = dict[str, object]
+
 _log = structlog.get_logger()
+
+
+class GatewayView(AgentView):
+    """The HTTP answers of one gateway."""
+
+    def __init__(self, gateway: Gateway) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0
+        self._gateway = gateway
+        settings = gateway.settings
+        files = [listener.cert_file for listener in settings.listeners]
+        files += [broker.cert_file for broker in settings.brokers]
+        self._tls: Labelled = {(file,): end_s for file, end_s in expiries_s(files).items()}
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether clients can be attached, and otherwise why not."""
+        gateway = self._gateway
+        if len(gateway.listeners) < len(gateway.settings.listeners):
+            return False, "its listeners are not open yet"
+        if any(broker.up for broker in gateway.brokers.values()):
+            return True, "ready"
+        errors = [f"{b.id}: {b.link.last_error}" for b in gateway.brokers.values()]
+        return False, f"no broker: {'; '.join(errors)[:200]}"
+
+    def status(self) -> Answer:
+        """The whole state of the gateway."""
+        gateway = self._gateway
+        ready, reason = self.ready()
+        guide = gateway.guides.newest
+        here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
+        return {
+            "name": gateway.settings.name,
+            "epoch": gateway.epoch,
+            "ready": ready,
+            "ready_reason": reason,
+            "clients": len(gateway.clients),
+            "connecting": len(gateway.connecting),
+            "states": Counter(a.session.state.value for a in gateway.every),
+            "controller": guide.controller if guide is not None else None,
+            "brokers": [
+                {
+                    "id": broker.id,
+                    "up": broker.up,
+                    "state": gateway.guides.state(broker.id),
+                    "clients": here[broker.id],
+                    "substitutes": gateway.guides.substitutes(broker.id),
+                    "round_trip_ms": round(broker.round_trip_s * 1000, 2) if broker.up else None,
+                    "unsafe": gateway.journal.unsafe(broker.id),
+                    "error": broker.link.last_error,
+                }
+                for broker in gateway.brokers.values()
+            ],
+            "journal": {"publications": len(gateway.journal), "bytes": gateway.journal.bytes},
+            "counters": asdict(gateway.counters),
+        }
+
+    def routes(self) -> Iterable[Answer]:
+        """One entry per client that a broker accepted, of at most ``LISTED_MAX``."""
+        return (
+            {
+                "client": client.client_id,
+                "broker": client.broker.id if client.broker is not None else None,
+                "state": client.session.state.value,
+                "version": client.session.version,
+                "persistent": client.session.persistent,
+                "moves": client.moves,
+                "subscribes": len(client.session.subscriptions.granted),
+                "publishes": len(client.session.up.topics),
+            }
+            for client in islice(self._gateway.clients.values(), LISTED_MAX)
+        )
+
+    def controller(self) -> Answer:
+        """Who is the controller; the rest is known to the agents."""
+        guide = self._gateway.guides.newest
+        return {"enabled": False, "controller": guide.controller if guide is not None else None}
+
+    def metrics(self) -> Iterable[Metric]:
+        """The counters and gauges for Prometheus."""
+        gateway = self._gateway
+        here = Counter(a.broker.id for a in gateway.every if a.broker is not None)
+        brokers = gateway.brokers.values()
+        return families(
+            GATEWAY,
+            {
+                **asdict(gateway.counters),
+                "http_refused": self.http_refused(),
+                "ready": int(self.ready()[0]),
+                "clients": len(gateway.clients),
+                "connecting": len(gateway.connecting),
+                "unfinished": len(gateway.antechamber),
+                "connecting_bytes": gateway.antechamber.bytes,
+                "away": sum(not a.session.attached for a in gateway.clients.values()),
+                "journal_bytes": gateway.journal.bytes,
+                "unsafe": sum(gateway.journal.unsafe(id) for id in gateway.brokers),
+                "up": {(str(broker.id),): int(broker.up) for broker in brokers},
+                "attached": {(str(broker.id),): here[broker.id] for broker in brokers},
+                "tls_expiry": self._tls,
+            },
+        )
 
 
 def serve(settings: GatewaySettings) -> None:

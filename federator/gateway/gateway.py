@@ -15,8 +15,7 @@ import structlog
 
 from federator.config import GatewaySettings
 from federator.gateway import wire
-from federator.gateway.brokers.connections import PROBE_POLL_S, PROBE_POLLS, Broker
-from federator.gateway.brokers.session_cleanup import SessionCleanup
+from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
 from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.listener import ConnectingClient, Listener
 from federator.gateway.clients.loss_reconciler import LossReconciler
@@ -38,7 +37,7 @@ from federator.gateway.wire.kinds import MalformedError, Reason
 from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.process.clocks import wall_clock_ms
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import words_of
 
 TEND_S: Final = 1.0
@@ -64,12 +63,6 @@ class Gateway:
     def __init__(self, settings: GatewaySettings, tasks: asyncio.TaskGroup) -> None:
         failover, clients = settings.failover, settings.clients
         self.settings = settings
-        self.packet_bytes_max = clients.packet_bytes_max
-        self.buffer_bytes_max = clients.buffer_bytes_max
-        self.connect_timeout_ms = clients.connect_timeout_ms
-        self.attempt_s = failover.attempt_ms / 1000
-        self.hold_s = failover.hold_ms / 1000
-        self.unseen_topics = failover.heal == "all"
         self.epoch = wall_clock_ms()
         self.counters = GatewayCounters()
         self.clients: dict[str, ProxiedClient] = {}
@@ -97,7 +90,6 @@ class Gateway:
             first_mark=self.epoch << 16,
         )
         self.listeners: list[Listener] = []
-        self._time_s = asyncio.get_running_loop().time
         self._recent_bytes = Allowance(failover.recent_bytes_max)
         policy = settings.attachment
         assignments = [(pattern, BrokerId(id)) for pattern, id in policy.assignments]
@@ -119,7 +111,6 @@ class Gateway:
             mark_s=failover.custody_mark_ms / 1000,
             seeks_broker=self._seeks_broker,
             serving=lambda: [each for each in self.brokers.values() if self._serves(each)],
-            now_ms=self.now_ms,
         )
         self._reconciler = LossReconciler(
             self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
@@ -171,18 +162,14 @@ class Gateway:
         """All clients, also while some come and go; each leg of a client of several is one."""
         return [*self.clients.values(), *self.connecting]
 
-    def now_ms(self) -> Millis:
-        """Monotonic time."""
-        return Millis(int(self._time_s() * 1000))
-
     async def _tend(self) -> None:
         """Dismiss who is silent, forget what is old and send due reports, once a second."""
         while True:
             await asyncio.sleep(TEND_S)
-            now_ms = self.now_ms()
+            now_ms = monotonic_ms()
             self.journal.forget(now_ms)
             for client in self.every:
-                client.check_keep_alive(now_ms)
+                client.check_keep_alive()
                 client.session.recent.forget(now_ms)
             for broker in self.brokers.values():
                 if broker.up:
@@ -219,40 +206,31 @@ class Gateway:
         room = self.settings.clients.clients_max * self._upstreams.legs
         if self._draining or len(self.clients) + len(self.connecting) >= room:
             raise _refusal(connect, Reason.SERVER_BUSY, "no room for another client")
-        if wire.text_in(connect.properties, wire.Property.AUTHENTICATION_METHOD) is not None:
+        if any(name == wire.Property.AUTHENTICATION_METHOD for name, _ in connect.properties):
             text = "enhanced authentication, which cannot be repeated elsewhere"
             raise _refusal(connect, Reason.BAD_AUTHENTICATION_METHOD, text)
         if connect.client_id.startswith(OUR_NAMES) or SUFFIX in connect.client_id:
             raise _refusal(connect, Reason.CLIENT_ID_NOT_VALID, "a client id of ours")
-        assigned = not connect.client_id
-        if assigned:
+        if not connect.client_id:
             name = f"gateway-{self.settings.name}-{secrets.token_hex(8)}"
-            connect = replace(connect, client_id=name)
+            connect = replace(connect, client_id=name, assigned=True)
         if self._upstreams.legs > 1:
-            return self._upstreams.admit(connect, port, splitter, place, assigned=assigned)
-        client = self.proxy(connect, port, splitter, place, assigned=assigned)
+            return self._upstreams.admit(connect, port, splitter, place)
+        client = self.proxy(connect, port, splitter, place)
         client.start()
         return client
 
     def proxy(
-        self,
-        connect: wire.Connect,
-        end: End,
-        splitter: wire.Splitter,
-        place: Place,
-        *,
-        assigned: bool,
+        self, connect: wire.Connect, end: End, splitter: wire.Splitter, place: Place
     ) -> ProxiedClient:
         """Make the proxied client of a client, or of one of its legs."""
+        clients, failover = self.settings.clients, self.settings.failover
         session = ClientSession(
             connect,
-            assigned=assigned,
-            packet_bytes_max=self.packet_bytes_max,
-            filters_max=self.settings.clients.filters_max,
-            settles=self.settings.failover.settle_ms > 0,
-            recent=RecentDeliveries(
-                self.settings.failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes
-            ),
+            packet_bytes_max=clients.packet_bytes_max,
+            filters_max=clients.filters_max,
+            settles=failover.settle_ms > 0,
+            recent=RecentDeliveries(failover.recent_ms + RECENT_SLACK_MS, self._recent_bytes),
         )
         client = ProxiedClient(self, session, end, splitter)
         self.connecting[client] = place
@@ -325,16 +303,15 @@ class Gateway:
         others = [b for b in self.brokers.values() if b not in alive and b.id not in avoided]
         ranked = []
         for group in (alive, others):
-            candidates = [self._candidate(broker) for broker in group]
+            candidates = [
+                Candidate(b.id, max(b.clients, self.guides.clients(b.id)), b.round_trip_s)
+                for b in group
+            ]
             ranked += self.attachment.rank(client_id, candidates, preferred=preferred)
         return [self.brokers[id] for id in ranked]
 
     def _serves(self, broker: Broker) -> bool:
         return broker.up and self.guides.state(broker.id) == "up"
-
-    def _candidate(self, broker: Broker) -> Candidate:
-        clients = max(broker.clients, self.guides.clients(broker.id))
-        return Candidate(broker.id, clients, broker.round_trip_s)
 
     # -- what brokers tell ------------------------------------------------------------------------
 
@@ -405,7 +382,7 @@ class Gateway:
 
 def _refusal(connect: wire.Connect, reason: Reason, text: str) -> MalformedError:
     """The error that refuses ``connect``, in the client's own version."""
-    return MalformedError(reason, text, version=connect.version)
+    return MalformedError(text, reason, version=connect.version)
 
 
 async def _until(done: Callable[[], bool], end_s: float) -> None:

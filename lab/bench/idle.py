@@ -32,7 +32,7 @@ async def idle_clients(host: str, port: int, *, count: int) -> AsyncIterator[Non
             version = V5 if number % 2 else V311
             hello = wire.Connect(version, f"idle-{number}", clean=True, keep_alive=600)
             wish = wire.Subscribe(1, ((f"idle/{number}", 1),))
-            writer.write(wire.write_connect(hello) + wire.write_subscribe(wish, version))
+            writer.write(wire.write_connect(hello) + wire.write_request(wish, version))
             splitter = wire.Splitter(limit=1_000, firsts=wire.FROM_SERVER)
             heard: list[int] = []
             while Kind.SUBACK not in heard:

@@ -268,7 +268,7 @@ def test_stopping_lands_what_is_in_memory_at_once(agent, world):
     assert world.collection.bytes_held
 
     (order,) = world.collection.due(now_ms=world.now_ms, all_=True)
-    world.collection.on_landed(order.piece)
+    world.collection.on_landed(order)
 
     assert world.collection.settled
-    assert (order.piece.first, order.piece.last) == (1, 1)
+    assert (order.first, order.last) == (1, 1)

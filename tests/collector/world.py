@@ -5,8 +5,8 @@ that loses, repeats and reorders what is on it.
 import json
 from collections import defaultdict
 
-from federator.collector.collection import Collection, Land, Question
-from federator.collector.position import ReadingParameters
+from federator.collector.collection import Collection, Question
+from federator.collector.position import Piece, ReadingParameters
 from federator.errors import DecodeError
 from federator.protocol.telemetry.reader import Pace
 from federator.protocol.telemetry.records import encode as encode_record
@@ -151,9 +151,9 @@ class World:
         self.finish_landing()
         for order in self.collection.due(now_ms=self.now_ms):
             match order:
-                case Land(piece):
-                    assert piece.key not in [each.key for _, each in self.landing]
-                    self.landing.append((self.now_ms + self.disk_ms, piece))
+                case Piece():
+                    assert order.key not in [each.key for _, each in self.landing]
+                    self.landing.append((self.now_ms + self.disk_ms, order))
                 case Question(broker, spool, first, last):
                     self.asked.append(order)
                     assert last - first < 10**6

@@ -110,7 +110,7 @@ def subscribes(draw, version):
             options &= ~wire.NO_LOCAL
         wanted.append((filter, options & (0x3F if version == V5 else 3)))
     given = properties(SUBSCRIPTION_ID=st.integers(1, 2**28 - 1))
-    return wire.write_subscribe(
+    return wire.write_request(
         wire.Subscribe(draw(ids), tuple(wanted), draw(given) if version == V5 else ()), version
     )
 
@@ -118,7 +118,7 @@ def subscribes(draw, version):
 @st.composite
 def unsubscribes(draw, version):
     wanted = tuple(draw(st.lists(filters(), min_size=1, max_size=3)))
-    return wire.write_unsubscribe(
+    return wire.write_request(
         wire.Unsubscribe(draw(ids), wanted, draw(users) if version == V5 else ()), version
     )
 

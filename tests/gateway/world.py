@@ -91,7 +91,7 @@ class ModelBroker:
                 answer = wire.Connack(session_present=False, reason=0)
                 self.outward.bytes += wire.write_connack(answer, version)
             case Kind.SUBSCRIBE:
-                request = wire.read_subscribe(block, packet, version)
+                request = wire.read_request(block, packet, version)
                 self.filters.update(dict(request.filters))
                 codes = bytes(options & 3 for _, options in request.filters)
                 answer = wire.Answer(request.packet_id, codes)
@@ -235,7 +235,7 @@ class World:
         self.settle()
         if subscribes:
             request = wire.Subscribe(1, tuple((f, 2) for f in subscribes))
-            self.client.outward.bytes += wire.write_subscribe(request, version)
+            self.client.outward.bytes += wire.write_request(request, version)
             self.settle()
 
     @property

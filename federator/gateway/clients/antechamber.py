@@ -29,12 +29,7 @@ _log = structlog.get_logger()
 
 
 class Place:
-    """The place of one connection.
-
-    Attributes:
-        received: Bytes that it sent.
-        give_way: Ends the connection, when another needs the place.
-    """
+    """The place of one connection, which ``give_way`` ends when another needs the place."""
 
     __slots__ = ("_antechamber", "address", "give_way", "received")
 
@@ -44,7 +39,7 @@ class Place:
         self._antechamber = antechamber
         self.address = address
         self.give_way = give_way
-        self.received = 0
+        self.received = 0  # bytes
 
     def receive(self, count: int) -> None:
         """Count bytes of a connection that still has its place; somebody may have to give way."""

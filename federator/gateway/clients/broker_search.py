@@ -10,11 +10,11 @@ import asyncio
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final, Protocol
 
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.session.orders import State
 from federator.gateway.session.session import ClientSession
 from federator.gateway.wire import Reason
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 
 RETRY_S: Final = 0.1
 """When every broker failed, until they are tried again."""
@@ -32,15 +32,11 @@ class Seeker(Protocol):
     session: ClientSession
 
     @property
-    def client_id(self) -> str:
-        """The client's id."""
-
-    @property
     def moving(self) -> bool:
         """Whether its old broker still serves it, in a planned move."""
 
-    def is_too_silent(self, at_ms: Millis) -> bool:
-        """Whether the client was silent for longer than its keep-alive allows."""
+    def is_too_silent(self, *, after_ms: int) -> bool:
+        """Whether its silence, ``after_ms`` from now, is longer than its keep-alive allows."""
 
     def dismiss(self, reason: Reason, text: str) -> None:
         """End the client, and tell it why."""
@@ -63,12 +59,10 @@ class BrokerSearch:
         brokers: Callable[[Iterable[BrokerId]], Sequence[Broker]],
         *,
         hold_s: float,
-        now_ms: Callable[[], Millis],
     ) -> None:
         self._client = client
         self._brokers = brokers
         self._hold_s = hold_s
-        self._now_ms = now_ms
         self._task: asyncio.Task[None] | None = None
         self._since_s: float | None = None
         self._failed: set[BrokerId] = set()
@@ -83,7 +77,7 @@ class BrokerSearch:
         running = self._task is not None and not self._task.done()
         if running and self._task is not asyncio.current_task():
             return
-        name = f"broker for {self._client.client_id}"
+        name = f"broker for {self._client.session.connect.client_id}"
         self._task = asyncio.create_task(self._run(lost, generation), name=name)
 
     def on_failed(self, broker: Broker) -> None:
@@ -128,7 +122,7 @@ class BrokerSearch:
         client, accepted = self._client, self._client.session.accepted
         if lost.id not in self._failed:
             if accepted and await lost.lives(generation):
-                if client.is_too_silent(Millis(self._now_ms() + BROKER_SECOND_MS)):
+                if client.is_too_silent(after_ms=BROKER_SECOND_MS):
                     client.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
                 else:
                     client.dismiss(Reason.UNSPECIFIED, "its broker closed its connection")

@@ -7,14 +7,14 @@ left.
 Source: docs/gateway.md, "Planned moves".
 """
 
-from collections.abc import Callable
 from typing import Final
 
 from federator.gateway import wire
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.ports import Port
 from federator.gateway.wire.kinds import Kind, MalformedError, Version
 from federator.protocol.types import Millis
+from federator.runtime.process.clocks import monotonic_ms
 
 DRAINED_BYTES_MAX: Final = 16_777_216
 """Bytes of deliveries that are kept; more stay with the broker and are lost to the client."""
@@ -24,15 +24,9 @@ class DrainingConnection:
     """A client's connection to the broker that is being left."""
 
     def __init__(
-        self,
-        port: Port,
-        splitter: wire.Splitter,
-        version: Version,
-        broker: Broker,
-        now_ms: Callable[[], Millis],
+        self, port: Port, splitter: wire.Splitter, version: Version, broker: Broker
     ) -> None:
         self.broker = broker
-        self._now_ms = now_ms
         self._deliveries: list[tuple[Millis, bytes]] = []
         self._bytes = 0
         self._port = port
@@ -82,5 +76,5 @@ class DrainingConnection:
 
     def _keep(self, packet: bytes) -> None:
         if self._bytes + len(packet) <= DRAINED_BYTES_MAX:
-            self._deliveries.append((self._now_ms(), packet))
+            self._deliveries.append((monotonic_ms(), packet))
             self._bytes += len(packet)

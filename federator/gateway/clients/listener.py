@@ -11,13 +11,13 @@ from typing import Final, Protocol, cast
 
 import structlog
 
-from federator.config import ListenerSettings
+from federator.config import GatewaySettings, ListenerSettings
 from federator.errors import ConfigError
 from federator.gateway import wire
 from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.ports import Port, PortOwner
 from federator.gateway.metrics import GatewayCounters
-from federator.gateway.wire.kinds import MalformedError, Packet, Reason, Version
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -46,17 +46,12 @@ class ListenerContext(Protocol):
 
     antechamber: Antechamber
     counters: GatewayCounters
-    packet_bytes_max: int
-    connect_timeout_ms: int
+    settings: GatewaySettings
 
     def admit(
         self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
     ) -> ConnectingClient:
-        """Let in a client that said ``connect``, to the broker that shall judge it.
-
-        Raises:
-            MalformedError: The client is not let in.
-        """
+        """Let in a client that said ``connect``, or raise ``MalformedError`` with its version."""
 
 
 class Listener:
@@ -109,7 +104,9 @@ class _PendingConnection(asyncio.Protocol):
         self._tls = tls
         self._socket: socket.socket | None = None
         self._handshake: asyncio.Task[None] | None = None
-        self._splitter = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
+        self._timeout_ms = context.settings.clients.connect_timeout_ms
+        limit = context.settings.clients.packet_bytes_max
+        self._splitter = wire.Splitter(limit=limit, firsts=wire.FROM_CLIENT)
         self._timer = DeadlineTimer(self._give_up)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -122,7 +119,7 @@ class _PendingConnection(asyncio.Protocol):
             arrived.abort()
             return
         self._place = place
-        self._timer.set(Millis(monotonic_ms() + self._context.connect_timeout_ms))
+        self._timer.set(Millis(monotonic_ms() + self._timeout_ms))
         if self._tls is None:
             arrived.set_protocol(self.port)
             self.port.connection_made(arrived)
@@ -139,17 +136,15 @@ class _PendingConnection(asyncio.Protocol):
         self._handshake = asyncio.create_task(handshake, name=f"TLS handshake with {host}")
 
     async def _shake_hands(self, arrived: socket.socket, tls: ssl.SSLContext) -> None:
-        timeout_s = self._context.connect_timeout_ms / 1000
         try:
             await asyncio.get_running_loop().connect_accepted_socket(
-                lambda: self.port, arrived, ssl=tls, ssl_handshake_timeout=timeout_s
+                lambda: self.port, arrived, ssl=tls, ssl_handshake_timeout=self._timeout_ms / 1000
             )
         except OSError:  # TLS errors are such
             self._leave()
 
     def on_data(self, port: Port, data: bytes) -> None:
         """Let the client in when its CONNECT is whole, or send it away."""
-        version: Version | None = None
         self._place.receive(len(data))
         if not port.open:
             return
@@ -160,11 +155,10 @@ class _PendingConnection(asyncio.Protocol):
                     raise self._splitter.fault
                 return
             connect = wire.read_connect(block, packets[0])
-            version = connect.version
-            self._splitter.speak(version)
+            self._splitter.speak(connect.version)
             client = self._context.admit(connect, port, self._splitter, self._place)
         except MalformedError as error:
-            self._refuse(error, version)
+            self._refuse(error)
             return
         self._timer.set(None)
         self._place.finish(lambda: client.dismiss(Reason.SERVER_BUSY, "others need its place"))
@@ -179,11 +173,11 @@ class _PendingConnection(asyncio.Protocol):
     def on_room(self, port: Port, room: bool) -> None:
         """Do nothing: what is sent to pending connections never fills them."""
 
-    def _refuse(self, error: MalformedError, version: Version | None) -> None:
+    def _refuse(self, error: MalformedError) -> None:
         self._context.counters.refused += 1
         _log.info("gateway.refused", reason=error.reason, text=str(error)[:200])
         self._leave()
-        answer = wire.refusal(error, version)
+        answer = wire.refusal(error)
         if answer:
             self.port.write([answer])
         self.port.close()

@@ -10,10 +10,10 @@ Source: docs/gateway.md, "What a client missed".
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from federator.config.gateway import BROKERS_MAX
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
 from federator.gateway.session.journal import Publication
 from federator.gateway.wire import V5, read_payload
@@ -21,6 +21,7 @@ from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.gateways import RECALL_FILTERS_MAX, Recall, Recalled
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.clocks import monotonic_ms
 
 CHECKS_MS: Final = (
     (1, -500, 700, 1_200),
@@ -45,16 +46,6 @@ PAGE_BYTES_MAX: Final = 262_144
 HEARD_MAX: Final = 1_024
 
 
-class ReconcilerContext(GatewayContext, Protocol):
-    """What the reconciler needs of the gateway."""
-
-    brokers: dict[BrokerId, Broker]
-
-    @property
-    def every(self) -> list[ProxiedClient]:
-        """All clients of this gateway."""
-
-
 class LossReconciler:
     """The checks after the deaths of brokers, of the gateway ``name``.
 
@@ -64,7 +55,7 @@ class LossReconciler:
     """
 
     def __init__(
-        self, context: ReconcilerContext, *, name: str, first: int, start: Callable[..., object]
+        self, context: GatewayContext, *, name: str, first: int, start: Callable[..., object]
     ) -> None:
         self._context = context
         self._name = name
@@ -78,7 +69,7 @@ class LossReconciler:
 
     def on_death(self, broker: BrokerId) -> None:
         """Check for losses after the death of ``broker``, of which we may be told many times."""
-        now_ms = self._context.now_ms()
+        now_ms = monotonic_ms()
         if self._deaths.allow(broker, now_ms):
             self._start(self._watch(now_ms), name=f"missed through {broker}")
 
@@ -90,7 +81,7 @@ class LossReconciler:
         self._heard[question] = None
         if len(self._heard) > HEARD_MAX:
             del self._heard[next(iter(self._heard))]
-        now_ms = self._context.now_ms()
+        now_ms = monotonic_ms()
         span = Millis(now_ms - recall.oldest_ms), Millis(now_ms - recall.newest_ms)
         for page in _pages(self._context.journal.between(*span), recall.filters):
             broker.answer(recall.gateway, Recalled(self._name, recall.number, tuple(page)))
@@ -103,15 +94,13 @@ class LossReconciler:
 
     async def _watch(self, death_ms: Millis) -> None:
         for qos, from_ms, to_ms, at_ms in CHECKS_MS:
-            due_ms = death_ms + at_ms - self._context.now_ms()
+            due_ms = death_ms + at_ms - monotonic_ms()
             await asyncio.sleep(max(0, due_ms) / 1_000)
-            await self._check(qos, Millis(death_ms + from_ms), Millis(death_ms + to_ms))
-
-    async def _check(self, qos: int, from_ms: Millis, to_ms: Millis) -> None:
-        others = [each for each in await self._ask(from_ms, to_ms) if each.qos == qos]
-        for client in self._context.every:
-            client.give_missed(from_ms, to_ms, qos=(qos,), others=others)
-            await asyncio.sleep(0)  # each takes a moment: the clients' traffic goes on in between
+            span = Millis(death_ms + from_ms), Millis(death_ms + to_ms)
+            others = [each for each in await self._ask(*span) if each.qos == qos]
+            for client in self._context.every:
+                client.give_missed(*span, qos=(qos,), others=others)
+                await asyncio.sleep(0)  # each takes a moment: other traffic goes on in between
 
     async def _ask(self, from_ms: Millis, to_ms: Millis) -> list[Publication]:
         """Ask the other gateways what their clients published."""
@@ -119,7 +108,7 @@ class LossReconciler:
         if not filters:
             return []
         self._number += 1
-        number, now_ms = self._number, self._context.now_ms()
+        number, now_ms = self._number, monotonic_ms()
         oldest_ms, newest_ms = max(0, now_ms - from_ms), max(0, now_ms - to_ms)
         recall = Recall(self._name, number, filters, oldest_ms, newest_ms)
         packets = self._answers.setdefault(number, [])

@@ -9,18 +9,20 @@ Source: docs/gateway.md, "Topics of certain brokers".
 
 import asyncio
 from collections.abc import Callable, Iterator, Sequence
-from typing import Final, Protocol
+from functools import partial
+from typing import Final
 
 from federator.config import UpstreamSettings
 from federator.gateway import wire
 from federator.gateway.clients.antechamber import Place
-from federator.gateway.clients.ports import End, Port
+from federator.gateway.clients.ports import Port
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
 from federator.gateway.split.delivery_ids import Delivery
 from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
-from federator.gateway.wire.kinds import MalformedError, Packet, Reason, Version
-from federator.protocol.types import BrokerId, Millis
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason
+from federator.protocol.types import BrokerId
+from federator.runtime.process.clocks import monotonic_ms
 
 DEPARTED_MAX: Final = 4_096
 """Clients whose unfinished QoS 2 deliveries are remembered until they come again."""
@@ -44,11 +46,11 @@ class UpstreamLeg:
     @property
     def full(self) -> bool:
         """Whether the client takes no more just now."""
-        return self._client.full
+        return self._client.port.full
 
     def block(self, why: str, blocked: bool) -> None:
-        """Read no more of the client while there is any reason not to."""
-        self._client.block(f"{why} {self._index}", blocked)
+        """Read no more of the client while any leg has a reason not to."""
+        self._client.port.block(f"{why} {self._index}", blocked)
 
     def write(self, packets: list[bytes]) -> None:
         """Give ``packets`` to the client, as far as they are for it."""
@@ -63,37 +65,26 @@ class UpstreamLeg:
 
 
 class MultiBrokerClient:
-    """One client of several brokers.
-
-    Args:
-        split: The session that puts the legs together.
-        buffer_bytes_max: Of what waits until all legs have accepted the client.
-        on_torn: Told the proxied clients whose brokers are to keep no session.
-        on_over: Told when the client is gone.
-    """
+    """One client of several brokers, the session of which (``split``) puts its legs together."""
 
     def __init__(
         self,
+        context: GatewayContext,
+        connect: wire.Connect,
         port: Port,
         splitter: wire.Splitter,
-        split: SplitSession,
         place: Place,
-        *,
-        version: Version,
-        buffer_bytes_max: int,
-        now_ms: Callable[[], Millis],
-        on_torn: Callable[[Sequence[ProxiedClient]], None],
-        on_over: Callable[[SplitSession], None],
+        split: SplitSession,
+        on_over: Callable[[], None],
     ) -> None:
-        self._port = port
+        self.port = port
+        self._context = context
+        self._connect = connect
         self._splitter = splitter
-        self._split = split
         self._place = place
-        self._version = version
-        self._buffer_bytes_max = buffer_bytes_max
-        self._now_ms = now_ms
-        self._on_torn = on_torn
+        self._split = split
         self._on_over = on_over
+        self._buffer_bytes_max = context.settings.clients.buffer_bytes_max
         self._over = False
         self._early: list[tuple[bytes, list[Packet]]] = []
         self._due: asyncio.Handle | None = None
@@ -104,31 +95,34 @@ class MultiBrokerClient:
     @property
     def open(self) -> bool:
         """Whether the client is there."""
-        return self._port.open and not self._over
+        return self.port.open and not self._over
 
-    @property
-    def full(self) -> bool:
-        """Whether the client takes no more just now."""
-        return self._port.full
-
-    def start(self, proxied: Sequence[ProxiedClient]) -> None:
+    def start(self) -> None:
         """Let the proxied clients of all legs find their brokers."""
-        self._proxied = proxied
-        for each in proxied:
-            each.start()
+        self._proxied = [
+            self._proxy(*each) for each in zip(self._split.connects(), self.legs, strict=True)
+        ]
+        for proxied in self._proxied:
+            proxied.start()
+
+    def _proxy(self, connect: wire.Connect, leg: UpstreamLeg) -> ProxiedClient:
+        limit = self._context.settings.clients.packet_bytes_max
+        splitter = wire.Splitter(limit=limit, firsts=wire.FROM_CLIENT)
+        splitter.speak(connect.version)
+        return self._context.proxy(connect, leg, splitter, self._place)
 
     # -- the client -------------------------------------------------------------------------------
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
-        now_ms = self._now_ms()
+        now_ms = monotonic_ms()
         for proxied in self._proxied:
             proxied.heard_ms = now_ms
         if not self._split.accepted:
             # Whose each packet is only matters once all brokers let the client in.
             self._early.append((block, packets))
             waits = sum(len(each) for each, _ in self._early)
-            self._port.block("early", waits > self._buffer_bytes_max)
+            self.port.block("early", waits > self._buffer_bytes_max)
             return
         try:
             self._split.from_client(block, packets, now_ms)
@@ -179,10 +173,6 @@ class MultiBrokerClient:
 
     # -- the legs ---------------------------------------------------------------------------------
 
-    def block(self, why: str, blocked: bool) -> None:
-        """Read no more of the client while any leg has a reason not to."""
-        self._port.block(why, blocked)
-
     def on_written(self, index: int, data: bytes) -> None:
         """Put what a leg has for the client together with what others have."""
         if self._over:
@@ -209,17 +199,22 @@ class MultiBrokerClient:
         """End the client with one of its legs, unless it is saying goodbye to all of them."""
         if self._over or (self._split.leaving and not all(leg.closed for leg in self.legs)):
             return
-        self._port.close()
+        self.port.close()
         refused = not self._split.accepted
         self._end()
         self._soon(self._leave_quietly if refused else self._leave)
 
     def _refuse_torn(self) -> None:
         """No broker keeps anything of a session that others have not, nor one begun just now."""
-        self._port.close()
+        self.port.close()
         self._end()
         self._soon(self._leave_quietly)
-        self._soon(lambda: self._on_torn(self._proxied))
+        self._soon(self._end_sessions)
+
+    def _end_sessions(self) -> None:
+        for each in self._proxied:
+            if each.broker is not None:
+                self._context.on_left(each, each.broker)
 
     def _leave(self) -> None:
         """Break all legs: the client is gone without a word, and where its will is, it is due."""
@@ -228,16 +223,16 @@ class MultiBrokerClient:
 
     def _leave_quietly(self) -> None:
         """Say goodbye on all legs: the client was never let in, so nothing of it is left behind."""
-        goodbye = wire.write_disconnect(0, self._version)
+        goodbye = wire.write_disconnect(0, self._connect.version)
         for proxied, leg in self._pairs(still_open=True):
             proxied.on_data(leg, goodbye)
 
     def _catch_up(self) -> None:
         """Take what the client said before all legs were there."""
         for proxied, leg in self._pairs():
-            proxied.on_room(leg, not self._port.full)
+            proxied.on_room(leg, not self.port.full)
         early, self._early = self._early, []
-        self._port.block("early", False)
+        self.port.block("early", False)
         for block, packets in early:
             self.go_on(block, packets)
 
@@ -253,7 +248,7 @@ class MultiBrokerClient:
     def _flush(self) -> None:
         out = self._split.to_client
         if out and not self._over:
-            self._port.write(out)
+            self.port.write(out)
         out.clear()
 
     def _soon(self, do: Callable[[], None]) -> asyncio.Handle:
@@ -263,22 +258,7 @@ class MultiBrokerClient:
         if not self._over:
             self._over = True
             self._early.clear()
-            self._on_over(self._split)
-
-
-class MultiBrokerContext(GatewayContext, Protocol):
-    """What clients of several brokers need of the gateway."""
-
-    def proxy(
-        self,
-        connect: wire.Connect,
-        end: End,
-        splitter: wire.Splitter,
-        place: Place,
-        *,
-        assigned: bool,
-    ) -> ProxiedClient:
-        """Make the proxied client of one leg."""
+            self._on_over()
 
 
 class Upstreams:
@@ -288,7 +268,7 @@ class Upstreams:
         legs: How many brokers a client has; 1 without upstreams.
     """
 
-    def __init__(self, upstreams: Sequence[UpstreamSettings], context: MultiBrokerContext) -> None:
+    def __init__(self, upstreams: Sequence[UpstreamSettings], context: GatewayContext) -> None:
         self._brokers = [BrokerId(each.broker) for each in upstreams]
         self._owners = TopicOwners([each.filters for each in upstreams])
         self.legs = self._owners.legs
@@ -301,45 +281,18 @@ class Upstreams:
         return [(f"*{SUFFIX}{leg}", id) for leg, id in enumerate(self._brokers, start=1)]
 
     def admit(
-        self,
-        connect: wire.Connect,
-        port: Port,
-        splitter: wire.Splitter,
-        place: Place,
-        *,
-        assigned: bool,
+        self, connect: wire.Connect, port: Port, splitter: wire.Splitter, place: Place
     ) -> MultiBrokerClient:
         """Let in a client that said ``connect``."""
-        context = self._context
         split = SplitSession(
             connect,
             self._owners,
             take_unreleased=lambda: self._unreleased.pop(connect.client_id, {}),
         )
-        client = MultiBrokerClient(
-            port,
-            splitter,
-            split,
-            place,
-            version=connect.version,
-            buffer_bytes_max=context.buffer_bytes_max,
-            now_ms=context.now_ms,
-            on_torn=self._end_sessions,
-            on_over=lambda split: self._remember(connect, split),
-        )
-        proxied = []
-        for index, (each, leg) in enumerate(zip(split.connects(), client.legs, strict=True)):
-            from_leg = wire.Splitter(limit=context.packet_bytes_max, firsts=wire.FROM_CLIENT)
-            from_leg.speak(connect.version)
-            first = assigned and not index
-            proxied.append(context.proxy(each, leg, from_leg, place, assigned=first))
-        client.start(proxied)
+        over = partial(self._remember, connect, split)
+        client = MultiBrokerClient(self._context, connect, port, splitter, place, split, over)
+        client.start()
         return client
-
-    def _end_sessions(self, proxied: Sequence[ProxiedClient]) -> None:
-        for each in proxied:
-            if each.broker is not None:
-                self._context.on_left(each, each.broker)
 
     def _remember(self, connect: wire.Connect, split: SplitSession) -> None:
         unreleased = split.unreleased

@@ -7,11 +7,15 @@ Source: docs/gateway.md.
 
 import asyncio
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final, Protocol, assert_never
 
 import structlog
 
-from federator.gateway.brokers.connections import Broker
+from federator.config import GatewaySettings
+from federator.gateway import wire
+from federator.gateway.brokers import Broker
+from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.broker_search import BrokerSearch
 from federator.gateway.clients.draining_connection import DrainingConnection
 from federator.gateway.clients.ports import End, Port
@@ -21,14 +25,7 @@ from federator.gateway.session.healing import EARLY_MS, missed, missed_before
 from federator.gateway.session.journal import Journal, Publication
 from federator.gateway.session.orders import State
 from federator.gateway.session.session import ClientSession
-from federator.gateway.wire import (
-    FROM_CLIENT,
-    FROM_SERVER,
-    MalformedError,
-    Packet,
-    Reason,
-    Splitter,
-)
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -60,18 +57,21 @@ _log = structlog.get_logger()
 
 
 class GatewayContext(Protocol):
-    """What a proxied client needs of the gateway."""
+    """What all that happens to clients needs of the gateway."""
 
+    settings: GatewaySettings
     counters: GatewayCounters
     journal: Journal
-    packet_bytes_max: int
-    buffer_bytes_max: int
-    attempt_s: float
-    hold_s: float
-    unseen_topics: bool
+    brokers: dict[BrokerId, Broker]
 
-    def now_ms(self) -> Millis:
-        """Monotonic time."""
+    @property
+    def every(self) -> list["ProxiedClient"]:
+        """All clients of this gateway."""
+
+    def proxy(
+        self, connect: wire.Connect, end: End, splitter: wire.Splitter, place: Place
+    ) -> "ProxiedClient":
+        """Make the proxied client of a client, or of one of its legs."""
 
     def brokers_for(self, client: "ProxiedClient", avoid: Iterable[BrokerId]) -> Sequence[Broker]:
         """Brokers that could take the client, best first, without ``avoid``."""
@@ -113,28 +113,29 @@ class ProxiedClient:
     """
 
     def __init__(
-        self, context: GatewayContext, session: ClientSession, port: End, splitter: Splitter
+        self, context: GatewayContext, session: ClientSession, port: End, splitter: wire.Splitter
     ) -> None:
         self.session = session
         self.broker: Broker | None = None
         self.moves = 0
-        self.heard_ms = context.now_ms()
+        self.heard_ms = monotonic_ms()
+        failover, clients = context.settings.failover, context.settings.clients
         self._context = context
+        self._attempt_s = failover.attempt_ms / 1000
+        self._room = clients.buffer_bytes_max
+        self._unseen_topics = failover.heal == "all"
+        self._unreleased_max = self._room + UNRELEASED_MAX * clients.packet_bytes_max
         self._client_port = port
         self._from_client = splitter
         self._broker_port: Port | None = None
-        self._from_broker = Splitter(firsts=FROM_SERVER)
+        self._from_broker = wire.Splitter(firsts=wire.FROM_SERVER)
         self._generation = 0
         self._paused = False
         self._attempt_end = DeadlineTimer(self._give_up_attempt)
         self._draining: DrainingConnection | None = None
         self._former: Broker | None = None  # where it was attached last
-        self._search = BrokerSearch(
-            self,
-            lambda avoid: context.brokers_for(self, avoid),
-            hold_s=context.hold_s,
-            now_ms=context.now_ms,
-        )
+        find = partial(context.brokers_for, self)
+        self._search = BrokerSearch(self, find, hold_s=failover.hold_ms / 1000)
 
     @property
     def client_id(self) -> str:
@@ -153,7 +154,7 @@ class ProxiedClient:
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
         try:
-            self.session.from_client(block, packets, self._context.now_ms())
+            self.session.from_client(block, packets, monotonic_ms())
             if self._from_client.fault is not None:
                 raise self._from_client.fault
         except MalformedError as error:
@@ -164,7 +165,7 @@ class ProxiedClient:
 
     def on_data(self, port: End, data: bytes) -> None:
         """Take what either end sent."""
-        session, now_ms = self.session, self._context.now_ms()
+        session, now_ms = self.session, monotonic_ms()
         if port is self._client_port:
             self.heard_ms = now_ms
             if not session.accepted:
@@ -230,15 +231,16 @@ class ProxiedClient:
             self.session.on_broker_lost()
             self.flush()
 
-    def check_keep_alive(self, now_ms: Millis) -> None:
+    def check_keep_alive(self) -> None:
         """End a client that has been silent for one and a half times its keep-alive."""
-        if self._client_port.open and self.is_too_silent(Millis(now_ms - KEEP_ALIVE_SLACK_MS)):
+        if self._client_port.open and self.is_too_silent(after_ms=-KEEP_ALIVE_SLACK_MS):
             self.dismiss(Reason.KEEP_ALIVE_TIMEOUT, "silent for too long")
 
-    def is_too_silent(self, at_ms: Millis) -> bool:
-        """Whether the client was silent for longer, at ``at_ms``, than its keep-alive allows."""
+    def is_too_silent(self, *, after_ms: int) -> bool:
+        """Whether its silence, ``after_ms`` from now, is longer than its keep-alive allows."""
+        silent_ms = monotonic_ms() + after_ms - self.heard_ms
         keep_alive_ms = self.session.connect.keep_alive * 1_000
-        return keep_alive_ms > 0 and at_ms - self.heard_ms >= keep_alive_ms * KEEP_ALIVES
+        return 0 < keep_alive_ms * KEEP_ALIVES <= silent_ms
 
     async def move(self) -> bool:
         """Attach the client to another broker while its own serves; tell whether that has begun.
@@ -261,13 +263,11 @@ class ProxiedClient:
         if self._broker_port is not port or session.state is not State.LIVE:
             return False
         if session.unanswered:
-            session.go_on(self._context.now_ms())
+            session.go_on(monotonic_ms())
             self.flush()
             return False
         self._broker_port = None
-        self._draining = DrainingConnection(
-            port, self._from_broker, session.version, old, self._context.now_ms
-        )
+        self._draining = DrainingConnection(port, self._from_broker, session.version, old)
         session.on_broker_lost()
         self.flush()
         return True
@@ -290,23 +290,23 @@ class ProxiedClient:
             due, session.orders[:] = [*session.orders], []
             for order in due:
                 self._perform(order)
-        room = self._context.buffer_bytes_max
+        room = self._room
         if self._paused or up.bytes_held > room or session.backlog.bytes_held > room:
-            self._pause(room)
+            self._pause()
 
-    def _pause(self, room: int) -> None:
+    def _pause(self) -> None:
         """Read no more of a client while too much of what it sent waits for a broker.
 
         What waits for its own PUBREL is no reason to stop, for PUBREL may be among the unread; but
         there is an end to that, too.
         """
-        session, up = self.session, self.session.up
+        session, up, room = self.session, self.session.up, self._room
         if session.state is State.GONE:
             return
         waits = up.bytes_held > room and not up.waits_for_client
         self._paused = waits or session.backlog.bytes_held > room
         self._client_port.block("pending", self._paused)
-        if up.bytes_held > room + UNRELEASED_MAX * self._context.packet_bytes_max:
+        if up.bytes_held > self._unreleased_max:
             text = f"{up.bytes_held} bytes of QoS 2 publications that it does not release"
             self.dismiss(Reason.RECEIVE_MAXIMUM_EXCEEDED, text)
 
@@ -326,7 +326,7 @@ class ProxiedClient:
             case orders.Heal():
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
             case orders.HealRest():
-                loop, until_ms = asyncio.get_running_loop(), self._context.now_ms()
+                loop, until_ms = asyncio.get_running_loop(), monotonic_ms()
                 loop.call_later(REST_S, self._heal_rest, self.moves, until_ms)
             case _:
                 assert_never(order)
@@ -341,7 +341,7 @@ class ProxiedClient:
         self._end_draining()
         self._count(None)
         self.session.backlog.take()  # freed at once, and so is what stands in the splitter
-        self._from_client = Splitter(firsts=FROM_CLIENT)
+        self._from_client = wire.Splitter(firsts=wire.FROM_CLIENT)
         self._context.on_gone(self)
 
     def _heal(self) -> None:
@@ -352,9 +352,9 @@ class ProxiedClient:
             session,
             self._context.journal.between(Millis(0), session.restored_ms),
             drained=self._draining.take(session.restored_ms) if self._draining is not None else (),
-            unseen_topics=self._context.unseen_topics,
+            unseen_topics=self._unseen_topics,
         )
-        session.heal(given, self._context.now_ms())
+        session.heal(given, monotonic_ms())
         self._context.counters.healed += len(given)
         asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
         if not session.subscriptions.granted:
@@ -369,7 +369,7 @@ class ProxiedClient:
         session = self.session
         if session.state is not State.LIVE or move != self.moves:
             return
-        drained = self._draining.take(self._context.now_ms()) if self._draining is not None else ()
+        drained = self._draining.take(monotonic_ms()) if self._draining is not None else ()
         qos = (1, 2) if self._draining is not None else (1,)
         self.give_missed(Millis(session.restored_ms + 1), until_ms, qos=qos, drained=drained)
         self._end_draining()
@@ -397,10 +397,10 @@ class ProxiedClient:
                 session,
                 [*ours, *others],
                 drained=drained,
-                unseen_topics=self._context.unseen_topics,
+                unseen_topics=self._unseen_topics,
                 since_ms=Millis(from_ms - EARLY_MS),
             )
-            session.give(given, self._context.now_ms())
+            session.give(given, monotonic_ms())
             self._context.counters.healed += len(given)
             self.flush()
 
@@ -435,7 +435,7 @@ class ProxiedClient:
         """
         port = Port(self)
         try:
-            async with asyncio.timeout(self._context.attempt_s):
+            async with asyncio.timeout(self._attempt_s):
                 await broker.endpoint.connect(lambda: port)
         except (OSError, TimeoutError, UnicodeError):
             port.abort()
@@ -445,14 +445,14 @@ class ProxiedClient:
             port.abort()
             return True
         self._broker_port = port
-        self._from_broker = Splitter(firsts=FROM_SERVER)
+        self._from_broker = wire.Splitter(firsts=wire.FROM_SERVER)
         port.block("client", self._client_port.full)
         kept: list[bytes] = []
         if self.session.accepted:  # nothing that is kept for its id is a stranger's
             kept = self._context.unsafe_of(self, lost.id if lost is not None else None)
         self._count(broker)
         self._generation = broker.generation
-        self._attempt_end.set(Millis(monotonic_ms() + int(self._context.attempt_s * 1_000)))
+        self._attempt_end.set(Millis(monotonic_ms() + int(self._attempt_s * 1_000)))
         self.session.join(kept)
         self.flush()
         return True

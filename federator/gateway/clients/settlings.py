@@ -25,15 +25,13 @@ class _Question:
     Attributes:
         token: What the client's session calls the question.
         asks_again: Whether it is put again, for the client does not wait for the answer.
-        end: Gives up in time.
-        again: Puts the question again, after the agent has said no.
     """
 
     client: ProxiedClient
     token: int
     filters: tuple[str, ...]
     asks_again: bool
-    end: asyncio.Handle
+    end: asyncio.Handle  # gives up in time
     again: asyncio.Handle | None = None
 
     def cancel(self) -> None:

@@ -13,12 +13,13 @@ from typing import Final
 
 import structlog
 
-from federator.gateway.brokers.connections import Broker
+from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import ProxiedClient
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.journal import Journal, Publication
 from federator.gateway.wire import only, publish_id
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
+from federator.runtime.process.clocks import monotonic_ms
 
 MARK_LOST_S: Final = 0.5
 """How long a mark may take to be answered until another is sent."""
@@ -47,7 +48,6 @@ class UnsafePublications:
         mark_s: float,
         seeks_broker: Callable[[str], bool],
         serving: Callable[[], Sequence[Broker]],
-        now_ms: Callable[[], Millis],
     ) -> None:
         self._journal = journal
         self._brokers = brokers
@@ -55,7 +55,6 @@ class UnsafePublications:
         self._mark_s = mark_s
         self._seeks_broker = seeks_broker
         self._serving = serving
-        self._now_ms = now_ms
         self._orphans: dict[str, list[Publication]] = {}  # of a broker that died, by client
         self._marking: dict[BrokerId, asyncio.Handle] = {}
 
@@ -69,7 +68,7 @@ class UnsafePublications:
                     client=client.client_id,
                     version=client.session.version,
                     broker=broker,
-                    now_ms=self._now_ms(),
+                    now_ms=monotonic_ms(),
                     again=bool(again),
                 )
                 packets.clear()

@@ -33,16 +33,11 @@ HEARD_MAX: Final = 4_096
 
 @dataclass(frozen=True, slots=True)
 class Candidate:
-    """A broker that could take a client.
-
-    Attributes:
-        clients: Connected there.
-        round_trip_s: As measured; infinite before.
-    """
+    """A broker that could take a client, and how many it has."""
 
     id: BrokerId
     clients: int = 0
-    round_trip_s: float = float("inf")
+    round_trip_s: float = float("inf")  # until it is measured
 
 
 class Attachment:

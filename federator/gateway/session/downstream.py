@@ -29,7 +29,6 @@ class Downstream:
 
     Attributes:
         receive_max: How many deliveries the client takes at a time.
-        to_client, to_broker: Where packets for each go, in order.
         plain: Whether packets pass as they came, once ``note`` has seen them.
         held_bytes: Bytes of deliveries held back, and of those that wait for the client's answers.
     """
@@ -60,7 +59,7 @@ class Downstream:
         self._ids[packet_id] = packet_id
 
     def hold(self) -> None:
-        """Hold deliveries back from now on, until ``heal``.
+        """Hold deliveries back from now on, until ``give``.
 
         Retained values that a 3.1.1 broker sends because we subscribe again are kept from the
         client, which has them; a live publication never has their flag there.
@@ -104,20 +103,13 @@ class Downstream:
             )
             self._offer(packet_id, packet)
 
-    def heal(self, missed: Iterable[bytes]) -> None:
-        """Give what was missed, then what was held back, and let deliveries pass again."""
+    def give(self, missed: Iterable[bytes]) -> None:
+        """Give what was missed, then what was held back; deliveries are held back no longer."""
         held, self._held = self._held or (), None
         for packet in missed:
             self._offer(OURS, packet)
         for packet in held:
             self.deliver(packet)
-        self._settle()
-
-    def give(self, missed: Iterable[bytes]) -> None:
-        """Give what was missed, now."""
-        for packet in missed:
-            self.plain = False
-            self._offer(OURS, packet)
         self._settle()
 
     def take_puback(self, packet_id: int) -> bool:

@@ -40,18 +40,17 @@ def connect_for_broker(connect: wire.Connect, *, again: bool) -> bytes:
 
 
 def connack_for_client(
-    connack: wire.Connack, connect: wire.Connect, *, assigned: bool, packet_bytes_max: int
+    connack: wire.Connack, connect: wire.Connect, *, packet_bytes_max: int
 ) -> bytes:
     """The first broker's CONNACK, as far as it holds here; see ``ClientSession`` for the rest."""
     properties = wire.without(connack.properties, wire.Property.TOPIC_ALIAS_MAXIMUM)
     if connect.version == V5:
-        limit = wire.number_in(properties, wire.Property.MAXIMUM_PACKET_SIZE, packet_bytes_max)
-        limit = min(limit, packet_bytes_max)
-        properties = wire.with_value(properties, wire.Property.MAXIMUM_PACKET_SIZE, limit)
-        if assigned:
-            properties = wire.with_value(
-                properties, wire.Property.ASSIGNED_CLIENT_ID, connect.client_id
-            )
+        name = wire.Property.MAXIMUM_PACKET_SIZE
+        limit = min(packet_bytes_max, wire.number_in(properties, name, packet_bytes_max))
+        properties = wire.with_value(properties, name, limit)
+        if connect.assigned:
+            name = wire.Property.ASSIGNED_CLIENT_ID
+            properties = wire.with_value(properties, name, connect.client_id)
     return wire.write_connack(replace(connack, properties=properties), connect.version)
 
 

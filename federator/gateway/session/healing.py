@@ -100,8 +100,7 @@ def contents(blocks: Iterable[bytes], version: Version) -> Counter[_Content]:
     """How often each topic and payload came at QoS 1 and 2."""
     got: Counter[_Content] = Counter()
     for block in blocks:
-        splitter = wire.Splitter(firsts=wire.FROM_SERVER)
-        whole, packets = splitter.feed(block)
+        whole, packets = wire.Splitter(firsts=wire.FROM_SERVER).feed(block)
         for first, start, _, end in packets:
             if first & 0xF0 == Kind.PUBLISH and first & wire.QOS:
                 topic, payload, _ = wire.read_payload(whole[start:end], version)

@@ -15,9 +15,9 @@ Intuition: a receipt by the post office is not the parcel in the train.
 Source: docs/gateway.md, "What a PUBACK is worth".
 """
 
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
@@ -30,13 +30,7 @@ OVERHEAD_BYTES: Final = 200
 
 @dataclass(slots=True)
 class Publication:
-    """A publication that a broker acknowledged.
-
-    Attributes:
-        client: Who published it.
-        packet: As it was sent.
-        acked_ms: When the broker acknowledged it.
-    """
+    """A publication of ``client`` that a broker acknowledged; the ``packet`` is as it was sent."""
 
     client: str
     packet: bytes
@@ -64,20 +58,20 @@ class Publication:
         )
 
 
+@dataclass(slots=True, eq=False)
 class _Batch:
     """What was acknowledged to one client at once; taken apart only when somebody must look."""
 
-    __slots__ = ("_publications", "acked_ms", "bytes", "client", "packets", "version")
+    client: str
+    version: Version
+    acked_ms: Millis
+    packets: tuple[bytes, ...]
+    _publications: tuple[Publication, ...] | None = None
 
-    def __init__(
-        self, client: str, version: Version, acked_ms: Millis, packets: tuple[bytes, ...]
-    ) -> None:
-        self.client = client
-        self.version = version
-        self.acked_ms = acked_ms
-        self.packets = packets
-        self.bytes = sum(map(len, packets)) + OVERHEAD_BYTES * len(packets)
-        self._publications: tuple[Publication, ...] | None = None
+    @property
+    def bytes(self) -> int:
+        """What it takes up."""
+        return sum(map(len, self.packets)) + OVERHEAD_BYTES * len(self.packets)
 
     @property
     def publications(self) -> tuple[Publication, ...]:
@@ -101,14 +95,13 @@ class _Custody:
     """What the agent of one broker is known to have.
 
     Attributes:
-        waiting: What only this broker has, and the mark that will cover each.
-        next_mark: The number of the mark to be sent next.
         answered: The number of the last mark that came back.
+        waiting: What only this broker has, and the mark that will cover each.
     """
 
-    waiting: deque[tuple[int, _Batch]]
     next_mark: int
     answered: int = 0
+    waiting: deque[tuple[int, _Batch]] = field(default_factory=deque)
 
 
 class Journal:
@@ -118,18 +111,14 @@ class Journal:
         recent_ms: How long each is kept.
         bytes_max: How many bytes of them; the oldest go first.
         first_mark: Greater than every mark of an earlier run, whose answers may still come.
-
-    Attributes:
-        bytes: How many are kept now.
     """
 
     def __init__(self, *, recent_ms: int, bytes_max: int, first_mark: int = 1) -> None:
-        self._first_mark = first_mark
         self.bytes = 0
         self._recent_ms = recent_ms
         self._bytes_max = bytes_max
         self._all: deque[_Batch] = deque()
-        self._custody: dict[BrokerId, _Custody] = {}
+        self._custody: dict[BrokerId, _Custody] = defaultdict(lambda: _Custody(first_mark))
 
     def __len__(self) -> int:
         return sum(len(each.packets) for each in self._all)
@@ -154,9 +143,7 @@ class Journal:
 
         ``again`` says that another broker had acknowledged them before.
         """
-        custody = self._custody.get(broker)
-        if custody is None:
-            custody = self._custody[broker] = _Custody(deque(), self._first_mark)
+        custody = self._custody[broker]
         batch = _Batch(client, version, now_ms, tuple(packets))
         custody.waiting.append((custody.next_mark, batch))
         if not again:
@@ -180,23 +167,21 @@ class Journal:
 
         ``anew`` says that the last one may be lost: send another if anything waits at all.
         """
-        custody = self._custody.get(broker)
-        if custody is None or not custody.waiting:
-            return None
-        if custody.waiting[-1][0] < custody.next_mark and not anew:
+        custody = self._custody[broker]
+        waiting = custody.waiting
+        if not waiting or (waiting[-1][0] < custody.next_mark and not anew):
             return None
         custody.next_mark += 1
         return custody.next_mark - 1
 
     def last_mark(self, broker: BrokerId) -> int:
         """The number of the last mark for ``broker``."""
-        custody = self._custody.get(broker)
-        return custody.next_mark - 1 if custody is not None else 0
+        return self._custody[broker].next_mark - 1
 
     def on_taken(self, broker: BrokerId, mark: int) -> None:
         """Note that the agent of ``broker`` has custody of all that ``mark`` covers."""
-        custody = self._custody.get(broker)
-        if custody is None or mark >= custody.next_mark:
+        custody = self._custody[broker]
+        if mark >= custody.next_mark:
             return
         custody.answered = max(custody.answered, mark)
         while custody.waiting and custody.waiting[0][0] <= custody.answered:
@@ -204,16 +189,13 @@ class Journal:
 
     def unsafe(self, broker: BrokerId) -> int:
         """How many publications only ``broker`` is known to have."""
-        custody = self._custody.get(broker)
-        return sum(len(b.packets) for _, b in custody.waiting) if custody is not None else 0
+        return sum(len(batch.packets) for _, batch in self._custody[broker].waiting)
 
     def take_unsafe(self, broker: BrokerId) -> dict[str, list[Publication]]:
         """What may be lost with ``broker``, which died, by client, oldest first. Told once."""
-        custody = self._custody.get(broker)
-        if custody is None:
-            return {}
+        waiting = self._custody[broker].waiting
         by_client: dict[str, list[Publication]] = {}
-        for _, batch in custody.waiting:
+        for _, batch in waiting:
             by_client.setdefault(batch.client, []).extend(batch.publications)
-        custody.waiting.clear()
+        waiting.clear()
         return by_client

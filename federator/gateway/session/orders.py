@@ -30,8 +30,7 @@ class Dismiss:
 class LeaveBroker:
     """Close the broker's connection once ``to_broker`` is out.
 
-    Attributes:
-        with_will: Whether to break it, so that the broker publishes the client's will.
+    ``with_will`` it is broken, so that the broker publishes the client's will.
     """
 
     with_will: bool
@@ -39,11 +38,7 @@ class LeaveBroker:
 
 @dataclass(frozen=True, slots=True)
 class FindBroker:
-    """Attach the client to another broker than the one that ``refused`` it, or that it lost.
-
-    Attributes:
-        refused: Whether the broker is there and will not have the client now.
-    """
+    """Attach the client to another broker than the one that ``refused`` it, or that it lost."""
 
     refused: bool
 
@@ -52,8 +47,7 @@ class FindBroker:
 class AskSettled:
     """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound.
 
-    Attributes:
-        client_waits: Whether the client waits for its SUBACK meanwhile.
+    Meanwhile the client may wait for its SUBACK.
     """
 
     token: int

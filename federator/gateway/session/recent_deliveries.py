@@ -46,10 +46,6 @@ class RecentDeliveries:
         self._blocks: deque[tuple[Millis, bytes]] | None = None  # most clients never get any
         self._seen: set[int] | None = None
 
-    def __iter__(self) -> Iterator[bytes]:
-        """The blocks, oldest first."""
-        return (block for _, block in self._blocks or ())
-
     def since(self, since_ms: Millis) -> Iterator[bytes]:
         """The blocks that came since, oldest first."""
         return (block for came_ms, block in self._blocks or () if came_ms >= since_ms)

@@ -42,12 +42,9 @@ class Reports:
             return []
         self._last[broker] = now_ms, state
         self._seq += 1
-        rows = [_row(session) for session in here]
-        rows = rows[: gateways.SESSION_PAGES_MAX * gateways.SESSIONS_PER_PAGE_MAX]
-        parts = [
-            tuple(rows[at : at + gateways.SESSIONS_PER_PAGE_MAX])
-            for at in range(0, max(1, len(rows)), gateways.SESSIONS_PER_PAGE_MAX)
-        ]
+        size = gateways.SESSIONS_PER_PAGE_MAX
+        rows = [_row(session) for session in here[: gateways.SESSION_PAGES_MAX * size]]
+        parts = [tuple(rows[at : at + size]) for at in range(0, max(1, len(rows)), size)]
         return [
             gateways.SessionReport(self._name, self._epoch, self._seq, page, len(parts), part)
             for page, part in enumerate(parts)

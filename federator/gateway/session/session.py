@@ -48,14 +48,9 @@ class ClientSession:
 
     Args:
         connect: The client's CONNECT, with the client id it is known by.
-        assigned: Whether we chose that client id.
-        packet_bytes_max: The largest packet the client may send.
-        filters_max: Subscriptions it may hold.
         settles: Whether a SUBACK waits until the federation knows the subscription.
-        recent: Where its deliveries are remembered.
 
     Attributes:
-        state: How it stands with its broker.
         accepted: Whether a broker has ever accepted it.
         backlog: What waits while it has no broker.
         restored_ms: When the next broker had its subscriptions.
@@ -66,7 +61,6 @@ class ClientSession:
         self,
         connect: wire.Connect,
         *,
-        assigned: bool = False,
         packet_bytes_max: int = 1_048_576,
         filters_max: int = 10_000,
         settles: bool = True,
@@ -91,7 +85,6 @@ class ClientSession:
             to_broker=self.to_broker,
         )
         self.recent = recent or RecentDeliveries()
-        self._assigned = assigned
         self._packet_bytes_max = packet_bytes_max
         self._settles = settles
         self._subacks = HeldSubacks()
@@ -137,7 +130,7 @@ class ClientSession:
             if first & 0xF0 == _PUBLISH:
                 topic, packet_id, _, alias = wire.read_publish(block, packet, version)
                 if alias:
-                    raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
+                    raise MalformedError("a topic alias: 0 are allowed", Reason.TOPIC_ALIAS_INVALID)
                 if topic not in topics:
                     self.up.note_topic(topic)
                 if packet_id:
@@ -178,13 +171,11 @@ class ClientSession:
                 return self.down.on_ack(kind, *wire.read_ack(block, packet, version))
             case Kind.PUBREL:
                 return self.up.release(wire.read_ack(block, packet, version)[0])
-            case Kind.SUBSCRIBE:
-                request = wire.read_subscribe(block, packet, version)
+            case Kind.SUBSCRIBE | Kind.UNSUBSCRIBE:
+                request = wire.read_request(block, packet, version)
                 self.subscriptions.ask(block[packet[1] : packet[3]], request)
-                self.down.unmute()
-            case Kind.UNSUBSCRIBE:
-                wish = wire.read_unsubscribe(block, packet, version)
-                self.subscriptions.ask(block[packet[1] : packet[3]], wish)
+                if kind == Kind.SUBSCRIBE:
+                    self.down.unmute()
             case Kind.PINGREQ:
                 wire.check_ping(packet)
                 self._pings += 1
@@ -192,14 +183,13 @@ class ClientSession:
                 return self._on_disconnect(block, packet)
             case _:
                 name = Kind(kind).name
-                raise MalformedError(Reason.PROTOCOL_ERROR, f"{name} on a running connection")
+                raise MalformedError(f"{name} on a running connection", Reason.PROTOCOL_ERROR)
         return PASS
 
     def _on_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        disconnect = wire.read_disconnect(block, packet, self.version)
-        with_will = disconnect.reason == Reason.DISCONNECT_WITH_WILL
+        reason, _ = wire.read_disconnect(block, packet, self.version)
         if not self.attached:
-            self._end_away(with_will=with_will)
+            self._end_away(with_will=reason == Reason.DISCONNECT_WITH_WILL)
             return SWALLOW
         self.state = State.GONE
         # The broker reads the reason itself.
@@ -283,7 +273,7 @@ class ClientSession:
             start = packet[3]
             if is_publish:
                 if self.state in (State.GREETING, State.JOINING, State.AWAY):
-                    raise MalformedError(Reason.PROTOCOL_ERROR, "PUBLISH before CONNACK")
+                    raise MalformedError("PUBLISH before CONNACK", Reason.PROTOCOL_ERROR)
                 if first & wire.QOS:
                     acknowledged = True
                     self.recent.see(block[packet[2] + 2 : wire.publish_id(block, packet)[1]])
@@ -306,12 +296,13 @@ class ClientSession:
             return self._on_connack(block, packet, now_ms)
         match kind:
             case Kind.PUBACK:
-                answer = up.on_puback(*wire.read_ack(block, packet, version), self.to_broker)
+                packet_id, reason = wire.read_ack(block, packet, version)
+                answer = up.finish(packet_id, reason < Reason.UNSPECIFIED, self.to_broker)
             case Kind.PUBREC:
                 answer = up.on_pubrec(*wire.read_ack(block, packet, version), self.to_broker)
             case Kind.PUBCOMP:
                 packet_id, _ = wire.read_ack(block, packet, version)
-                answer = up.on_pubcomp(packet_id, self.to_broker)
+                answer = up.finish(packet_id, True, self.to_broker)
             case Kind.PUBREL:
                 answer = self.down.on_pubrel(*wire.read_ack(block, packet, version))
             case Kind.SUBACK:
@@ -325,14 +316,14 @@ class ClientSession:
             case Kind.DISCONNECT:
                 answer = self._on_broker_disconnect(block, packet)
             case _:
-                raise MalformedError(Reason.PROTOCOL_ERROR, f"{Kind(kind).name} from a broker")
+                raise MalformedError(f"{Kind(kind).name} from a broker", Reason.PROTOCOL_ERROR)
         if up.open and self.backlog.packets:
             self._catch_up(now_ms)
         return answer
 
     def _on_connack(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
         if packet[0] & 0xF0 != Kind.CONNACK:
-            raise MalformedError(Reason.PROTOCOL_ERROR, "no CONNACK")
+            raise MalformedError("no CONNACK", Reason.PROTOCOL_ERROR)
         connack = wire.read_connack(block, packet, self.version)
         if connack.reason:
             return self._on_refusal(connack)
@@ -345,10 +336,8 @@ class ClientSession:
             self.accepted = True
             self.state = State.LIVE
             self.up.resume((), receive_max=takes, out=self.to_broker)
-            limit, assigned = self._packet_bytes_max, self._assigned
-            self.to_client.append(
-                connack_for_client(connack, self.connect, assigned=assigned, packet_bytes_max=limit)
-            )
+            limit = self._packet_bytes_max
+            self.to_client.append(connack_for_client(connack, self.connect, packet_bytes_max=limit))
             self._catch_up(now_ms)
             return SWALLOW
         self.state = State.RESTORING
@@ -411,27 +400,22 @@ class ClientSession:
         """Give the client what it missed, and let deliveries pass."""
         if self.state is State.HEALING:
             self.state = State.LIVE
-            self.down.heal(missed)
-            self._remember(missed, now_ms)
+            self.give(missed, now_ms)
 
     def give(self, missed: Sequence[bytes], now_ms: Millis) -> None:
         """Give the client what it missed, while deliveries pass."""
         if self.state is State.LIVE:
             self.down.give(missed)
-            self._remember(missed, now_ms)
-
-    def _remember(self, given: Sequence[bytes], now_ms: Millis) -> None:
-        if given:
-            self.recent.add(b"".join(given), now_ms)
+            if missed:
+                self.recent.add(b"".join(missed), now_ms)
 
     def _on_broker_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        disconnect = wire.read_disconnect(block, packet, self.version, from_client=False)
-        if disconnect.reason in ELSEWHERE:
+        reason, properties = wire.read_disconnect(block, packet, self.version, from_client=False)
+        if reason in ELSEWHERE:
             self.on_broker_lost()
             return SWALLOW
-        reason = Reason(disconnect.reason)
-        self.to_client.append(wire.write_disconnect(reason, self.version, disconnect.properties))
-        self._end(reason, "its broker disconnected it")
+        self.to_client.append(wire.write_disconnect(reason, self.version, properties))
+        self._end(Reason(reason), "its broker disconnected it")
         return SWALLOW
 
     def on_broker_lost(self) -> None:

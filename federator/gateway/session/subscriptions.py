@@ -23,7 +23,6 @@ RECEIVE_MAX: Final = 65_535
 
 _NEVER: Final = 0x20
 _REFUSED: Final = 0x80
-_Request = wire.Subscribe | wire.Unsubscribe
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +57,7 @@ class Subscriptions:
     granted: dict[str, Subscription] = field(default_factory=dict)
     changes: int = 0
     _characters: int = 0
-    _requests: dict[int, tuple[bytes, _Request]] = field(default_factory=dict)
+    _requests: dict[int, tuple[bytes, wire.Request]] = field(default_factory=dict)
     _again: dict[int, tuple[str, ...]] = field(default_factory=dict)  # our own, after a move
 
     @property
@@ -81,7 +80,7 @@ class Subscriptions:
         """Whether a SUBSCRIBE of the client is among them."""
         return any(isinstance(request, wire.Subscribe) for _, request in self._requests.values())
 
-    def ask(self, packet: bytes, request: _Request) -> None:
+    def ask(self, packet: bytes, request: wire.Request) -> None:
         """Note what the client asks its broker for.
 
         Raises:
@@ -89,14 +88,13 @@ class Subscriptions:
         """
         if isinstance(request, wire.Subscribe):
             waiting = sum(len(each.filters) for _, each in self._requests.values())
-            if len(self.granted) + waiting + len(request.filters) > self.filters_max:
-                new = sum(filter not in self.granted for filter, _ in request.filters)
-                if len(self.granted) + waiting + new > self.filters_max:
-                    text = f"more than {self.filters_max} subscriptions"
-                    raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+            new = sum(filter not in self.granted for filter, _ in request.filters)
+            if len(self.granted) + waiting + new > self.filters_max:
+                text = f"more than {self.filters_max} subscriptions"
+                raise MalformedError(text, Reason.QUOTA_EXCEEDED)
             if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
                 text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
-                raise MalformedError(Reason.QUOTA_EXCEEDED, text)
+                raise MalformedError(text, Reason.QUOTA_EXCEEDED)
         self._requests[request.packet_id] = (packet, request)
 
     def on_suback(self, answer: wire.Answer, now_ms: Millis) -> tuple[str, ...] | None:
@@ -152,7 +150,7 @@ class Subscriptions:
                 if identifier:
                     properties = ((wire.Property.SUBSCRIPTION_ID, identifier),)
                 request = wire.Subscribe(packet_id, filters, properties)
-                yield wire.write_subscribe(request, self.version)
+                yield wire.write_request(request, self.version)
 
     def lose(self) -> None:
         """Expect no more answers to our own requests: the broker is gone."""
@@ -166,10 +164,10 @@ class Subscriptions:
                 continue
             if code >= _REFUSED:
                 text = f"the new broker refuses {filter[:100]!r} ({code:#x})"
-                raise MalformedError(Reason.IMPLEMENTATION_SPECIFIC, text)
+                raise MalformedError(text, Reason.IMPLEMENTATION_SPECIFIC)
             if code < former.granted:
                 text = f"the new broker grants less for {filter[:100]!r}"
-                raise MalformedError(Reason.QOS_NOT_SUPPORTED, text)
+                raise MalformedError(text, Reason.QOS_NOT_SUPPORTED)
 
 
 class HeldSubacks:

@@ -36,17 +36,11 @@ SWALLOW: Final = b""
 
 @dataclass(slots=True, eq=False)
 class Backlog:
-    """What a client sends while it has no broker: it waits here, in order, until it has one.
-
-    Attributes:
-        packets: In the order in which they came.
-        bytes_held: How many these are.
-        leaving: Whether the client said goodbye, behind what waits.
-    """
+    """What a client sends while it has no broker: it waits here, in order, until it has one."""
 
     packets: list[bytes] = field(default_factory=list)
     bytes_held: int = 0
-    leaving: bool = False
+    leaving: bool = False  # it said goodbye, behind what waits
 
     def add(self, packet: bytes, kind: int) -> None:
         """Let ``packet`` wait."""
@@ -86,7 +80,6 @@ class Upstream:
         open: Whether publications pass; otherwise what the last broker did not get goes first.
         acknowledged: Packets that the broker has, for whoever keeps them until they are safe.
         acknowledged_again: Likewise, of those that an earlier broker had acknowledged before.
-        bytes_held: How many are kept here.
     """
 
     version: Version
@@ -185,19 +178,11 @@ class Upstream:
         self.acknowledged.append(packet)
         return True
 
-    def on_puback(self, packet_id: int, reason: int, out: list[bytes]) -> bytes:
-        """Take the broker's PUBACK; return what the client hears of it."""
-        return self._finish(packet_id, reason < Reason.UNSPECIFIED, out)
-
-    def on_pubcomp(self, packet_id: int, out: list[bytes]) -> bytes:
-        """Take the broker's PUBCOMP; return what the client hears of it."""
-        return self._finish(packet_id, True, out)
-
     def on_pubrec(self, packet_id: int, reason: int, out: list[bytes]) -> bytes:
         """Take the broker's PUBREC; return what the client hears of it."""
         if reason >= Reason.UNSPECIFIED:
             heard = packet_id in self._told
-            answer = self._finish(packet_id, False, out)
+            answer = self.finish(packet_id, False, out)
             if not heard:
                 return answer
             # The client believes it is taken. It cannot be told otherwise until it releases it.
@@ -211,7 +196,8 @@ class Upstream:
         self._told.add(packet_id)
         return PASS
 
-    def _finish(self, packet_id: int, taken: bool, out: list[bytes]) -> bytes:
+    def finish(self, packet_id: int, taken: bool, out: list[bytes]) -> bytes:
+        """Take the broker's last word: whether it has taken it; return what the client hears."""
         packet, answer = self._own.pop(packet_id, None), SWALLOW
         if packet is None:
             packet, answer = self._in_flight.pop(packet_id, None), PASS

@@ -11,8 +11,9 @@ others refuse is refused, and taken back where it was granted before the client 
 Source: OASIS MQTT 5.0, 3.2 and 3.8 to 3.11.
 """
 
-from dataclasses import dataclass, field
-from typing import Final
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, Final
 
 from federator.gateway import wire
 from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
@@ -111,8 +112,7 @@ class _Request:
     Attributes:
         kind: Of the answer.
         filters: In the client's order.
-        legs: On which each filter stands.
-        codes: By leg, what it said to each filter; ``None`` where it is not asked.
+        codes: To each filter, what the legs that were asked said.
         awaited: Legs that have not answered.
         undoing: What some granted is being taken back.
     """
@@ -120,9 +120,8 @@ class _Request:
     packet_id: int
     kind: Kind
     filters: tuple[str, ...]
-    legs: tuple[tuple[int, ...], ...]
     codes: list[dict[int, int]]
-    awaited: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    awaited: dict[int, tuple[int, ...]]
     properties: wire.Properties = ()
     undoing: bool = False
 
@@ -137,11 +136,11 @@ class RequestMerger:
         self._open: list[_Request] = []
 
     def request(
-        self, request: wire.Subscribe | wire.Unsubscribe, legs: tuple[tuple[int, ...], ...]
+        self, request: wire.Request, legs_of: Callable[[str], tuple[int, ...]]
     ) -> tuple[list[Ask], bytes]:
         """Tell what to ask of whom, and the answer if nobody is to be asked.
 
-        Each filter stands on some ``legs``; on none where it is refused.
+        ``legs_of`` a filter are those where it stands; there are none where it is refused.
 
         Raises:
             MalformedError: Too many wait for their answer.
@@ -152,25 +151,21 @@ class RequestMerger:
         else:
             kind, refused = Kind.UNSUBACK, Reason.NO_SUBSCRIPTION_EXISTED
             names = request.filters
+        legs = tuple(map(legs_of, names))
         codes = [{} if each else {0: int(refused)} for each in legs]
-        opened = _Request(request.packet_id, kind, names, legs, codes)
-        opened.awaited = _by_leg(legs)
+        opened = _Request(request.packet_id, kind, names, codes, _by_leg(legs))
         asks = [(leg, self._part(request, places)) for leg, places in opened.awaited.items()]
         if opened.awaited:
             if len(self._open) >= OPEN_MAX:
-                raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {OPEN_MAX} open requests")
+                raise MalformedError(f"more than {OPEN_MAX} open requests", Reason.QUOTA_EXCEEDED)
             self._open.append(opened)
             return asks, b""
         return [], self._answer(opened)
 
-    def _part(self, request: wire.Subscribe | wire.Unsubscribe, places: tuple[int, ...]) -> bytes:
+    def _part(self, request: wire.Request, places: tuple[int, ...]) -> bytes:
         """The part of ``request`` that one broker is asked for."""
-        id, properties = request.packet_id, request.properties
-        if isinstance(request, wire.Subscribe):
-            wishes = tuple(request.filters[place] for place in places)
-            return wire.write_subscribe(wire.Subscribe(id, wishes, properties), self._version)
-        filters = tuple(request.filters[place] for place in places)
-        return wire.write_unsubscribe(wire.Unsubscribe(id, filters, properties), self._version)
+        filters: Any = tuple(request.filters[place] for place in places)  # of either kind
+        return wire.write_request(replace(request, filters=filters), self._version)
 
     def on_answer(self, leg: int, kind: Kind, answer: wire.Answer) -> tuple[list[Ask], bytes]:
         """Take a leg's answer; tell what to ask now, and the client's answer when it is whole."""

@@ -32,7 +32,7 @@ from federator.gateway.session.subscriptions import receive_max
 from federator.gateway.split.answers import OPEN_MAX, Ask, ConnackMerger, RequestMerger
 from federator.gateway.split.delivery_ids import Delivery, DeliveryIds
 from federator.gateway.split.topic_owners import REST, TopicOwners
-from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason, malformed
+from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 
 SUFFIX: Final = "~federator-"
@@ -61,11 +61,6 @@ class _Release:
     answer: bytes = b""
 
 
-def id_on(leg: int, client_id: str) -> str:
-    """A client's id on a leg: its own on the leg of everything that has no upstream."""
-    return f"{client_id}{SUFFIX}{leg}" if leg != REST else client_id
-
-
 class SplitSession:
     """One client of several brokers.
 
@@ -75,9 +70,6 @@ class SplitSession:
     Args:
         take_unreleased: Gives what an earlier connection of the client left in ``unreleased``;
             called when all legs were accepted, as nobody else may have it.
-
-    Attributes:
-        leaving: Whether the client said goodbye.
     """
 
     def __init__(
@@ -89,7 +81,7 @@ class SplitSession:
     ) -> None:
         self.to_client: list[bytes] = []
         self.to_legs: list[list[bytes]] = [[] for _ in range(owners.legs)]
-        self.leaving = False
+        self.leaving = False  # the client said goodbye
         self._connect = connect
         self._version = connect.version
         self._owners = owners
@@ -133,8 +125,9 @@ class SplitSession:
         return [
             replace(
                 connect,
-                client_id=id_on(leg, connect.client_id),
+                client_id=connect.client_id + (f"{SUFFIX}{leg}" if leg != REST else ""),
                 will=connect.will if leg == will else None,
+                assigned=connect.assigned and leg == REST,
             )
             for leg in range(self._owners.legs)
         ]
@@ -155,7 +148,7 @@ class SplitSession:
                 continue
             _, packet_id, id_at, alias = wire.read_publish(block, packet, version)
             if alias:
-                raise MalformedError(Reason.TOPIC_ALIAS_INVALID, "a topic alias: 0 are allowed")
+                raise MalformedError("a topic alias: 0 are allowed", Reason.TOPIC_ALIAS_INVALID)
             leg = of(block[body + 2 : id_at])
             if first & wire.QOS_2:
                 self._sent[packet_id] = leg
@@ -170,14 +163,9 @@ class SplitSession:
                 self._on_answer(kind, block, packet)
             case Kind.PUBREL:
                 self._on_release(wire.read_ack(block, packet, self._version)[0], whole)
-            case Kind.SUBSCRIBE:
-                subscribe = wire.read_subscribe(block, packet, self._version)
-                legs = tuple(self._legs_of(filter) for filter, _ in subscribe.filters)
-                self._ask(*self._requests.request(subscribe, legs))
-            case Kind.UNSUBSCRIBE:
-                unsubscribe = wire.read_unsubscribe(block, packet, self._version)
-                legs = tuple(self._legs_of(filter) for filter in unsubscribe.filters)
-                self._ask(*self._requests.request(unsubscribe, legs))
+            case Kind.SUBSCRIBE | Kind.UNSUBSCRIBE:
+                request = wire.read_request(block, packet, self._version)
+                self._ask(*self._requests.request(request, self._legs_of))
             case Kind.PINGREQ | Kind.DISCONNECT:
                 self.leaving = kind == Kind.DISCONNECT
                 for leg, out in enumerate(self.to_legs):
@@ -222,7 +210,7 @@ class SplitSession:
             self.to_legs[leg].append(whole)
             return
         if len(self._releases) >= OPEN_MAX:
-            raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {OPEN_MAX} open releases")
+            raise MalformedError(f"more than {OPEN_MAX} open releases", Reason.QUOTA_EXCEEDED)
         self._releases.append(_Release(packet_id, {*range(self._owners.legs)}))
         for out in self.to_legs:
             out.append(whole)
@@ -280,7 +268,7 @@ class SplitSession:
                 self._on_leg_packet(leg, block, packet)
                 continue
             if end - body < 2:
-                raise malformed("PUBLISH ends inside its topic")
+                raise MalformedError("PUBLISH ends inside its topic")
             after = body + 2 + (block[body] << 8 | block[body + 1])
             wanted = of(block[body + 2 : after]) == leg
             if not first & wire.QOS:

@@ -8,7 +8,8 @@ it, not take one broker's connection after the other down.
 Why not the codec the agents use: it speaks version 5 only, does not tell why it refuses a packet,
 and panics, with a trace on stderr, on text that is not UTF-8. The tests take it as their witness.
 
-What is imported here is what the package offers.
+What is imported here is what the package offers. Whatever reads a packet raises ``MalformedError``
+where a broker would close the connection.
 
 Source: OASIS MQTT 5.0 and MQTT 3.1.1.
 """
@@ -36,7 +37,6 @@ from federator.gateway.wire.properties import (
     Properties,
     Property,
     number_in,
-    text_in,
     with_value,
     without,
 )
@@ -60,12 +60,11 @@ from federator.gateway.wire.subscribing import (
     RETAIN_AS_PUBLISHED,
     RETAIN_HANDLING,
     Answer,
+    Request,
     Subscribe,
     Unsubscribe,
     read_answer,
-    read_subscribe,
-    read_unsubscribe,
+    read_request,
     write_answer,
-    write_subscribe,
-    write_unsubscribe,
+    write_request,
 )

@@ -9,17 +9,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from federator.gateway.wire.fields import Cursor, write_binary, write_packet, write_text, write_u16
-from federator.gateway.wire.kinds import (
-    V5,
-    V311,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    Version,
-    malformed,
-    protocol_error,
-)
+from federator.gateway.wire.kinds import V5, V311, Kind, MalformedError, Packet, Reason, Version
 from federator.gateway.wire.properties import (
     WILL,
     Properties,
@@ -38,23 +28,9 @@ PINGRESP: Final = b"\xd0\0"
 
 _REASONS: Final = frozenset(Reason)
 _FROM_CLIENT: Final = frozenset(
-    {
-        Reason.SUCCESS,
-        Reason.DISCONNECT_WITH_WILL,
-        Reason.UNSPECIFIED,
-        Reason.MALFORMED_PACKET,
-        Reason.PROTOCOL_ERROR,
-        Reason.IMPLEMENTATION_SPECIFIC,
-        Reason.TOPIC_NAME_INVALID,
-        Reason.RECEIVE_MAXIMUM_EXCEEDED,
-        Reason.TOPIC_ALIAS_INVALID,
-        Reason.PACKET_TOO_LARGE,
-        Reason.MESSAGE_RATE_TOO_HIGH,
-        Reason.QUOTA_EXCEEDED,
-        Reason.ADMINISTRATIVE_ACTION,
-        Reason.PAYLOAD_FORMAT_INVALID,
-    }
+    {0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99}
 )
+"""The reasons for which a client may disconnect (3.14.2.1)."""
 
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
 
@@ -91,6 +67,7 @@ class Connect:
     Attributes:
         clean: Clean Session of 3.1.1, Clean Start of 5.
         keep_alive: Seconds; 0 is none.
+        assigned: Whether the client left its id to the server, which has chosen this one.
     """
 
     version: Version
@@ -101,6 +78,7 @@ class Connect:
     username: str | None = None
     password: bytes | None = None
     properties: Properties = ()
+    assigned: bool = False
 
     @property
     def session_expiry_s(self) -> int:
@@ -126,15 +104,15 @@ def read_connect(block: bytes, packet: Packet) -> Connect:
         MalformedError: It is no CONNECT; with its version if that much could be read.
     """
     if packet[0] != Kind.CONNECT:
-        raise protocol_error("the first packet is no CONNECT")
+        raise MalformedError("the first packet is no CONNECT", Reason.PROTOCOL_ERROR)
     cursor = Cursor(block, packet)
     name, level = cursor.binary(), cursor.byte()
     if name not in (b"MQTT", b"MQIsdp"):
-        raise malformed("a protocol that is not MQTT")
+        raise MalformedError("a protocol that is not MQTT")
     if level not in (V311, V5) or name != b"MQTT":
         text = f"version {level} of the protocol, 4 and 5 are spoken"
         version = V311 if level < V311 else V5
-        raise MalformedError(Reason.UNSUPPORTED_VERSION, text, version=version)
+        raise MalformedError(text, Reason.UNSUPPORTED_VERSION, version=version)
     try:
         return _read_connect(cursor, level)
     except MalformedError as error:
@@ -164,15 +142,11 @@ def write_connect(connect: Connect) -> bytes:
 
 
 def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
-    """Read a CONNACK.
-
-    Raises:
-        MalformedError: It is none, or not allowed here.
-    """
+    """Read a CONNACK."""
     cursor = Cursor(block, packet)
     flags, reason = cursor.byte(), cursor.byte()
     if flags > 1:
-        raise malformed("CONNACK with reserved flags")
+        raise MalformedError("CONNACK with reserved flags")
     properties: Properties = ()
     if version == V5:
         properties = read_properties(cursor, Kind.CONNACK)
@@ -180,7 +154,7 @@ def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
         reason = _BY_CODE.get(reason, Reason.UNSPECIFIED)
     cursor.finish()
     if flags and reason:
-        raise protocol_error("a session with a refusal")
+        raise MalformedError("a session with a refusal", Reason.PROTOCOL_ERROR)
     return Connack(bool(flags), reason, properties)
 
 
@@ -193,44 +167,29 @@ def write_connack(connack: Connack, version: Version) -> bytes:
     return bytes((Kind.CONNACK, 2, connack.session_present, code))
 
 
-def refusal(error: MalformedError, version: Version | None) -> bytes:
-    """What to say to a client whose CONNECT is refused, before closing; perhaps nothing.
-
-    The error's own ``version`` counts only if it is not known from elsewhere.
-    """
-    version = version if version is not None else error.version
+def refusal(error: MalformedError) -> bytes:
+    """What to say to a client whose CONNECT is refused, before closing; perhaps nothing."""
+    version = error.version
     if version == V5 or (version == V311 and error.reason in _RETURN_CODES):
         return write_connack(Connack(session_present=False, reason=error.reason), version)
     return b""
 
 
-@dataclass(frozen=True, slots=True)
-class Disconnect:
-    """A DISCONNECT: the end of a connection, and why."""
-
-    reason: int
-    properties: Properties = ()
-
-
 def read_disconnect(
     block: bytes, packet: Packet, version: Version, *, from_client: bool = True
-) -> Disconnect:
-    """Read a DISCONNECT.
-
-    Raises:
-        MalformedError: It is none; the connection ends anyway, but the will is then sent.
-    """
+) -> tuple[int, Properties]:
+    """Read a DISCONNECT: its reason and properties. After a malformed one the will is sent."""
     cursor = Cursor(block, packet)
     if not cursor.left:
-        return Disconnect(Reason.SUCCESS)
+        return Reason.SUCCESS, ()
     if version != V5:
-        raise malformed("DISCONNECT of 3.1.1 with a body")
+        raise MalformedError("DISCONNECT of 3.1.1 with a body")
     reason = cursor.byte()
     properties = read_properties(cursor, Kind.DISCONNECT) if cursor.left else ()
     cursor.finish()
     if reason not in (_FROM_CLIENT if from_client else _REASONS):
-        raise protocol_error(f"DISCONNECT with the reason {reason:#x}")
-    return Disconnect(reason, properties)
+        raise MalformedError(f"DISCONNECT with the reason {reason:#x}", Reason.PROTOCOL_ERROR)
+    return reason, properties
 
 
 def write_disconnect(reason: int, version: Version, properties: Properties = ()) -> bytes:
@@ -243,24 +202,20 @@ def write_disconnect(reason: int, version: Version, properties: Properties = ())
 
 
 def check_ping(packet: Packet) -> None:
-    """Check a PINGREQ or PINGRESP.
-
-    Raises:
-        MalformedError: It has a body.
-    """
+    """Refuse a PINGREQ or PINGRESP with a body."""
     if packet[2] != packet[3]:
-        raise malformed("a ping with a body")
+        raise MalformedError("a ping with a body")
 
 
 def _read_connect(cursor: Cursor, version: Version) -> Connect:
     flags, keep_alive = cursor.byte(), cursor.u16()
     will_qos = flags >> 3 & 3
     if flags & 1:
-        raise malformed("CONNECT with its reserved flag")
+        raise MalformedError("CONNECT with its reserved flag")
     if will_qos == 3 or (not flags & _WILL and flags & 0x38):
-        raise malformed("CONNECT with flags of a will that cannot be")
+        raise MalformedError("CONNECT with flags of a will that cannot be")
     if version == V311 and flags & _PASSWORD and not flags & _USERNAME:
-        raise malformed("a password without a user name")
+        raise MalformedError("a password without a user name")
     properties = read_properties(cursor, Kind.CONNECT) if version == V5 else ()
     client_id = cursor.text()
     will = None
@@ -280,5 +235,5 @@ def _read_connect(cursor: Cursor, version: Version) -> Connect:
     )
     cursor.finish()
     if version == V311 and not client_id and not connect.clean:
-        raise MalformedError(Reason.CLIENT_ID_NOT_VALID, "no client id, and no clean session")
+        raise MalformedError("no client id, and no clean session", Reason.CLIENT_ID_NOT_VALID)
     return connect

@@ -5,7 +5,7 @@ A ``Cursor`` walks through the body of one packet and can never leave it, whatev
 Source: OASIS MQTT 5.0, 1.5.
 """
 
-from federator.gateway.wire.kinds import MalformedError, Packet, Reason, malformed
+from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.filters.syntax import TEXT_BYTES_MAX, unwelcome_in
 
 
@@ -32,7 +32,7 @@ class Cursor:
         """
         at = self.at
         if at + count > self.end:
-            raise malformed("a packet ends inside a field")
+            raise MalformedError("a packet ends inside a field")
         self.at = at + count
         return at
 
@@ -60,7 +60,7 @@ class Cursor:
                 if shift and not byte:
                     break
                 return value
-        raise malformed("no variable byte integer")
+        raise MalformedError("no variable byte integer")
 
     def binary(self) -> bytes:
         """Read bytes behind their count."""
@@ -79,23 +79,20 @@ class Cursor:
     def finish(self) -> None:
         """Raise ``MalformedError`` when something is left."""
         if self.at != self.end:
-            raise malformed(f"{self.left} bytes behind the last field")
+            raise MalformedError(f"{self.left} bytes behind the last field")
 
 
 def as_text(encoded: bytes) -> str:
     """Decode text as strictly as the strictest broker.
 
     One that is less strict than the broker behind it would pass on what ends its connection there.
-
-    Raises:
-        MalformedError: It is not UTF-8, or has control or non-characters.
     """
     try:
         text = encoded.decode()
     except UnicodeDecodeError as error:
-        raise malformed(f"text that is not UTF-8 ({error.reason})") from None
+        raise MalformedError(f"text that is not UTF-8 ({error.reason})") from None
     if "\0" in text or unwelcome_in(text) is not None:
-        raise malformed("text with characters that brokers refuse")
+        raise MalformedError("text with characters that brokers refuse")
     return text
 
 
@@ -122,7 +119,7 @@ def write_binary(value: bytes) -> bytes:
         MalformedError: There are more than a count can say.
     """
     if len(value) > TEXT_BYTES_MAX:
-        raise MalformedError(Reason.PACKET_TOO_LARGE, f"a field of {len(value)} bytes")
+        raise MalformedError(f"a field of {len(value)} bytes", Reason.PACKET_TOO_LARGE)
     return len(value).to_bytes(2, "big") + value
 
 

@@ -89,23 +89,14 @@ class MalformedError(DecodeError):
     """A packet that must end its connection.
 
     Args:
-        reason: What MQTT 5 calls it; 3.1.1 has no word for most.
         text: For the log, one line.
-        version: Of the sender, where only the refused CONNECT itself can tell; ``None`` when it
-            did not come to that.
+        reason: What MQTT 5 calls it; 3.1.1 has no word for most.
+        version: Of the sender, where it is refused as a client; ``None`` when nobody can tell.
     """
 
-    def __init__(self, reason: Reason, text: str, *, version: Version | None = None) -> None:
+    def __init__(
+        self, text: str, reason: Reason = Reason.MALFORMED_PACKET, version: Version | None = None
+    ) -> None:
         super().__init__(text)
         self.reason = reason
         self.version = version
-
-
-def malformed(text: str) -> MalformedError:
-    """The error for what cannot be parsed."""
-    return MalformedError(Reason.MALFORMED_PACKET, text)
-
-
-def protocol_error(text: str) -> MalformedError:
-    """The error for what can be parsed and must not be said."""
-    return MalformedError(Reason.PROTOCOL_ERROR, text)

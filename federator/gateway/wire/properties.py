@@ -10,7 +10,7 @@ from enum import IntEnum
 from typing import Any, Final, NamedTuple, Self
 
 from federator.gateway.wire.fields import Cursor, write_binary, write_text, write_u16, write_varint
-from federator.gateway.wire.kinds import Kind, MalformedError, Reason, malformed, protocol_error
+from federator.gateway.wire.kinds import Kind, MalformedError, Reason
 
 Value = int | str | bytes | tuple[str, str]
 Properties = tuple[tuple[int, Value], ...]
@@ -34,7 +34,7 @@ class _Form(NamedTuple):
 def _flag(cursor: Cursor) -> int:
     flag = cursor.byte()
     if flag > 1:
-        raise protocol_error(f"{flag} where 0 or 1 is allowed")
+        raise MalformedError(f"{flag} where 0 or 1 is allowed", Reason.PROTOCOL_ERROR)
     return flag
 
 
@@ -109,17 +109,13 @@ _NEVER_ZERO: Final = {
 
 
 def read_properties(cursor: Cursor, carrier: int) -> Properties:
-    """Read the properties at ``cursor``, of a ``Kind`` of packet or ``WILL``; leave it behind them.
-
-    Raises:
-        MalformedError: They are not what MQTT 5 allows in such a packet.
-    """
+    """Read the properties at ``cursor``, of a ``Kind`` of packet or ``WILL``; step over them."""
     size = cursor.varint()
     if not size:
         return ()
     end = cursor.at + size
     if end > cursor.end:
-        raise malformed("a packet ends inside its properties")
+        raise MalformedError("a packet ends inside its properties")
     outer, cursor.end = cursor.end, end
     found: list[tuple[int, Value]] = []
     seen = 0
@@ -127,17 +123,19 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
         identifier = cursor.varint()
         name = _KNOWN.get(identifier)
         if name is None:
-            raise malformed(f"the unknown property {identifier:#x}")
+            raise MalformedError(f"the unknown property {identifier:#x}")
         if carrier not in name.carriers:
-            raise protocol_error(f"the property {name.name} does not belong here")
+            raise MalformedError(
+                f"the property {name.name} does not belong here", Reason.PROTOCOL_ERROR
+            )
         if seen & 1 << name and not _repeatable(name, carrier):
-            raise protocol_error(f"the property {name.name} comes twice")
+            raise MalformedError(f"the property {name.name} comes twice", Reason.PROTOCOL_ERROR)
         seen |= 1 << name
         found.append((identifier, _checked(name, name.form.read(cursor))))
         if len(found) > PROPERTIES_MAX:
-            raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {PROPERTIES_MAX} properties")
+            raise MalformedError(f"more than {PROPERTIES_MAX} properties", Reason.QUOTA_EXCEEDED)
     if seen & 1 << Property.AUTHENTICATION_DATA and not seen & 1 << Property.AUTHENTICATION_METHOD:
-        raise protocol_error("authentication data without a method")
+        raise MalformedError("authentication data without a method", Reason.PROTOCOL_ERROR)
     cursor.end = outer
     return tuple(found)
 
@@ -159,15 +157,6 @@ def number_in(properties: Properties, name: Property, default: int) -> int:
     return default
 
 
-def text_in(properties: Properties, name: Property) -> str | None:
-    """The value of a property that is text."""
-    for key, value in properties:
-        if key == name:
-            assert isinstance(value, str)
-            return value
-    return None
-
-
 def without(properties: Properties, *names: Property) -> Properties:
     """All properties but some."""
     return tuple(pair for pair in properties if pair[0] not in names)
@@ -186,9 +175,9 @@ def _repeatable(name: Property, carrier: int) -> bool:
 
 def _checked(name: Property, value: Value) -> Value:
     if value == 0 and name in _NEVER_ZERO:
-        raise MalformedError(_NEVER_ZERO[name], f"{name.name} is 0")
+        raise MalformedError(f"{name.name} is 0", _NEVER_ZERO[name])
     if name == Property.RESPONSE_TOPIC:
         assert isinstance(value, str)
         if not value or "+" in value or "#" in value:
-            raise protocol_error("the response topic is no topic")
+            raise MalformedError("the response topic is no topic", Reason.PROTOCOL_ERROR)
     return value

@@ -7,17 +7,8 @@ Source: OASIS MQTT 5.0, 3.3 to 3.7 and 4.7.
 
 from typing import Final
 
-from federator.gateway.wire.fields import Cursor, as_text, write_packet
-from federator.gateway.wire.kinds import (
-    V5,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    Version,
-    malformed,
-    protocol_error,
-)
+from federator.gateway.wire.fields import Cursor, as_text, write_packet, write_text, write_u16
+from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
 from federator.gateway.wire.properties import (
     Properties,
     Property,
@@ -48,11 +39,7 @@ PublishHeader = tuple[str, int, int, int]
 def read_publish(
     block: bytes, packet: Packet, version: Version, *, from_client: bool = True
 ) -> PublishHeader:
-    """Read all of a PUBLISH but its payload.
-
-    Raises:
-        MalformedError: The broker would close the connection that sends it.
-    """
+    """Read all of a PUBLISH but its payload."""
     first, _, body, end = packet
     try:
         after = body + 2 + (block[body] << 8 | block[body + 1])
@@ -60,41 +47,37 @@ def read_publish(
     except (IndexError, KeyError):
         topic, after = _new_topic(block, body, end)
     if after > end:
-        raise malformed("PUBLISH ends inside its topic")
+        raise MalformedError("PUBLISH ends inside its topic")
     packet_id, id_at = 0, after
     if first & QOS:
         after += 2
         if after > end:
-            raise malformed("PUBLISH ends inside its packet id")
+            raise MalformedError("PUBLISH ends inside its packet id")
         packet_id = block[id_at] << 8 | block[id_at + 1]
         if not packet_id:
-            raise protocol_error("PUBLISH with the packet id 0")
+            raise MalformedError("PUBLISH with the packet id 0", Reason.PROTOCOL_ERROR)
     if version == V5:
         if after >= end:
-            raise malformed("PUBLISH ends before its properties")
+            raise MalformedError("PUBLISH ends before its properties")
         alias = 0
         if block[after]:
             alias = _read_alias(block, (first, 0, after, end), from_client=from_client)
         if not topic and not alias:
-            raise protocol_error("PUBLISH with neither a topic nor an alias")
+            raise MalformedError("PUBLISH with neither a topic nor an alias", Reason.PROTOCOL_ERROR)
         return topic, packet_id, id_at, alias
     if not topic:
-        raise MalformedError(Reason.TOPIC_NAME_INVALID, "PUBLISH without a topic")
+        raise MalformedError("PUBLISH without a topic", Reason.TOPIC_NAME_INVALID)
     return topic, packet_id, id_at, 0
 
 
 def publish_id(block: bytes, packet: Packet) -> tuple[int, int]:
-    """The packet id of a QoS 1 or 2 PUBLISH from a broker we trust, and its index in the block.
-
-    Raises:
-        MalformedError: The broker does not deserve it.
-    """
+    """The packet id of a QoS 1 or 2 PUBLISH from a broker we trust, and its index in the block."""
     _, _, body, end = packet
     if end - body < 4:
-        raise malformed("PUBLISH ends inside its topic")
+        raise MalformedError("PUBLISH ends inside its topic")
     at = body + 2 + (block[body] << 8 | block[body + 1])
     if at + 2 > end:
-        raise malformed("PUBLISH ends inside its packet id")
+        raise MalformedError("PUBLISH ends inside its packet id")
     return block[at] << 8 | block[at + 1], at
 
 
@@ -118,17 +101,13 @@ def again(packet: bytes, packet_id: int, *, duplicate: bool = False) -> bytes:
 
 
 def read_ack(block: bytes, packet: Packet, version: Version) -> tuple[int, int]:
-    """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP.
-
-    Raises:
-        MalformedError: It is no acknowledgement.
-    """
+    """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP."""
     first, _, body, end = packet
     if end - body < 2 or (version != V5 and end - body > 2):
-        raise malformed("an acknowledgement of the wrong length")
+        raise MalformedError("an acknowledgement of the wrong length")
     packet_id = block[body] << 8 | block[body + 1]
     if not packet_id:
-        raise protocol_error("an acknowledgement of the packet id 0")
+        raise MalformedError("an acknowledgement of the packet id 0", Reason.PROTOCOL_ERROR)
     if end - body == 2:
         return packet_id, 0
     if end - body > 3:
@@ -137,7 +116,9 @@ def read_ack(block: bytes, packet: Packet, version: Version) -> tuple[int, int]:
         cursor.finish()
     reason = block[body + 2]
     if reason not in _ACK_REASONS[first & 0xF0]:
-        raise protocol_error(f"an acknowledgement with the reason {reason:#x}")
+        raise MalformedError(
+            f"an acknowledgement with the reason {reason:#x}", Reason.PROTOCOL_ERROR
+        )
     return packet_id, reason
 
 
@@ -160,28 +141,22 @@ def write_publish(
     properties: Properties = (),
 ) -> bytes:
     """A PUBLISH of our own."""
-    name = topic.encode()
     return write_packet(
         Kind.PUBLISH | qos << 1 | retain,
-        len(name).to_bytes(2, "big"),
-        name,
-        packet_id.to_bytes(2, "big") if qos else b"",
+        write_text(topic),
+        write_u16(packet_id) if qos else b"",
         write_properties(properties) if version == V5 else b"",
         payload,
     )
 
 
 def checked_topic(encoded: bytes) -> str:
-    """Decode a topic that a client publishes on.
-
-    Raises:
-        MalformedError: It is no topic, or none that brokers take.
-    """
+    """Decode a topic that a client publishes on."""
     topic = as_text(encoded)
     if not topic or "+" in topic or "#" in topic:
-        raise MalformedError(Reason.TOPIC_NAME_INVALID, "a topic that is empty or has wildcards")
+        raise MalformedError("a topic that is empty or has wildcards", Reason.TOPIC_NAME_INVALID)
     if topic.count("/") >= LEVELS_MAX:
-        raise MalformedError(Reason.TOPIC_NAME_INVALID, f"a topic of over {LEVELS_MAX} levels")
+        raise MalformedError(f"a topic of over {LEVELS_MAX} levels", Reason.TOPIC_NAME_INVALID)
     return topic
 
 
@@ -202,7 +177,9 @@ def _new_topic(block: bytes, body: int, end: int) -> tuple[str, int]:
 def _read_alias(block: bytes, packet: Packet, *, from_client: bool) -> int:
     properties = read_properties(Cursor(block, packet), Kind.PUBLISH)
     if from_client and number_in(properties, Property.SUBSCRIPTION_ID, 0):
-        raise protocol_error("PUBLISH of a client with a subscription identifier")
+        raise MalformedError(
+            "PUBLISH of a client with a subscription identifier", Reason.PROTOCOL_ERROR
+        )
     return number_in(properties, Property.TOPIC_ALIAS, 0)
 
 

@@ -9,16 +9,7 @@ Source: OASIS MQTT 5.0, 2.1 (fixed header) and 1.5.5 (variable byte integer).
 
 from typing import Final
 
-from federator.gateway.wire.kinds import (
-    V311,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    Version,
-    malformed,
-    protocol_error,
-)
+from federator.gateway.wire.kinds import V311, Kind, MalformedError, Packet, Reason, Version
 
 LENGTH_BYTES_MAX: Final = 4
 
@@ -118,9 +109,8 @@ class Splitter:
                 self.fault = _unexpected(first)
                 return data, packets
             if end - at > limit:
-                self.fault = MalformedError(
-                    Reason.PACKET_TOO_LARGE, f"a packet of {end - at} bytes, {limit} are allowed"
-                )
+                text = f"a packet of {end - at} bytes, {limit} are allowed"
+                self.fault = MalformedError(text, Reason.PACKET_TOO_LARGE)
                 return data, packets
             if end > available:
                 self._needed = end - at
@@ -128,7 +118,9 @@ class Splitter:
             packets.append((first, at, body, end))
             at = end
         if at < available and self.fault is None:
-            self._hold(data, at)
+            self._held += memoryview(data)[at:]
+            if available - at < 2:
+                self._needed = 2
         return data, packets
 
     def _long_length(self, data: bytes, at: int) -> tuple[int, int] | None:
@@ -145,13 +137,8 @@ class Splitter:
                 if not byte:  # only ever after a continued byte
                     break
                 return length, place + 1
-        self.fault = malformed("a packet's length is no variable byte integer")
+        self.fault = MalformedError("a packet's length is no variable byte integer")
         return None
-
-    def _hold(self, data: bytes, at: int) -> None:
-        self._held += memoryview(data)[at:]
-        if len(self._held) < 2:
-            self._needed = 2
 
 
 def only(packet: bytes) -> Packet:
@@ -166,7 +153,9 @@ def _unexpected(first: int) -> MalformedError:
     """What is wrong with a first byte that this side may not send in this version."""
     kind, flags = first & 0xF0, first & 0x0F
     if not kind:
-        return malformed("a packet of the reserved type 0")
+        return MalformedError("a packet of the reserved type 0")
     if FROM_CLIENT[first] or FROM_SERVER[first]:
-        return protocol_error(f"{Kind(kind).name} from the wrong side or in the wrong version")
-    return malformed(f"{Kind(kind).name} with the flags {flags:#x}")
+        return MalformedError(
+            f"{Kind(kind).name} from the wrong side or in the wrong version", Reason.PROTOCOL_ERROR
+        )
+    return MalformedError(f"{Kind(kind).name} with the flags {flags:#x}")

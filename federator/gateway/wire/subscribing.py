@@ -7,16 +7,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from federator.gateway.wire.fields import Cursor, write_packet, write_text, write_u16
-from federator.gateway.wire.kinds import (
-    V5,
-    Kind,
-    MalformedError,
-    Packet,
-    Reason,
-    Version,
-    malformed,
-    protocol_error,
-)
+from federator.gateway.wire.kinds import V5, Kind, MalformedError, Packet, Reason, Version
 from federator.gateway.wire.properties import Properties, read_properties, write_properties
 from federator.protocol.filters.syntax import SHARE, validate_filter
 
@@ -52,6 +43,9 @@ class Unsubscribe:
     properties: Properties = ()
 
 
+Request = Subscribe | Unsubscribe
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """A SUBACK or UNSUBACK; the UNSUBACK of 3.1.1 has no codes."""
@@ -61,80 +55,47 @@ class Answer:
     properties: Properties = ()
 
 
-def read_subscribe(block: bytes, packet: Packet, version: Version) -> Subscribe:
-    """Read a SUBSCRIBE.
-
-    Raises:
-        MalformedError: The broker would close the connection that sends it.
-    """
-    cursor = Cursor(block, packet)
-    packet_id, properties = _head(cursor, Kind.SUBSCRIBE, version)
-    reserved = 0xC0 if version == V5 else 0xFC
+def read_request(block: bytes, packet: Packet, version: Version) -> Request:
+    """Read a SUBSCRIBE or UNSUBSCRIBE."""
+    cursor, kind = Cursor(block, packet), Kind(packet[0] & 0xF0)
+    packet_id, properties = _head(cursor, kind, version)
     filters: list[tuple[str, int]] = []
     while cursor.left:
-        filter, options = _filter(cursor), cursor.byte()
-        if options & reserved or options & _QOS == 3:
-            raise malformed(f"a subscription with the options {options:#x}")
-        if options & RETAIN_HANDLING == RETAIN_HANDLING:
-            raise protocol_error("a subscription with the retain handling 3")
-        if options & NO_LOCAL and filter.startswith(SHARE):
-            raise protocol_error("a shared subscription with No Local")
+        filter = _filter(cursor)
+        options = _options(cursor, filter, version) if kind == Kind.SUBSCRIBE else 0
         filters.append((filter, options))
-        _bound(len(filters))
+        if len(filters) > FILTERS_MAX:
+            text = f"more than {FILTERS_MAX} filters in a packet"
+            raise MalformedError(text, Reason.QUOTA_EXCEEDED)
     if not filters:
-        raise protocol_error("SUBSCRIBE without a filter")
-    return Subscribe(packet_id, tuple(filters), properties)
+        raise MalformedError(f"{kind.name} without a filter", Reason.PROTOCOL_ERROR)
+    if kind == Kind.SUBSCRIBE:
+        return Subscribe(packet_id, tuple(filters), properties)
+    return Unsubscribe(packet_id, tuple(filter for filter, _ in filters), properties)
 
 
-def write_subscribe(subscribe: Subscribe, version: Version) -> bytes:
-    """Write a SUBSCRIBE; options that 3.1.1 does not know are left out."""
+def write_request(request: Request, version: Version) -> bytes:
+    """Write a SUBSCRIBE or UNSUBSCRIBE; options that 3.1.1 does not know are left out."""
+    properties = write_properties(request.properties) if version == V5 else b""
+    parts = [write_u16(request.packet_id), properties]
+    if isinstance(request, Unsubscribe):
+        return write_packet(Kind.UNSUBSCRIBE | 2, *parts, *map(write_text, request.filters))
     allowed = 0x3F if version == V5 else _QOS
-    properties = write_properties(subscribe.properties) if version == V5 else b""
-    parts = [write_u16(subscribe.packet_id), properties]
-    for filter, options in subscribe.filters:
+    for filter, options in request.filters:
         parts += write_text(filter), bytes((options & allowed,))
     return write_packet(Kind.SUBSCRIBE | 2, *parts)
 
 
-def read_unsubscribe(block: bytes, packet: Packet, version: Version) -> Unsubscribe:
-    """Read an UNSUBSCRIBE.
-
-    Raises:
-        MalformedError: The broker would close the connection that sends it.
-    """
-    cursor = Cursor(block, packet)
-    packet_id, properties = _head(cursor, Kind.UNSUBSCRIBE, version)
-    filters: list[str] = []
-    while cursor.left:
-        filters.append(_filter(cursor))
-        _bound(len(filters))
-    if not filters:
-        raise protocol_error("UNSUBSCRIBE without a filter")
-    return Unsubscribe(packet_id, tuple(filters), properties)
-
-
-def write_unsubscribe(unsubscribe: Unsubscribe, version: Version) -> bytes:
-    """Write an UNSUBSCRIBE."""
-    properties = write_properties(unsubscribe.properties) if version == V5 else b""
-    parts = [write_u16(unsubscribe.packet_id), properties]
-    parts += map(write_text, unsubscribe.filters)
-    return write_packet(Kind.UNSUBSCRIBE | 2, *parts)
-
-
 def read_answer(block: bytes, packet: Packet, version: Version) -> Answer:
-    """Read a SUBACK or UNSUBACK.
-
-    Raises:
-        MalformedError: It is no answer.
-    """
+    """Read a SUBACK or UNSUBACK."""
     cursor = Cursor(block, packet)
     kind = packet[0] & 0xF0
     packet_id, properties = _head(cursor, kind, version)
     codes = cursor.rest()
     if not codes and (version == V5 or kind == Kind.SUBACK):
-        raise malformed("an answer without a code")
+        raise MalformedError("an answer without a code")
     if codes and version != V5 and kind == Kind.UNSUBACK:
-        raise malformed("UNSUBACK of 3.1.1 with codes")
+        raise MalformedError("UNSUBACK of 3.1.1 with codes")
     return Answer(packet_id, codes, properties)
 
 
@@ -152,7 +113,7 @@ def _head(cursor: Cursor, kind: int, version: Version) -> tuple[int, Properties]
     """The packet id and the properties, with which all of these begin."""
     packet_id = cursor.u16()
     if not packet_id:
-        raise protocol_error("the packet id 0")
+        raise MalformedError("the packet id 0", Reason.PROTOCOL_ERROR)
     return packet_id, read_properties(cursor, kind) if version == V5 else ()
 
 
@@ -161,9 +122,15 @@ def _filter(cursor: Cursor) -> str:
     try:
         return validate_filter(filter)
     except ValueError as error:
-        raise MalformedError(Reason.TOPIC_FILTER_INVALID, str(error)) from None
+        raise MalformedError(str(error), Reason.TOPIC_FILTER_INVALID) from None
 
 
-def _bound(count: int) -> None:
-    if count > FILTERS_MAX:
-        raise MalformedError(Reason.QUOTA_EXCEEDED, f"more than {FILTERS_MAX} filters in a packet")
+def _options(cursor: Cursor, filter: str, version: Version) -> int:
+    options = cursor.byte()
+    if options & (0xC0 if version == V5 else 0xFC) or options & _QOS == 3:
+        raise MalformedError(f"a subscription with the options {options:#x}")
+    if options & RETAIN_HANDLING == RETAIN_HANDLING:
+        raise MalformedError("a subscription with the retain handling 3", Reason.PROTOCOL_ERROR)
+    if options & NO_LOCAL and filter.startswith(SHARE):
+        raise MalformedError("a shared subscription with No Local", Reason.PROTOCOL_ERROR)
+    return options

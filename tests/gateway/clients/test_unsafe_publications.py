@@ -33,7 +33,6 @@ class Stage:
             mark_s=1.0,
             seeks_broker=self._seeks_broker,
             serving=lambda: [SimpleNamespace(link=link)],
-            now_ms=lambda: 0,
         )
 
     def acknowledge(self, client_id):

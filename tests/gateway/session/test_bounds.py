@@ -37,8 +37,8 @@ def test_the_memory_for_deliveries_is_shared_and_bounded():
         flooded.add(bytes([number]) * 100, 0)
 
     assert shared.bytes <= 1_000
-    assert list(quiet) == [b"q" * 100]
-    assert list(flooded)[-1] == bytes([49]) * 100
+    assert list(quiet.since(0)) == [b"q" * 100]
+    assert list(flooded.since(0))[-1] == bytes([49]) * 100
     flooded.close()
     assert shared.bytes == 100
     quiet.forget(5_001)

@@ -176,7 +176,7 @@ def test_a_client_that_waits_for_a_pubrel_of_a_dead_broker_gets_it():
 def test_subscriptions_are_made_again_with_their_options_and_without_retained_values():
     world = World(V5)
     request = wire.Subscribe(7, (("a/+", 0x09), ("$share/g/b", 2)), ((0x0B, 5),))
-    world.client.outward.bytes += wire.write_subscribe(request, V5)
+    world.client.outward.bytes += wire.write_request(request, V5)
     world.settle()
 
     world.kill()
@@ -188,7 +188,7 @@ def test_subscriptions_are_made_again_with_their_options_and_without_retained_va
 def test_what_the_client_unsubscribed_is_not_subscribed_again():
     world = World(V5, subscribes=("a", "b"))
     session = world.session
-    packet = wire.write_unsubscribe(wire.Unsubscribe(9, ("a",)), V5)
+    packet = wire.write_request(wire.Unsubscribe(9, ("a",)), V5)
     session.from_client(packet, [wire.only(packet)], 0)
     answer = wire.write_answer(Kind.UNSUBACK, wire.Answer(9, b"\0"), V5)
     session.to_broker.clear()
@@ -203,7 +203,7 @@ def test_what_the_client_unsubscribed_is_not_subscribed_again():
 def test_a_subscription_the_dead_broker_did_not_answer_is_answered_by_the_next():
     world = World(V311)
     request = wire.Subscribe(3, (("x", 1),))
-    world.client.outward.bytes += wire.write_subscribe(request, V311)
+    world.client.outward.bytes += wire.write_request(request, V311)
     world.from_client()
 
     world.kill()
@@ -231,7 +231,7 @@ def test_a_client_of_3_1_1_gets_the_retained_values_it_asks_for_after_a_move():
     world.kill()
     world.settle()
     request = wire.Subscribe(4, (("e", 1),))
-    world.client.outward.bytes += wire.write_subscribe(request, V311)
+    world.client.outward.bytes += wire.write_request(request, V311)
     world.from_client()
 
     world.broker.deliver("e", b"value", 1, retain=True)

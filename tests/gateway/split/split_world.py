@@ -103,9 +103,9 @@ class TopicBroker:
                 answer = wire.Connack(session_present=False, reason=self.refuses)
                 self._say(wire.write_connack(answer, version))
             case Kind.SUBSCRIBE:
-                self._on_subscribe(wire.read_subscribe(block, packet, version))
+                self._on_subscribe(wire.read_request(block, packet, version))
             case Kind.UNSUBSCRIBE:
-                request = wire.read_unsubscribe(block, packet, version)
+                request = wire.read_request(block, packet, version)
                 there = [self.filters.pop(f, None) is not None for f in request.filters]
                 codes = bytes(0 if each else 0x11 for each in there) if version == V5 else b""
                 answer = wire.Answer(request.packet_id, codes)

@@ -52,11 +52,11 @@ class Storyteller:
         match word:
             case "subscribe", filters, options:
                 wish = tuple((each, options) for each in dict.fromkeys(filters))
-                packet = wire.write_subscribe(wire.Subscribe(number, wish), self.version)
+                packet = wire.write_request(wire.Subscribe(number, wish), self.version)
                 self.world.say(packet)
             case "unsubscribe", filters:
                 gone = tuple(dict.fromkeys(filters))
-                packet = wire.write_unsubscribe(wire.Unsubscribe(number, gone), self.version)
+                packet = wire.write_request(wire.Unsubscribe(number, gone), self.version)
                 self.world.say(packet)
             case "publish", topic, level, retain:
                 self.world.say(
@@ -165,7 +165,7 @@ def test_every_subscription_stands_at_the_owner_of_each_topic_it_matches():
 
 def test_what_a_broker_delivers_that_does_not_own_the_topic_is_answered_and_dropped():
     several = Several(V5, 20, federated=True)
-    several.say(wire.write_subscribe(wire.Subscribe(1, (("#", 2),)), V5))
+    several.say(wire.write_request(wire.Subscribe(1, (("#", 2),)), V5))
     several.settle()
 
     for level in (0, 1, 2):
@@ -180,7 +180,7 @@ def test_what_one_broker_grants_and_another_refuses_is_refused_and_taken_back():
     several = Several(V5, 20)
     several.brokers[2].codes["#"] = 0x87
 
-    several.say(wire.write_subscribe(wire.Subscribe(7, (("#", 1), ("b", 1))), V5))
+    several.say(wire.write_request(wire.Subscribe(7, (("#", 1), ("b", 1))), V5))
     several.settle()
 
     answer = several.client.answers[-1]
@@ -192,7 +192,7 @@ def test_a_group_that_would_share_topics_of_two_brokers_is_refused():
     several = Several(V5, 20)
 
     wish = (("$share/g/#", 1), ("$share/g/a/b", 1))
-    several.say(wire.write_subscribe(wire.Subscribe(7, wish), V5))
+    several.say(wire.write_request(wire.Subscribe(7, wish), V5))
     several.settle()
 
     answer = several.client.answers[-1]
@@ -222,7 +222,7 @@ def test_a_release_that_an_earlier_connection_owes_is_answered_once_by_who_knows
 
 def test_unfinished_deliveries_keep_their_ids_for_the_clients_next_connection():
     several = Several(V5, 20)
-    several.say(wire.write_subscribe(wire.Subscribe(1, (("#", 2),)), V5))
+    several.say(wire.write_request(wire.Subscribe(1, (("#", 2),)), V5))
     several.settle()
     for topic in ("edge/1", "far/1/x", "b"):  # each broker's first, under the same number
         several.outside(topic, b"x", 2, False)

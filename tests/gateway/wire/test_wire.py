@@ -74,7 +74,7 @@ def test_packets_are_found_however_the_stream_is_cut(version, step):
         wire.write_connect(wire.Connect(version, "c", clean=True, keep_alive=0)),
         wire.write_publish("t", bytes(300), version=version, qos=1, packet_id=9),
         wire.PINGREQ,
-        wire.write_subscribe(wire.Subscribe(3, (("a/#", 1), ("b", 0))), version),
+        wire.write_request(wire.Subscribe(3, (("a/#", 1), ("b", 0))), version),
         wire.write_publish("t", b"", version=version),
     ]
     stream = b"".join(packets)
@@ -105,7 +105,7 @@ def test_a_subscribe_of_version_5_is_what_the_independent_codec_reads():
     options = 1 | wire.NO_LOCAL | wire.RETAIN_AS_PUBLISHED | 0x20
     subscribe = wire.Subscribe(7, (("a/+/#", options),), ((Property.SUBSCRIPTION_ID, 300),))
 
-    packet = wire.write_subscribe(subscribe, V5)
+    packet = wire.write_request(subscribe, V5)
 
     theirs, _ = mqtt5.read(packet)
     assert isinstance(theirs, mqtt5.SubscribePacket)
@@ -114,7 +114,7 @@ def test_a_subscribe_of_version_5_is_what_the_independent_codec_reads():
     assert (filter.pattern, filter.max_qos, filter.retain_handling) == ("a/+/#", 1, 2)
     assert filter.no_local
     assert filter.retain_as_published
-    assert wire.read_subscribe(*parts(packet), V5) == subscribe
+    assert wire.read_request(*parts(packet), V5) == subscribe
 
 
 def test_a_publish_of_version_5_has_the_header_the_independent_codec_wrote():
@@ -148,11 +148,11 @@ def test_a_publish_of_version_5_has_the_header_the_independent_codec_wrote():
         (wire.read_publish, b"\x30\x06\0\1a\2\x7f\1", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\1a\2\x01\2", Reason.PROTOCOL_ERROR),
         (wire.read_publish, b"\x30\x08\0\1a\4\1\1\1\1", Reason.PROTOCOL_ERROR),
-        (wire.read_subscribe, b"\x82\x03\0\1\0", Reason.PROTOCOL_ERROR),
-        (wire.read_subscribe, b"\x82\x07\0\1\0\0\1a\3", Reason.MALFORMED_PACKET),
-        (wire.read_subscribe, b"\x82\x08\0\1\0\0\2a#\0", Reason.TOPIC_FILTER_INVALID),
-        (wire.read_subscribe, b"\x82\x07\0\0\0\0\1a\0", Reason.PROTOCOL_ERROR),
-        (wire.read_unsubscribe, b"\xa2\x06\0\1\0\0\2a", Reason.MALFORMED_PACKET),
+        (wire.read_request, b"\x82\x03\0\1\0", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\x82\x07\0\1\0\0\1a\3", Reason.MALFORMED_PACKET),
+        (wire.read_request, b"\x82\x08\0\1\0\0\2a#\0", Reason.TOPIC_FILTER_INVALID),
+        (wire.read_request, b"\x82\x07\0\0\0\0\1a\0", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\xa2\x06\0\1\0\0\2a", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\3a\0b\0", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\3a\1b\0", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\3\xed\xa0\x80\0", Reason.MALFORMED_PACKET),
@@ -161,9 +161,9 @@ def test_a_publish_of_version_5_has_the_header_the_independent_codec_wrote():
             wire.write_publish("/" * 201, b"", version=V5),
             Reason.TOPIC_NAME_INVALID,
         ),
-        (wire.read_subscribe, b"\x82\x07\0\1\0\0\1a\x30", Reason.PROTOCOL_ERROR),
-        (wire.read_subscribe, b"\x82\x10\0\1\0\0\x0a$share/g/a\4", Reason.PROTOCOL_ERROR),
-        (wire.read_subscribe, b"\x82\x0e\0\1\0\0\x08$share/g\0", Reason.TOPIC_FILTER_INVALID),
+        (wire.read_request, b"\x82\x07\0\1\0\0\1a\x30", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\x82\x10\0\1\0\0\x0a$share/g/a\4", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\x82\x0e\0\1\0\0\x08$share/g\0", Reason.TOPIC_FILTER_INVALID),
         (wire.read_ack, b"\x40\x01\1", Reason.MALFORMED_PACKET),
         (wire.read_ack, b"\x40\x02\0\0", Reason.PROTOCOL_ERROR),
         (wire.read_ack, b"\x40\x03\0\1\x01", Reason.PROTOCOL_ERROR),
@@ -204,7 +204,7 @@ def test_a_refused_connect_is_told_why_in_its_own_version(packet, reason, said):
         wire.read_connect(*parts(packet))
 
     assert caught.value.reason == reason
-    assert wire.refusal(caught.value, None) == said
+    assert wire.refusal(caught.value) == said
 
 
 def test_a_packet_over_the_limit_is_refused_at_its_header():
@@ -222,11 +222,11 @@ def test_version_311_has_no_auth_and_its_clients_hear_their_return_codes():
     nameless = wire.Connect(V311, "", clean=False, keep_alive=0)
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(wire.write_connect(nameless)))
-    assert wire.refusal(caught.value, None) == b"\x20\x02\0\2"
+    assert wire.refusal(caught.value) == b"\x20\x02\0\2"
     old = b"\x10\x0f\0\6MQIsdp\3\2\0\0\0\1c"
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(old))
-    assert wire.refusal(caught.value, None) == b"\x20\x02\0\1"
+    assert wire.refusal(caught.value) == b"\x20\x02\0\1"
 
 
 def test_a_version_may_be_told_again():

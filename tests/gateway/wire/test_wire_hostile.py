@@ -38,16 +38,14 @@ def read(block, packet, version):
         case Kind.PUBLISH:
             topic, packet_id, id_at, alias = wire.read_publish(block, packet, version)
             return topic, packet_id, id_at - packet[1], alias  # wherever in the block it stands
-        case Kind.SUBSCRIBE:
-            return wire.read_subscribe(block, packet, version)
-        case Kind.UNSUBSCRIBE:
-            return wire.read_unsubscribe(block, packet, version)
+        case Kind.SUBSCRIBE | Kind.UNSUBSCRIBE:
+            return wire.read_request(block, packet, version)
         case Kind.PINGREQ:
             return wire.check_ping(packet)
         case Kind.DISCONNECT:
             return wire.read_disconnect(block, packet, version)
         case Kind.AUTH:
-            raise wire.MalformedError(Reason.PROTOCOL_ERROR, "as every session answers it")
+            raise wire.MalformedError("as every session answers it", Reason.PROTOCOL_ERROR)
         case _:
             return wire.read_ack(block, packet, version)
 
@@ -140,7 +138,7 @@ def test_what_would_take_a_hundred_times_its_size_as_objects_is_refused():
     publish = write_packet(Kind.PUBLISH, b"\0\1a", write_varint(len(pairs)), pairs)
     subscribe = write_packet(Kind.SUBSCRIBE | 2, b"\0\1", b"\0\1a\0" * 100_000)
 
-    for packet, reader in ((publish, wire.read_publish), (subscribe, wire.read_subscribe)):
+    for packet, reader in ((publish, wire.read_publish), (subscribe, wire.read_request)):
         version = V5 if reader is wire.read_publish else V311
         with pytest.raises(wire.MalformedError) as caught:
             reader(packet, wire.only(packet), version)

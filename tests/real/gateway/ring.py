@@ -144,8 +144,8 @@ class Client(asyncio.Protocol):
                 case Kind.SUBACK:
                     self.ready.set()
                 case Kind.DISCONNECT:
-                    reason = wire.read_disconnect(block, packet, self.version, from_client=False)
-                    self.ended = f"DISCONNECT {reason.reason:#x}"
+                    reason, _ = wire.read_disconnect(block, packet, self.version, from_client=False)
+                    self.ended = f"DISCONNECT {reason:#x}"
         assert self._splitter.fault is None, f"{self.name}: {self._splitter.fault}"
 
     def _on_connected(self):
@@ -153,7 +153,7 @@ class Client(asyncio.Protocol):
             self.ready.set()
         else:
             wish = wire.Subscribe(1, ((self.filter, 1),))
-            self._transport.write(wire.write_subscribe(wish, self.version))
+            self._transport.write(wire.write_request(wish, self.version))
 
     def _on_publish(self, block, packet, now_s):
         _, packet_id, id_at, _ = wire.read_publish(block, packet, self.version, from_client=False)

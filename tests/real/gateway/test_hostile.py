@@ -79,10 +79,10 @@ def expected(stream, version):
                 splitter.speak(version)
                 greeted = True
             elif kind in (Kind.CONNECT, Kind.AUTH):
-                raise wire.MalformedError(Reason.PROTOCOL_ERROR, "not now")
+                raise wire.MalformedError("not now", Reason.PROTOCOL_ERROR)
             elif kind == Kind.PUBLISH:
                 if read(block, packet, version)[3]:
-                    raise wire.MalformedError(Reason.TOPIC_ALIAS_INVALID, "none is allowed")
+                    raise wire.MalformedError("none is allowed", Reason.TOPIC_ALIAS_INVALID)
             else:
                 read(block, packet, version)
         except wire.MalformedError as found:
@@ -95,7 +95,7 @@ def expected(stream, version):
     if error is None:
         return Expected(pings, False)
     if not greeted:
-        return Expected(pings, True, (wire.refusal(error, None) or NOTHING,))
+        return Expected(pings, True, (wire.refusal(error) or NOTHING,))
     if version == V311:
         return Expected(pings, True)
     # If it came on the heels of CONNECT, which its broker has not answered yet, CONNACK says it.
@@ -216,7 +216,7 @@ async def test_one_who_asks_for_much_and_reads_nothing_does_not_fill_the_gateway
     _, writer = await asyncio.open_connection(gateway.host, gateway.port)
     writer.transport.pause_reading()
     writer.write(wire.write_connect(wire.Connect(V311, "deaf", clean=True, keep_alive=0)))
-    writer.write(wire.write_subscribe(wire.Subscribe(1, (("flood", 0),)), V311))
+    writer.write(wire.write_request(wire.Subscribe(1, (("flood", 0),)), V311))
     before = resident_mb(gateway.pid)
 
     async with undisturbed(gateway), client(gateway) as flood:

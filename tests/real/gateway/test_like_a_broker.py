@@ -51,10 +51,10 @@ def sentence(rng, version):
             if version == V5:
                 options |= rng.choice((0, 0, wire.RETAIN_AS_PUBLISHED, 0x10, 0x20))
             wish = tuple((each, options) for each in rng.sample(FILTERS, rng.randrange(1, 3)))
-            return wire.write_subscribe(wire.Subscribe(packet_id, wish), version)
+            return wire.write_request(wire.Subscribe(packet_id, wish), version)
         case 6:
             gone = tuple(rng.sample(FILTERS, 2))
-            return wire.write_unsubscribe(wire.Unsubscribe(packet_id, gone), version)
+            return wire.write_request(wire.Unsubscribe(packet_id, gone), version)
         case 7:
             kind = rng.choice((Kind.PUBACK, Kind.PUBREC, Kind.PUBCOMP))
             return wire.write_ack(kind, packet_id, version)

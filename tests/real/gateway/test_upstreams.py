@@ -134,10 +134,10 @@ def sentence(rng, version, number):
                 options |= rng.choice((0, wire.NO_LOCAL, wire.RETAIN_AS_PUBLISHED, 0x10, 0x20))
                 properties = ((Property.SUBSCRIPTION_ID, number),) if rng.random() < 0.3 else ()
             wish = tuple((each, options) for each in rng.sample(FILTERS, rng.randrange(1, 3)))
-            return wire.write_subscribe(wire.Subscribe(number, wish, properties), version)
+            return wire.write_request(wire.Subscribe(number, wish, properties), version)
         case _:
             gone = tuple(rng.sample(FILTERS, 2))
-            return wire.write_unsubscribe(wire.Unsubscribe(number, gone), version)
+            return wire.write_request(wire.Unsubscribe(number, gone), version)
 
 
 async def dialogue(place, seed, version):
@@ -259,7 +259,7 @@ async def test_what_both_brokers_kept_for_a_client_that_was_away_comes_when_it_r
     place = gateway.host, gateway.port
     away = Speaker(V5)
     await away.connect(place, clean=False)
-    await away.say(wire.write_subscribe(wire.Subscribe(1, (("#", 2),)), V5))
+    await away.say(wire.write_request(wire.Subscribe(1, (("#", 2),)), V5))
     await away.leave()
     for broker, topic in ((central, "a"), (edge, "edge/1")):
         async with aiomqtt.Client("127.0.0.1", broker.port) as other:
@@ -279,7 +279,7 @@ async def test_a_session_that_one_broker_lost_is_refused_once_and_then_new(pair,
     place = gateway.host, gateway.port
     first = Speaker(V311)
     await first.connect(place, clean=False)
-    await first.say(wire.write_subscribe(wire.Subscribe(1, (("#", 1),)), V311))
+    await first.say(wire.write_request(wire.Subscribe(1, (("#", 1),)), V311))
     await first.leave()
     thief = Speaker(V311)
     await thief.connect((edge.host, edge.port), clean=True, name="speaker~federator-1")
@@ -338,7 +338,7 @@ async def test_a_client_that_speaks_to_one_broker_only_is_kept_by_the_other(gate
     writer.write(wire.write_connect(wire.Connect(V311, "c", True, 1)))
     await reader.readexactly(4)
     wish = wire.Subscribe(1, (("edge/1", 0),))
-    writer.write(wire.write_subscribe(wish, V311))
+    writer.write(wire.write_request(wish, V311))
     await reader.readexactly(5)
     for _ in range(8):  # two and a half times what a broker waits
         writer.write(wire.write_publish("a", b"", version=V311))

@@ -135,12 +135,12 @@ class Playback:
         version = self.connect.version
         match kind:
             case Kind.SUBSCRIBE:
-                wish = wire.read_subscribe(block, packet, version)
+                wish = wire.read_request(block, packet, version)
                 self.subscribed += wish.filters
                 codes = bytes(options & 3 for _, options in wish.filters)
                 return wire.write_answer(Kind.SUBACK, wire.Answer(wish.packet_id, codes), version)
             case Kind.UNSUBSCRIBE:
-                goodbye = wire.read_unsubscribe(block, packet, version)
+                goodbye = wire.read_request(block, packet, version)
                 self.unsubscribed += goodbye.filters
                 answer = wire.Answer(goodbye.packet_id, bytes(len(goodbye.filters)))
                 return wire.write_answer(Kind.UNSUBACK, answer, version)
@@ -158,7 +158,7 @@ class Playback:
             case Kind.PINGREQ:
                 return wire.PINGRESP
             case Kind.DISCONNECT:
-                self.ended = wire.read_disconnect(block, packet, version).reason
+                self.ended, _ = wire.read_disconnect(block, packet, version)
                 return b""
             case _:
                 self.acknowledged.append((kind, wire.read_ack(block, packet, version)[0]))

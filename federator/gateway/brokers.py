@@ -1,12 +1,21 @@
-"""The gateway's own connections: one to each broker, for the guide, for questions, and to know at
-once when a broker dies.
+"""The gateway at its brokers: its own connections, what it asks, and what it leaves tidy there.
+
+It has one connection to each broker, for the guide, for questions, and to know at once when a
+broker dies.
 
 A client's connection that ends says little: its broker may have died, or thrown out this client
 alone, and a 3.1.1 broker tells neither. So the gateway asks on its own connection, which ends with
 the broker and with nothing else.
+
+A persistent session whose client lives elsewhere would gather messages for ever, and would give
+them all again should the client come back. So the gateway ends it: at once where the client was
+moved, or when a dead broker is there again.
+
+Source: docs/gateway.md, "Sessions".
 """
 
 import asyncio
+from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
 import msgspec
@@ -16,6 +25,7 @@ from mqtt5 import TopicFilter
 from federator.config import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
+from federator.gateway.wire import V5, Connect, Property, with_value, write_connect
 from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode, encode
@@ -25,6 +35,7 @@ from federator.runtime.doctor.strangers import Speakers, StrangerWatch
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
+from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.trust.words import SignedWords
 
 PROBE_S: Final = 0.5
@@ -34,6 +45,12 @@ PROBE_POLL_S: Final = 0.01
 PROBE_POLLS: Final = round(PROBE_S / PROBE_POLL_S)
 UNANSWERED_MAX: Final = 3
 """After so many questions without an answer nobody is waited for, until one is answered."""
+
+WAITING_MAX: Final = 10_000
+"""Sessions per broker that are remembered while it is away."""
+
+WIPES_AT_ONCE: Final = 16
+WIPE_S: Final = 5.0
 
 _Word = TypeVar("_Word", gateways.Claim, gateways.Recall, gateways.Recalled)
 
@@ -89,7 +106,6 @@ class Broker:
         words: SignedWords,
     ) -> None:
         self.id = BrokerId(settings.id)
-        self.address = settings.address
         self.clients = 0
         self.generation = 0
         self.has_agent = False
@@ -252,3 +268,46 @@ class Broker:
                 return True
             await asyncio.sleep(PROBE_POLL_S)
         return False
+
+
+class SessionCleanup:
+    """The sessions that are to be ended, and where."""
+
+    def __init__(self, tasks: asyncio.TaskGroup) -> None:
+        self._tasks = tasks
+        self._waiting: dict[BrokerId, dict[str, Connect]] = {}
+        self._limit = asyncio.Semaphore(WIPES_AT_ONCE)
+
+    def add(self, connect: Connect, broker: Broker) -> None:
+        """End the session that ``connect`` began at ``broker``."""
+        waiting = self._waiting.setdefault(broker.id, {})
+        if len(waiting) < WAITING_MAX:
+            waiting[connect.client_id] = connect
+        if broker.up:
+            self.on_up(broker)
+
+    def cancel(self, client_id: str, broker: BrokerId) -> None:
+        """Keep a session after all: the client is at ``broker`` again."""
+        self._waiting.get(broker, {}).pop(client_id, None)
+
+    def on_up(self, broker: Broker) -> None:
+        """End the sessions that wait for ``broker``, which is there."""
+        for client_id in [*self._waiting.get(broker.id, {})]:
+            self._tasks.create_task(self._end(client_id, broker), name=f"wipe {client_id}")
+
+    async def _end(self, client_id: str, broker: Broker) -> None:
+        async with self._limit:
+            connect = self._waiting.get(broker.id, {}).pop(client_id, None)
+            if connect is None:  # cancelled while others were ended
+                return
+            blank = replace(connect, clean=True, will=None)
+            if blank.version == V5:
+                properties = with_value(blank.properties, Property.SESSION_EXPIRY, 0)
+                blank = replace(blank, properties=properties)
+            try:
+                async with asyncio.timeout(WIPE_S):
+                    done = await wipe_session(broker.endpoint, write_connect(blank))
+            except (OSError, TimeoutError):
+                done = False
+            if not done:
+                _log.info("gateway.session_left", client=client_id, broker=broker.id)
