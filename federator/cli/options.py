@@ -7,7 +7,8 @@ from pathlib import Path
 
 import click
 
-from federator.config import Settings, load
+from federator.config.reading import load
+from federator.config.settings import Settings
 
 DEFAULT_CONFIG = Path("/etc/federator/federator.toml")
 

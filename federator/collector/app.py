@@ -8,7 +8,7 @@ import structlog
 from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.collector.view import CollectorView
-from federator.config import CollectorSettings
+from federator.config.collector import CollectorSettings
 from federator.runtime.process import service_manager
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 

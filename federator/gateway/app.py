@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from federator.config import GatewaySettings
+from federator.config.gateway import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.view import GatewayView
 from federator.runtime.process import service_manager

@@ -13,7 +13,7 @@ from federator.cli.daemons import logs
 from federator.cli.observe.status import shown, table
 from federator.cli.options import PLACE, columns
 from federator.collector import app
-from federator.config import load_collector
+from federator.config.reading import load_collector
 
 DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 

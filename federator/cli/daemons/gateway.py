@@ -7,7 +7,7 @@ import click
 
 from federator.cli.daemons import logs
 from federator.cli.options import PLACE
-from federator.config import load_gateway
+from federator.config.reading import load_gateway
 from federator.gateway import app
 
 DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")

@@ -8,7 +8,7 @@ import click
 
 from federator.cli.daemons import logs
 from federator.cli.options import config_option, named, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
 from federator.runtime.agent import app
 from federator.runtime.doctor.diagnosis import judge

@@ -11,8 +11,8 @@ import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.options import FILE, config_option, settings_from
-from federator.config import Settings
 from federator.config.security import role_keys
+from federator.config.settings import Settings
 from federator.errors import LinkError
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.operators import Drain

@@ -24,7 +24,7 @@ from pydantic import BaseModel, SecretStr
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
 from federator.cli.options import FILE, config_option, option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
 
 LOG_BYTES_MAX: Final = 4_194_304

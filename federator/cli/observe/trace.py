@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from federator.cli.options import columns, config_option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import DecodeError, LinkError
 from federator.protocol.filters import validate_topic
 from federator.protocol.messages.json_codec import decode, encode

@@ -8,7 +8,7 @@ from pathlib import Path
 import click
 
 from federator.cli.options import columns, config_option, option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.runtime.doctor.access_list import AGENT, access_list
 from federator.runtime.doctor.diagnosis import Report, judge

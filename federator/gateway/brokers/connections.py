@@ -13,7 +13,7 @@ import msgspec
 import structlog
 from mqtt5 import TopicFilter
 
-from federator.config import GatewayBrokerSettings, GatewaySettings
+from federator.config.gateway import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
 from federator.protocol.messages import gateways, topics

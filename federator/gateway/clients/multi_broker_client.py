@@ -11,7 +11,7 @@ import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from typing import Final, Protocol
 
-from federator.config import UpstreamSettings
+from federator.config.gateway import UpstreamSettings
 from federator.gateway import wire
 from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.ports import End, Port

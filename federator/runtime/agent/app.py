@@ -5,7 +5,7 @@ import contextlib
 
 import structlog
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.pages import view_of
 from federator.runtime.process import service_manager

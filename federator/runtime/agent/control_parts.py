@@ -5,7 +5,7 @@ from functools import partial
 
 from mqtt5 import Will
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.messages.control import Bye
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import ConnId, Epoch

@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.custody import HELD_BYTES_MAX
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog

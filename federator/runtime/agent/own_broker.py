@@ -12,7 +12,7 @@ from typing import Final, Literal
 
 from mqtt5 import Will
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.client_names import OWN_PREFIX
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged

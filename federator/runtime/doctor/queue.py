@@ -12,7 +12,7 @@ from typing import Final
 
 import mqtt5
 
-from federator.config import BrokerAddress
+from federator.config.brokers import BrokerAddress
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
 

@@ -10,7 +10,8 @@ from dataclasses import dataclass
 import structlog
 from mqtt5 import Will
 
-from federator.config import BrokerAddress, Settings
+from federator.config.brokers import BrokerAddress
+from federator.config.settings import Settings
 from federator.protocol.messages.topics import connection_state_topic
 from federator.protocol.types import BrokerId, Cost
 from federator.runtime.links.neighbour_links import DIALLED_BACK_MAX, NeighbourLink, NeighbourLinks
