@@ -17,8 +17,7 @@ from federator.planner.flow.instance import Instance
 from federator.planner.flow.outcome import Outcome
 from federator.planner.lagrangian import heuristic as lagrangian
 from federator.planner.lagrangian.steps import Rule
-from federator.planner.methods import Method
-from federator.planner.methods import solve as solve_by
+from federator.planner.methods import SOLVERS, Method
 
 TIME_LIMIT_S = 600.0
 
@@ -67,7 +66,7 @@ def solve(
             case Method.F2:
                 outcome = exact.solve_f2(problem, duplications_max=duplications_max, **how)
             case other:
-                outcome = solve_by(other, problem, **how)
+                outcome = SOLVERS[other](problem, **how)
         seconds = time.monotonic() - watching.started_s
     if picture is not None:
         write(picture, svg(problem, outcome))
@@ -91,7 +90,7 @@ def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit
         interruption() as noted,
         watch(method, time_limit_s=time_limit_s, noted=noted, quiet=False) as watching,
     ):
-        outcome = solve_by(Method(method), problem, seed=seed, watch=watching)
+        outcome = SOLVERS[method](problem, seed=seed, watch=watching)
     write(output, svg(problem, outcome))
 
 
