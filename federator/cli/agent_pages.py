@@ -53,7 +53,9 @@ def agents_of_grid(state: Path) -> list[str]:
     """
     try:
         brokers = json.loads(state.read_text("utf-8"))["brokers"]
-        return [_as_url(broker["agent_http"]) for broker in brokers]
+        places = (broker["agent_http"] for broker in brokers)
+        ours = (f"127.0.0.1:{place}" if isinstance(place, int) else place for place in places)
+        return [place if place.startswith("http://") else f"http://{place}" for place in ours]
     except OSError as error:
         reason = (error.strerror or "").lower()
         text = f"{state}: {reason}: name the file given to `federator-lab grid --state`"
@@ -61,12 +63,6 @@ def agents_of_grid(state: Path) -> list[str]:
     except (ValueError, KeyError, TypeError):
         text = f"{state}: not a state file of a grid: write it with `federator-lab grid --state`"
         raise ConfigError(text, exit_code=EX_CONFIG) from None
-
-
-def _as_url(place: str | int) -> str:
-    if isinstance(place, int):
-        return f"http://127.0.0.1:{place}"
-    return place if place.startswith("http://") else f"http://{place}"
 
 
 def get(url: str, page: str, **query: str) -> Any:  # noqa: ANN401 - JSON of any shape

@@ -171,23 +171,18 @@ class Settings(Section):
         named = {each.id: each.transport for each in self.neighbours if each.transport}
         return named.get(neighbour, self.links.transport)
 
-    def require_transport(self, name: str) -> None:
-        """Refuse to start an agent whose links need what is not installed.
+    def require(self, name: str) -> None:
+        """Refuse to start an agent that lacks keys, or a library that its links need.
 
         Raises:
             ConfigError: As said; ``name`` is the file to mend.
         """
+        if self.security != "open":
+            self._require_keys(name)
         if self.uses_datagrams:
             require_codec(name)
 
-    def require_keys(self, name: str) -> None:
-        """Refuse to start an agent that cannot prove who it is, unless that is asked for.
-
-        Raises:
-            ConfigError: Keys are missing or not usable; ``name`` is the file to mend.
-        """
-        if self.security == "open":
-            return
+    def _require_keys(self, name: str) -> None:
         if not self.keys.whole:
             raise ConfigError(
                 f"{name}: security is {self.security!r}, and [keys] lacks agent_file or "
