@@ -35,11 +35,7 @@ answer_option = click.option("--json", "as_json", is_flag=True, help="The agent'
 
 
 def settings_from(path: Path | None) -> Settings:
-    """Load the configuration that ``path`` or the surroundings name.
-
-    Raises:
-        ConfigError: What to mend.
-    """
+    """The configuration that ``path`` or the surroundings name. Raises ``ConfigError``."""
     return load(_chosen(path), os.environ)
 
 

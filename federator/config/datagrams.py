@@ -18,11 +18,7 @@ HOST_CHARACTERS_MAX = 255
 
 
 def split_endpoint(text: str) -> tuple[str, int]:
-    """``host:port`` in two; an IPv6 address stands in brackets.
-
-    Raises:
-        ValueError: It is none; the text says what is wanted.
-    """
+    """``host:port`` in two, IPv6 in brackets. Raises ``ValueError``, which says what is wanted."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -73,11 +69,7 @@ class UdpSettings(Section):
 
 
 def require_codec(name: str) -> None:
-    """Refuse to start without the erasure code.
-
-    Raises:
-        ConfigError: The extra is not installed; ``name`` is the file to mend.
-    """
+    """Raise ``ConfigError`` without the erasure code; ``name`` is the file to mend."""
     if importlib.util.find_spec("raptorq") is None:
         raise ConfigError(
             f'{name}: transport = "udp-fec" needs the library raptorq: '

@@ -108,11 +108,7 @@ class GatewayKeySettings(TrustSettings):
 
 
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
-    """The key of a gateway or an operator; ``None`` when no file is named.
-
-    Raises:
-        ConfigError: It cannot be used; ``at`` says who named it.
-    """
+    """The key of a gateway or an operator, if a file is named; ``at`` says in errors who did."""
     keys = None if path is None else _read(path, AgentKeys, at)
     if keys is not None and (told := holder_of(keys)).role != role:
         text = f"{at}: {path} is of {told.holder}: name the key of one {role}"

@@ -21,15 +21,17 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.observability import HttpSettings, LogSettings, MetricsSettings
 from federator.config.section import Name, Section, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
+    HttpSettings,
     LinkSettings,
+    LogSettings,
     MeshSettings,
+    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
@@ -172,11 +174,7 @@ class Settings(Section):
         return named.get(neighbour, self.links.transport)
 
     def require(self, name: str) -> None:
-        """Refuse to start an agent that lacks keys, or a library that its links need.
-
-        Raises:
-            ConfigError: As said; ``name`` is the file to mend.
-        """
+        """Raise ``ConfigError`` about the file ``name`` when keys or a library are missing."""
         if self.security != "open":
             self._require_keys(name)
         if self.uses_datagrams:
@@ -224,11 +222,7 @@ class Settings(Section):
         return neighbour.with_credentials_of(self.links)
 
     def dialled_back(self, url: str) -> NeighbourSettings:
-        """How to reach a broker that named itself ``url``.
-
-        Raises:
-            ValueError: ``url`` is not a broker's URL, or no link may be made there.
-        """
+        """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""
         address = Address.parse(url)
         if not self.topology.allows(address):
             raise ValueError(f"{url} is none of topology.hosts")

@@ -74,11 +74,7 @@ class Loss:
 
     @classmethod
     def parse(cls, texts: Iterable[str]) -> Self:
-        """Read ``remove=5,7`` and ``cut=3-8``.
-
-        Raises:
-            click.UsageError: It is neither.
-        """
+        """Read ``remove=5,7`` and ``cut=3-8``. Raises ``click.UsageError``: it is neither."""
         brokers: set[BrokerId] = set()
         links: set[Pair] = set()
         for text in texts:
@@ -113,11 +109,7 @@ class WhatIf:
 
 
 def judge(page: Mapping[str, Any], loss: Loss) -> WhatIf:
-    """Hold ``loss`` against what an agent knows, which is its ``/topology``.
-
-    Raises:
-        click.UsageError: It knows no such broker or link.
-    """
+    """Hold ``loss`` against an agent's ``/topology``. Raises ``UsageError``: it is unknown."""
     brokers = [BrokerId(int(broker["broker"])) for broker in page["brokers"]]
     links = [(BrokerId(int(a)), BrokerId(int(b))) for a, b in page["links"]]
     if unknown := sorted(loss.brokers - set(brokers)):

@@ -82,11 +82,7 @@ def command(topic: str, config: Path | None, wait_s: float, as_json: bool) -> in
 
 
 async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
-    """Have the agent of ``settings`` trace ``topic`` until all is told, or ``wait_s`` over.
-
-    Raises:
-        LinkError: The broker or the agent does not answer.
-    """
+    """Trace ``topic`` until all is told or ``wait_s`` over. Raises ``LinkError``: no answer."""
     token = f"{settings.broker.id}-{getpid()}"
     client_id = secret_name(f"{settings.broker.id}-trace")
     journey = Journey()

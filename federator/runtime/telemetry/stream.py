@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from mqtt5 import QoS, TopicFilter
 
-from federator.config.observability import MetricsSettings
+from federator.config.sections import MetricsSettings
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.links.links import Links
 from federator.protocol.parameters import Parameters
