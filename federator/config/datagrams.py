@@ -4,13 +4,11 @@ Source: docs/udp-fec.md.
 """
 
 import importlib.util
-import os
 from typing import Annotated
 
 from pydantic import Field
 
-from federator.config.section import Section, WholeNumber, readable_by
-from federator.errors import ConfigError
+from federator.config.section import Section, WholeNumber, readable_by, unusable
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES
 
@@ -71,8 +69,5 @@ class UdpSettings(Section):
 def require_codec(name: str) -> None:
     """Raise ``ConfigError`` without the erasure code; ``name`` is the file to mend."""
     if importlib.util.find_spec("raptorq") is None:
-        raise ConfigError(
-            f'{name}: transport = "udp-fec" needs the library raptorq: '
-            'install federator[fec], or use "tcp"',
-            exit_code=os.EX_CONFIG,
-        )
+        what = 'transport = "udp-fec" needs the library raptorq'
+        raise unusable(f'{name}: {what}: install federator[fec], or use "tcp"')

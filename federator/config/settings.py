@@ -4,7 +4,6 @@ Each section is a table of the TOML file. Here are the rules between sections, a
 the agent asks: the protocol's parameters, and how to reach a neighbour.
 """
 
-import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -21,7 +20,7 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.section import Name, Section, wrong
+from federator.config.section import Name, Section, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -39,7 +38,6 @@ from federator.config.sections import (
 from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.config.topology import TopologySettings
-from federator.errors import ConfigError
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
@@ -182,36 +180,27 @@ class Settings(Section):
 
     def _require_keys(self, name: str) -> None:
         if not self.keys.whole:
-            raise ConfigError(
+            raise unusable(
                 f"{name}: security is {self.security!r}, and [keys] lacks agent_file or "
                 'federation_files: make them with federator keys, or write security = "open" '
-                "to believe whoever may publish on the brokers",
-                exit_code=os.EX_CONFIG,
+                "to believe whoever may publish on the brokers"
             )
         own = self.keys.agent_keys()
         if (own.federation, own.id) != (self.federation, self.broker.id):
-            theirs, ours = f"{own.id} in {own.federation!r}", f"{self.broker.id} in "
-            ours += repr(self.federation)
-            raise ConfigError(
-                f"{name}: keys.agent_file: {self.keys.agent_file} is of broker {theirs}, "
-                f"this is broker {ours}: name its own",
-                exit_code=os.EX_CONFIG,
-            )
+            what = f"{self.keys.agent_file} is of broker {own.id} in {own.federation!r}"
+            ours = f"this is broker {self.broker.id} in {self.federation!r}"
+            raise unusable(f"{name}: keys.agent_file: {what}, {ours}: name its own")
         self.keys.federation_keys(self.federation)
         named, kept = self.keys.revocations_file, self.state_dir / REVOCATIONS_KEPT
         if named is not None and named.resolve() == kept.resolve():
-            raise ConfigError(
-                f"{name}: keys.revocations_file: {named} is where the agent writes what it has "
-                "heard: name another file",
-                exit_code=os.EX_CONFIG,
-            )
+            what = f"{named} is where the agent writes what it has heard"
+            raise unusable(f"{name}: keys.revocations_file: {what}: name another file")
         self.keys.revocations()
 
     def connections(self) -> list[tuple[str, BrokerAddress]]:
         """Every broker named here with its key: ``broker``, ``neighbours.0``, ..."""
-        named: list[tuple[str, BrokerAddress]] = [("broker", self.broker)]
-        named += [(f"neighbours.{i}", n) for i, n in enumerate(self.neighbours)]
-        return named
+        neighbours = [(f"neighbours.{i}", n) for i, n in enumerate(self.neighbours)]
+        return [("broker", self.broker), *neighbours]
 
     def credential_holders(self) -> list[tuple[str, Credentials]]:
         """Every section that may name secrets, with its key."""
