@@ -83,9 +83,7 @@ def client_context(
 ) -> ssl.SSLContext:
     """A context that verifies the broker and its host name, and presents ``cert_file``.
 
-    Raises:
-        ValueError: A file is not usable; with ``what: how to mend``.
-        OSError: A file cannot be read.
+    Of a file that is not usable a ``ValueError`` says ``what: how to mend``; else ``OSError``.
     """
     _check_files(ca_file, cert_file, key_file)
     context = ssl.create_default_context() if ca_file is None else ssl.SSLContext(_CLIENT)

@@ -59,12 +59,7 @@ def undrain(broker: int, config: Path | None, url: str | None, key: Path | None)
 def order(
     broker: BrokerId, *, draining: bool, config: Path | None, url: str | None, key: Path | None
 ) -> None:
-    """Give the order until the agent of this machine sees it obeyed.
-
-    Raises:
-        ConfigError: The operator's key cannot be used.
-        LinkError: It is not within ``OBEYED_WITHIN_S``.
-    """
+    """Give the order until the agent of this machine sees it obeyed, ``OBEYED_WITHIN_S`` long."""
     settings = settings_from(config)
     keys = role_keys(key or settings.keys.operator_file, "operator", "--key, keys.operator_file")
     words = SignedWords(None, vouch=vouch_by(keys))

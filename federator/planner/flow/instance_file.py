@@ -86,11 +86,7 @@ def decode(data: bytes) -> Instance:
 
 
 def read_json(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = "") -> _Read:
-    """Decode ``data``, whose errors begin with ``where``; ``wanted`` ends one without a key.
-
-    Raises:
-        InstanceError: What to mend.
-    """
+    """Decode ``data``, whose errors begin with ``where``; ``wanted`` ends one without a key."""
     if len(data) > FILE_BYTES_MAX:
         raise InstanceError(f"{where}{len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
     try:

@@ -53,11 +53,8 @@ def empty(instance: Instance) -> Routing:
 def account(instance: Instance, routing: Routing, *, overloads: bool = False) -> Account:
     """Follow every request back to its publisher, and count.
 
-    With ``overloads``, channels may carry more than they can.
-
-    Raises:
-        InfeasibleRoutingError: When an arc may not be used, a node is fed twice or a channel is
-            overloaded.
+    Raises ``InfeasibleRoutingError``: an arc may not be used, a node is fed twice, or a channel
+    carries more than it can, unless ``overloads`` are allowed.
     """
     met = np.zeros(instance.requests, dtype=bool)
     load = np.zeros(len(instance.capacity))

@@ -147,10 +147,8 @@ class Corridors:
     the publisher: from the subscriber backwards, they add up to what a way costs beyond the
     shortest, so a Dijkstra with a limit sees no more than the corridor.
 
-    Attributes:
-        request: Of each arc, ascending, shape (S,).
-        arc: In the instance, shape (S,).
-        shortest: Cost of each request's shortest way, at most the penalty, shape (R,).
+    Of each arc there is its ``request``, ascending, and the ``arc`` of the instance, shape (S,); of
+    each request the cost of its ``shortest`` way, at most the penalty, shape (R,).
     """
 
     def __init__(self, instance: Instance, paths: ShortestPaths, watch: Watch) -> None:
