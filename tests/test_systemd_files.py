@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.config import load
+from federator.config.reading import load
 
 ROOT = Path(__file__).parent.parent
 HERE = ROOT / "deploy" / "systemd"

@@ -22,11 +22,7 @@ url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://
 
 
 def agent_url(config: Path | None, url: str | None) -> str:
-    """The URL at which the agent of this machine answers.
-
-    Raises:
-        ConfigError: The listener is off, or its port is not known.
-    """
+    """Where the agent of this machine answers; an error when it does not listen."""
     if url is not None:
         return url.rstrip("/")
     settings = settings_from(config)
@@ -46,14 +42,12 @@ def agent_url(config: Path | None, url: str | None) -> str:
 
 
 def agents_of_grid(state: Path) -> list[str]:
-    """The URLs at which the agents of a grid answer, by its state file.
-
-    Raises:
-        ConfigError: The file is missing, or is not of a grid.
-    """
+    """Where the agents of a grid answer. Raises ``ConfigError``: ``state`` is no file of one."""
     try:
         brokers = json.loads(state.read_text("utf-8"))["brokers"]
-        return [_as_url(broker["agent_http"]) for broker in brokers]
+        places = (broker["agent_http"] for broker in brokers)
+        ours = (f"127.0.0.1:{place}" if isinstance(place, int) else place for place in places)
+        return [place if place.startswith("http://") else f"http://{place}" for place in ours]
     except OSError as error:
         reason = (error.strerror or "").lower()
         text = f"{state}: {reason}: name the file given to `federator-lab grid --state`"
@@ -63,18 +57,8 @@ def agents_of_grid(state: Path) -> list[str]:
         raise ConfigError(text, exit_code=EX_CONFIG) from None
 
 
-def _as_url(place: str | int) -> str:
-    if isinstance(place, int):
-        return f"http://127.0.0.1:{place}"
-    return place if place.startswith("http://") else f"http://{place}"
-
-
 def get(url: str, page: str, **query: str) -> Any:  # noqa: ANN401 - JSON of any shape
-    """The JSON of one page.
-
-    Raises:
-        LinkError: The agent does not answer, or not as an agent does.
-    """
+    """The JSON of one page. Raises ``LinkError``: no answer, or none of an agent."""
     try:
         return json.loads(get_text(url, page, **query))
     except ValueError:

@@ -1,13 +1,17 @@
 """What several verbs share: which configuration, and how rows are aligned."""
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import TypeVar
 
 import click
 
-from federator.config import Settings, load
+from federator.config.reading import load
+from federator.config.settings import Settings
+
+_Verb = TypeVar("_Verb", bound=Callable[..., object])
 
 DEFAULT_CONFIG = Path("/etc/federator/federator.toml")
 
@@ -18,23 +22,20 @@ FOLDER = click.Path(file_okay=False, path_type=Path)
 option = partial(click.option, show_default=True)
 """An option whose help ends with its default, if it has one."""
 
-config_option = click.option(
-    "-c",
-    "--config",
-    type=PLACE,
-    help=f"Configuration file. [$FEDERATOR_CONFIG or {DEFAULT_CONFIG}]",
-)
+
+def config_file(otherwise: str) -> Callable[[_Verb], _Verb]:
+    """``-c``, without which ``otherwise`` is read."""
+    return click.option("-c", "--config", type=PLACE, help=f"Configuration file. [{otherwise}]")
+
+
+config_option = config_file(f"$FEDERATOR_CONFIG or {DEFAULT_CONFIG}")
 """Without it $FEDERATOR_CONFIG, the usual file, or the environment alone."""
 
 answer_option = click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
 
 
 def settings_from(path: Path | None) -> Settings:
-    """Load the configuration that ``path`` or the surroundings name.
-
-    Raises:
-        ConfigError: What to mend.
-    """
+    """The configuration that ``path`` or the surroundings name. Raises ``ConfigError``."""
     return load(_chosen(path), os.environ)
 
 

@@ -15,7 +15,7 @@ from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
 from federator.collector.landing import Landing
-from federator.config import CollectorSettings
+from federator.config.collector import CollectorSettings
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Definition, families, table
 from federator.runtime.process.http import AgentView

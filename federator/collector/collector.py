@@ -21,7 +21,8 @@ from federator.collector.collection import Collection, Question
 from federator.collector.directory import Dial, Directory, HangUp
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
-from federator.config import BrokerAddress, CollectorSettings
+from federator.config.brokers import BrokerAddress
+from federator.config.collector import CollectorSettings
 from federator.errors import DecodeError
 from federator.protocol.effects import Notice
 from federator.protocol.messages import topics

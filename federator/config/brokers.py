@@ -48,11 +48,7 @@ class Address:
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read ``mqtt://host[:port]`` or ``mqtts://host[:port]``.
-
-        Raises:
-            ValueError: With ``what: how to mend``.
-        """
+        """Read ``mqtt[s]://host[:port]``. Raises ``ValueError``: ``what: how to mend``."""
         shown = repr(url[:60])
         if len(url) > URL_CHARACTERS_MAX or not url.isprintable() or " " in url:
             raise ValueError(f"{shown} is not a URL: write one like mqtt://gateway:1883")
@@ -131,11 +127,7 @@ class Credentials(Section):
         return self
 
     def secret(self) -> bytes | None:
-        """The password, read from its file when one is named.
-
-        Raises:
-            OSError: The file is gone since it was checked.
-        """
+        """The password, if any. Raises ``OSError``: its file is gone since it was checked."""
         if self.password is not None:
             return self.password.get_secret_value().encode()
         if self.password_file is not None:
@@ -144,11 +136,7 @@ class Credentials(Section):
         return None
 
     def verifying_context(self, now: datetime) -> ssl.SSLContext:
-        """A context that verifies whom we call and presents our certificate.
-
-        Raises:
-            ValueError, OSError: As ``client_context``.
-        """
+        """Verifies whom we call and presents our certificate. Raises as ``client_context``."""
         return client_context(
             ca_file=self.ca_file, cert_file=self.cert_file, key_file=self.key_file, now=now
         )
@@ -197,6 +185,23 @@ class BrokerAddress(Credentials):
                     what = f"{name} with a mqtt:// url"
                     raise wrong(name, what, f"use mqtts://, or remove {name}")
         return self
+
+
+def check_named_once(brokers: Iterable[BrokerAddress]) -> None:
+    """Refuse two ``brokers`` at one address, and two of one id where they have ids."""
+    places: dict[Address, int] = {}
+    ids: set[int] = set()
+    for index, broker in enumerate(brokers):
+        id = getattr(broker, "id", None)
+        if id in ids:
+            what = f"broker id {id} appears twice"
+            raise wrong(f"brokers.{index}.id", what, "remove one, or correct its id")
+        if broker.address in places:
+            what = f"{broker.url} is already brokers[{places[broker.address]}]"
+            raise wrong(f"brokers.{index}.url", what, "name each broker once")
+        places[broker.address] = index
+        if id is not None:
+            ids.add(id)
 
 
 def in_clear(connections: Iterable[tuple[str, BrokerAddress]]) -> tuple[Notice, ...]:

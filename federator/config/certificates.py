@@ -37,11 +37,7 @@ def _time(der: bytes, at: int) -> tuple[datetime, int]:
 
 
 def validity(der: bytes) -> tuple[datetime, datetime]:
-    """First and last instant at which a certificate holds.
-
-    Raises:
-        ValueError: ``der`` is not a certificate.
-    """
+    """First and last instant of a certificate. Raises ``ValueError``: ``der`` is none."""
     try:
         _, start, _ = _element(der, 0)
         _, at, _ = _element(der, start)
@@ -58,11 +54,7 @@ def validity(der: bytes) -> tuple[datetime, datetime]:
 
 
 def expiries_s(paths: Iterable[Path | None]) -> dict[str, int]:
-    """When the certificate in each file ends, in seconds since 1970, by the file's name.
-
-    Raises:
-        ValueError, OSError: As ``client_context``.
-    """
+    """When certificates end, in seconds since 1970, by file. Raises as ``client_context``."""
     return {str(path): int(_validity_of(path)[1].timestamp()) for path in paths if path}
 
 
@@ -91,9 +83,7 @@ def client_context(
 ) -> ssl.SSLContext:
     """A context that verifies the broker and its host name, and presents ``cert_file``.
 
-    Raises:
-        ValueError: A file is not usable; with ``what: how to mend``.
-        OSError: A file cannot be read.
+    Of a file that is not usable a ``ValueError`` says ``what: how to mend``; else ``OSError``.
     """
     _check_files(ca_file, cert_file, key_file)
     context = ssl.create_default_context() if ca_file is None else ssl.SSLContext(_CLIENT)
@@ -108,11 +98,7 @@ def client_context(
 def server_context(
     *, cert_file: Path, key_file: Path, client_ca_file: Path | None, now: datetime
 ) -> ssl.SSLContext:
-    """A context that presents ``cert_file``, and asks clients for one that the CA file signed.
-
-    Raises:
-        ValueError, OSError: As ``client_context``.
-    """
+    """Presents ``cert_file``, asks clients for one of the CA file. Raises as ``client_context``."""
     _check_files(cert_file, key_file, client_ca_file)
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_2

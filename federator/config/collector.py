@@ -5,13 +5,13 @@ over both, and one line per mistake. A collector is no broker and needs no id.
 """
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self
 
 from pydantic import Field, Strict, model_validator
 
-from federator.config.brokers import Address, BrokerAddress, Credentials, in_clear
-from federator.config.observability import HttpSettings, LogSettings
+from federator.config.brokers import Address, BrokerAddress, Credentials, check_named_once, in_clear
 from federator.config.section import Name, Section, Switch, WholeNumber, wrong
+from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import TrustSettings
 from federator.config.topology import HOSTS_MAX, HostPattern, host_matches
 from federator.protocol.effects import Notice
@@ -37,11 +37,7 @@ class LoginSettings(Credentials):
     only."""
 
     def check_host(self, address: Address) -> None:
-        """Accept where a guide sends us: anybody who may write one could have our password.
-
-        Raises:
-            ValueError: It is none of ``hosts``.
-        """
+        """Raise ``ValueError`` where our password may not go: anybody may have written a guide."""
         has_secret = self.password is not None or self.password_file is not None
         if not self.hosts and not has_secret:
             return
@@ -105,15 +101,10 @@ class CollectorSettings(Section):
     log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
-    def _each_is_named_once(self) -> "CollectorSettings":
+    def _each_is_named_once(self) -> Self:
         if not self.brokers:
             raise wrong("brokers", "brokers is empty", "add [[brokers]] or --broker URL")
-        seen: dict[Address, int] = {}
-        for index, broker in enumerate(self.brokers):
-            if broker.address in seen:
-                what = f"{broker.url} is already brokers[{seen[broker.address]}]"
-                raise wrong(f"brokers.{index}.url", what, "name each broker once")
-            seen[broker.address] = index
+        check_named_once(self.brokers)
         return self
 
     def credential_holders(self) -> list[tuple[str, Credentials]]:
@@ -126,11 +117,7 @@ class CollectorSettings(Section):
         return broker.with_credentials_of(self.login)
 
     def found(self, url: str) -> BrokerAddress:
-        """How to reach a broker that a guide says to be at ``url``.
-
-        Raises:
-            ValueError: ``url`` is no broker's URL, or the login may not go there.
-        """
+        """How to reach the broker at a guide's ``url``; a ``ValueError`` where we may not go."""
         address = Address.parse(url)
         self.login.check_host(address)
         if address.is_exposed and not self.login.allow_plaintext:

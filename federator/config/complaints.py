@@ -53,8 +53,12 @@ def first_complaint(
 
 def _location(detail: ErrorDetails) -> Location:
     at = (detail.get("ctx") or {}).get("at", "")
-    inner = tuple(int(p) if p.isdigit() else p for p in at.split(".")) if at else ()
-    return (*detail["loc"], *inner)
+    return (*detail["loc"], *(located(at) if at else ()))
+
+
+def located(dotted: str) -> Location:
+    """The location that rules write as ``neighbours.0.url``."""
+    return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
 
 
 def _text(detail: ErrorDetails, location: Location, root: type[BaseModel]) -> str:
@@ -163,10 +167,6 @@ def _keys(text: str) -> Iterator[tuple[Location, int]]:
 
 def line_of(text: str, location: Location) -> int | None:
     """The line of ``location``, or of the nearest key that holds it; ``None`` when it has none."""
-    lines: dict[Location, int] = {}
-    for place, number in _keys(text):
-        lines.setdefault(place, number)
-    for length in range(len(location), 0, -1):
-        if (number_found := lines.get(location[:length])) is not None:
-            return number_found
-    return None
+    lines = dict(reversed(list(_keys(text))))  # where a key stands twice, the first
+    holders = (location[:length] for length in range(len(location), 0, -1))
+    return next((lines[place] for place in holders if place in lines), None)

@@ -4,13 +4,11 @@ Source: docs/udp-fec.md.
 """
 
 import importlib.util
-import os
 from typing import Annotated
 
 from pydantic import Field
 
-from federator.config.section import Section, WholeNumber, readable_by
-from federator.errors import ConfigError
+from federator.config.section import Section, WholeNumber, readable_by, unusable
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES
 
@@ -18,11 +16,7 @@ HOST_CHARACTERS_MAX = 255
 
 
 def split_endpoint(text: str) -> tuple[str, int]:
-    """``host:port`` in two; an IPv6 address stands in brackets.
-
-    Raises:
-        ValueError: It is none; the text says what is wanted.
-    """
+    """``host:port`` in two, IPv6 in brackets. Raises ``ValueError``, which says what is wanted."""
     host, colon, port = text.rpartition(":")
     if host.startswith("[") and host.endswith("]"):
         host = host[1:-1]
@@ -73,14 +67,7 @@ class UdpSettings(Section):
 
 
 def require_codec(name: str) -> None:
-    """Refuse to start without the erasure code.
-
-    Raises:
-        ConfigError: The extra is not installed; ``name`` is the file to mend.
-    """
+    """Raise ``ConfigError`` without the erasure code; ``name`` is the file to mend."""
     if importlib.util.find_spec("raptorq") is None:
-        raise ConfigError(
-            f'{name}: transport = "udp-fec" needs the library raptorq: '
-            'install federator[fec], or use "tcp"',
-            exit_code=os.EX_CONFIG,
-        )
+        what = 'transport = "udp-fec" needs the library raptorq'
+        raise unusable(f'{name}: {what}: install federator[fec], or use "tcp"')

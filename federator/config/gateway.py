@@ -10,12 +10,18 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, model_validator
 
-from federator.config.brokers import BrokerAddress, Credentials, check_pair, in_clear
+from federator.config.brokers import (
+    BrokerAddress,
+    Credentials,
+    check_named_once,
+    check_pair,
+    in_clear,
+)
 from federator.config.certificates import server_context
-from federator.config.observability import HttpSettings, LogSettings
 from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
+from federator.config.sections import HttpSettings, LogSettings, Span
 from federator.config.security import GatewayKeySettings
 from federator.protocol.effects import Notice
 from federator.protocol.filters import validate_filter
@@ -26,8 +32,6 @@ ASSIGNMENTS_MAX = 4_096
 UPSTREAMS_MAX = 16
 SHARED_ADDRESSES_MAX = 256
 UPSTREAM_FILTERS_MAX = 100_000
-
-_Span = Annotated[int, Strict(), Field(ge=1, le=86_400_000)]
 
 
 class ListenerSettings(Section):
@@ -53,11 +57,7 @@ class ListenerSettings(Section):
         return self
 
     def context(self, now: datetime) -> ssl.SSLContext | None:
-        """The TLS context; ``None`` for a plain listener.
-
-        Raises:
-            ValueError, OSError: As ``server_context``.
-        """
+        """The TLS context, ``None`` for a plain listener. Raises as ``server_context``."""
         if self.cert_file is None or self.key_file is None:
             return None
         return server_context(
@@ -139,7 +139,7 @@ class ClientSettings(Section):
     buffer_bytes_max: WholeNumber = Field(default=1_048_576, ge=4_096, le=2**32)
     """Per client and direction, what is kept while it has no broker or does not read. Beyond it the
     client is disconnected, for the promise cannot be kept."""
-    connect_timeout_ms: _Span = 5_000
+    connect_timeout_ms: Span = 5_000
     """From the TCP connection, TLS included, to a whole CONNECT."""
     unfinished_max: WholeNumber = Field(default=1_024, ge=1, le=1_000_000)
     """Connections without a whole CONNECT; for one more, the oldest gives way."""
@@ -173,19 +173,19 @@ class ClientSettings(Section):
 class FailoverSettings(Section):
     """When a broker dies, and how long clients are held meanwhile."""
 
-    hold_ms: _Span = 30_000
+    hold_ms: Span = 30_000
     """How long a client is kept without a broker before it is disconnected."""
-    attempt_ms: _Span = 2_000
+    attempt_ms: Span = 2_000
     """How long a broker may take to accept a client."""
-    ping_ms: _Span = 1_000
+    ping_ms: Span = 1_000
     """Between pings to each broker; without an answer for three of them it counts as dead."""
     settle_ms: WholeNumber = Field(default=500, ge=0, le=60_000)
     """How long a SUBACK may wait until the whole federation knows the subscription; 0 asks
     nobody."""
-    custody_mark_ms: _Span = 20
+    custody_mark_ms: Span = 20
     """How often at most a broker's agent is asked how far it took custody of what our clients
     published."""
-    recent_ms: _Span = 10_000
+    recent_ms: Span = 10_000
     """How long publications and deliveries at QoS 1 and 2 are remembered, so that a client that
     moves gets what it missed."""
     heal: Literal["seen", "all"] = "seen"
@@ -234,17 +234,7 @@ class GatewaySettings(Section):
         for key, each in (("listeners", self.listeners), ("brokers", self.brokers)):
             if not each:
                 raise wrong(key, f"{key} is empty", f"add [[{key}]]")
-        ids: set[int] = set()
-        addresses: dict[object, int] = {}
-        for index, broker in enumerate(self.brokers):
-            if broker.id in ids:
-                what = f"broker id {broker.id} appears twice"
-                raise wrong(f"brokers.{index}.id", what, "remove one, or correct its id")
-            if broker.address in addresses:
-                what = f"{broker.url} is already brokers[{addresses[broker.address]}]"
-                raise wrong(f"brokers.{index}.url", what, "name each broker once")
-            ids.add(broker.id)
-            addresses[broker.address] = index
+        check_named_once(self.brokers)
         listening: set[tuple[str, int]] = set()
         for index, listener in enumerate(self.listeners):
             if (listener.host, listener.port) in listening:

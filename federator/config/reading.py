@@ -24,7 +24,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 
 from federator.config.brokers import Credentials
 from federator.config.collector import CollectorSettings
-from federator.config.complaints import Location, first_complaint, line_of
+from federator.config.complaints import Location, first_complaint, line_of, located
 from federator.config.gateway import GatewaySettings
 from federator.config.settings import Settings
 from federator.errors import ConfigError
@@ -38,16 +38,11 @@ _LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of doc
 
 @dataclass(slots=True)
 class _Source:
-    """Where values came from, to say so in a complaint.
+    """Where values came from, to say so in a complaint."""
 
-    Attributes:
-        name: Of the file.
-        text: Of the file.
-        variables: What stands over the file, by place: a variable or an option of the command line.
-    """
-
-    name: str
-    text: str = ""
+    name: str  # of the file
+    text: str = ""  # of the file
+    # What stands over the file, by place: a variable or an option of the command line.
     variables: dict[Location, str] = field(default_factory=dict)
 
     def error(
@@ -66,14 +61,9 @@ _Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings)
 
 
 def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
-    """Read, merge and check everything an agent is told.
+    """Read, merge and check everything an agent is told in the TOML file, if any, and ``environ``.
 
-    Args:
-        path: The TOML file; ``None`` reads the environment alone.
-        environ: Usually ``os.environ``.
-
-    Raises:
-        ConfigError: One line, and the exit code that tells a supervisor what went wrong.
+    Raises ``ConfigError``: one line, and the exit code that tells a supervisor what went wrong.
     """
     settings, source = _settings(Settings, path, environ)
     for key in ("agent_file", "operator_file"):
@@ -107,13 +97,9 @@ def load_collector(
     brokers: Sequence[str] = (),
     only: bool = False,
 ) -> CollectorSettings:
-    """Read, merge and check everything a collector is told; as ``load``.
+    """Read, merge and check everything a collector is told; as ``load``, but no file is needed.
 
-    Args:
-        path, environ: As of ``load``; no file is needed.
-        landing: ``--to``, which wins over the file and the environment.
-        brokers: ``--broker``, in addition to those of the file.
-        only: ``--only``.
+    ``landing`` and ``only`` win over the file and the environment; ``brokers`` come in addition.
     """
 
     def put_over(values: dict[str, Any], source: _Source) -> None:
@@ -258,7 +244,7 @@ def _check_secrets(
 ) -> None:
     """Refuse secrets that other users of this machine can read."""
     for at, holder in holders:
-        location = _location(at)
+        location = located(at)
         if isinstance(holder.password, SecretStr) and path is not None:
             inline = (*location, "password") not in source.variables
             if inline and path.stat().st_mode & stat.S_IRWXO:
@@ -299,7 +285,7 @@ def _check_certificates(holders: Iterable[tuple[str, Credentials]], source: _Sou
         if holder.ca_file is not None or holder.cert_file is not None:
             files = {key: getattr(holder, key) for key in ("cert_file", "key_file", "ca_file")}
             make = functools.partial(holder.verifying_context, now)
-            _check_context(make, files, _location(at), source)
+            _check_context(make, files, located(at), source)
 
 
 def _check_context(
@@ -329,21 +315,12 @@ def _key_of(files: dict[str, Path | None], text: str) -> str:
     return last
 
 
-def _location(dotted: str) -> Location:
-    return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
-
-
 @dataclass(frozen=True, slots=True)
 class ServiceManager:
-    """Where to tell how we are, and how often we must.
+    """Where to tell how we are, and how often we must."""
 
-    Attributes:
-        address: A unix datagram socket, as ``socket.connect`` wants it.
-        watchdog_s: Silence after which we are taken for hung; ``None`` when nobody watches.
-    """
-
-    address: str
-    watchdog_s: float | None
+    address: str  # a unix datagram socket, as ``socket.connect`` wants it
+    watchdog_s: float | None  # silence after which we are taken for hung; None: nobody watches
 
 
 def service_manager(environ: Mapping[str, str], *, pid: int) -> ServiceManager | None:

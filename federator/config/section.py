@@ -1,11 +1,13 @@
 """What every table of the configuration file is made of."""
 
+import os
 from collections.abc import Callable
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, StringConstraints
 from pydantic_core import PydanticCustomError
 
+from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
 
 WholeNumber = Annotated[int, Strict()]
@@ -45,6 +47,11 @@ def readable_by(parse: Callable[[str], object]) -> AfterValidator:
         return text
 
     return AfterValidator(checked)
+
+
+def unusable(text: str) -> ConfigError:
+    """``text`` as the one line with which a daemon refuses to start."""
+    return ConfigError(text, exit_code=os.EX_CONFIG)
 
 
 def wrong(at: str, what: str, mend: str) -> PydanticCustomError:

@@ -6,9 +6,9 @@ What stands below a key becomes ``docs/configuration.md``. Units are last in a k
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Strict, model_validator
+from pydantic import Field, Strict, StringConstraints, model_validator
 
-from federator.config.brokers import Credentials, Transport, Url
+from federator.config.brokers import Credentials, Transport, Url, is_loopback
 from federator.config.section import Section, Switch, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
@@ -16,8 +16,12 @@ from federator.protocol.parameters import Strategy
 
 SPAN_MS_MAX = 86_400_000
 ROUTED_FILTERS_MAX = 256
+HOST_NAMES_MAX = 64
 
-_Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
+Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
+"""Milliseconds, a day at most."""
+
+HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,253}$")]
 
 
 class LinkSettings(Credentials):
@@ -25,13 +29,13 @@ class LinkSettings(Credentials):
     and for those that are dialled back.
     """
 
-    hello_interval_ms: _Span = 1_000
+    hello_interval_ms: Span = 1_000
     """Between hellos on each link."""
-    hello_timeout_ms: _Span = 3_000
+    hello_timeout_ms: Span = 3_000
     """Silence after which a link is down; more than the interval."""
-    reconnect_min_ms: _Span = 100
+    reconnect_min_ms: Span = 100
     """First wait before reconnecting."""
-    reconnect_max_ms: _Span = 5_000
+    reconnect_max_ms: Span = 5_000
     """Longest wait; waits double and are jittered in between."""
     cost: Literal["hops", "delay"] = "hops"
     """What links cost whose cost is not given: "hops": 1; "delay": the milliseconds there and back,
@@ -69,17 +73,17 @@ class MeshSettings(Section):
     core: Literal["smallest-id", "placed"] = "smallest-id"
     """Who is preferred as core after broker.priority: "placed" takes our priority from
     <state_dir>/core_priority.json while that is valid."""
-    core_check_ms: _Span = 10_000
+    core_check_ms: Span = 10_000
     """With core = "placed": between looks at the file."""
     core_hold_ms: WholeNumber = Field(default=60_000, ge=0, le=SPAN_MS_MAX)
     """Least time between two changes of our priority."""
-    core_ann_interval_ms: _Span = 5_000
+    core_ann_interval_ms: Span = 5_000
     """Between a core's refreshing announcements."""
     core_ann_gap_ms: WholeNumber = Field(default=20, ge=0, le=SPAN_MS_MAX)
     """Least time between two announcements of one core."""
     core_lifetime_intervals: WholeNumber = Field(default=3, ge=1, le=1_000)
     """Intervals after which a silent core is forgotten."""
-    solicit_timeout_ms: _Span = 500
+    solicit_timeout_ms: Span = 500
     """How long a broker without a parent waits for the core's answer; more than a round trip across
     the federation."""
     improvement_hold_ms: WholeNumber = Field(default=30, ge=0, le=SPAN_MS_MAX)
@@ -88,7 +92,7 @@ class MeshSettings(Section):
     """How long a parent stays one while its copy of a newer number travels."""
     handover_ms: WholeNumber = Field(default=1_000, ge=0, le=SPAN_MS_MAX)
     """How long the mesh of a deposed core still carries data."""
-    list_request_gap_ms: _Span = 250
+    list_request_gap_ms: Span = 250
     """Least time between two requests for the same list."""
     filters_max: WholeNumber = Field(default=1_000_000, ge=1, le=2**31)
     """Filters one agent holds; more are refused."""
@@ -188,7 +192,7 @@ class DiscoverySettings(Section):
     "federate" pulls everything."""
     widen: Switch = True
     """Ask for more than needed while the learned table cannot be trusted."""
-    registration_ttl_ms: _Span = 3_600_000
+    registration_ttl_ms: Span = 3_600_000
     """How long a filter registered on new_regular_topic is asked for."""
     unlogged_subscriptions: WholeNumber = Field(default=0, ge=0, le=2**31)
     """Subscriptions of bridges configured in the broker itself: it counts but never logs them."""
@@ -212,9 +216,9 @@ class ShareSettings(Section):
     bytes_max: WholeNumber = Field(default=67_108_864, ge=65_536, le=2**40)
     """Publications on their way to members elsewhere that are kept in memory; beyond it they are
     dropped and counted."""
-    keep_ms: _Span = 300_000
+    keep_ms: Span = 300_000
     """How long a publication is kept while no broker with members confirms it."""
-    linger_ms: _Span = 2_000
+    linger_ms: Span = 2_000
     """What a broker confirmed for so long before it was last heard is given to other members when
     it is gone, for it may not have reached its own: more than its members need to take what waits
     for them."""
@@ -258,13 +262,76 @@ class AgentFailoverSettings(Section):
     moved clients may miss it."""
     session_keep_s: WholeNumber = Field(default=3_600, ge=1, le=2**31)
     """How long a prepared session waits for its client."""
-    gone_after_ms: _Span = 1_000
+    gone_after_ms: Span = 1_000
     """A broker that nobody hears announced for so long counts as gone."""
-    orphan_after_ms: _Span = 15_000
+    orphan_after_ms: Span = 15_000
     """The same, while only its agent is silent and the broker answers neighbours."""
-    office_ms: _Span = 1_000
+    office_ms: Span = 1_000
     """How long a new controller watches before it decides anything."""
-    report_interval_ms: _Span = 1_000
+    report_interval_ms: Span = 1_000
     """Between looks at our own load and clients."""
     rows_max: WholeNumber = Field(default=10_000, ge=0, le=1_000_000)
     """Rows of the session flow table told, and held of each other broker."""
+
+
+class MetricsSettings(Section):
+    """The metrics stream: what the agent tells of itself for reports ([metrics.md](metrics.md))."""
+
+    enabled: Switch = False
+    """Record it. Off by default: a gateway's flash and its broker's clients get nothing to carry
+    until somebody wants reports. `/metrics` is there either way."""
+    flush_ms: WholeNumber = Field(default=1_000, ge=100, le=60_000)
+    """Between two batches of records."""
+    spool_bytes_max: WholeNumber = Field(default=268_435_456, ge=1_048_576, le=2**40)
+    """Bytes kept in `state_dir/metrics`; the oldest goes first, and is counted."""
+    segment_bytes_max: WholeNumber = Field(default=8_388_608, ge=65_536, le=67_108_864)
+    """A file is finished when it is so large; at most half of `spool_bytes_max`."""
+    segment_age_ms: WholeNumber = Field(default=10_000, ge=100, le=3_600_000)
+    """A file is finished when it is so old."""
+    live: Switch = True
+    """Publish each batch under `$fed/<federation>/metrics/` on our broker, too."""
+    sample: WholeNumber = Field(default=100, ge=0, le=1_000_000)
+    """One frame in so many is told hop by hop; 0: none. All agents of a federation must use the
+    same."""
+
+    @model_validator(mode="after")
+    def _a_segment_fits(self) -> Self:
+        if 2 * self.segment_bytes_max > self.spool_bytes_max:
+            pair = ("segment_bytes_max", "more than half of", "spool_bytes_max")
+            raise self.clash(*pair, "lower it, or raise spool_bytes_max")
+        return self
+
+
+class HttpSettings(Section):
+    """The listener of /metrics, /healthz, /readyz, /status, /routes, /explain, /controller and
+    /topology.
+    """
+
+    enabled: Switch = True
+    """Whether to listen."""
+    host: str = Field(default="127.0.0.1", min_length=1)
+    """Address to listen on."""
+    port: WholeNumber = Field(default=9883, ge=0, le=65_535)
+    """0 takes any free port and writes it to <state_dir>/http.port."""
+    allow_remote: Switch = False
+    """Listen on an address other machines reach. Nobody is asked who they are."""
+    names: tuple[HostName, ...] = Field(default=(), max_length=HOST_NAMES_MAX)
+    """Names with a dot under which pages may be asked for, beside our host's: a browser asks under
+    any name that leads to us.
+    """
+
+    @model_validator(mode="after")
+    def _stays_on_loopback(self) -> Self:
+        if not self.allow_remote and not is_loopback(self.host):
+            what = f"http.host = {self.host[:60]!r} is not loopback"
+            raise wrong("host", what, "use 127.0.0.1, or set http.allow_remote = true")
+        return self
+
+
+class LogSettings(Section):
+    """Our own log, on standard error."""
+
+    format: Literal["console", "json"] = "console"
+    """Form of a line."""
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """Least level that is written."""

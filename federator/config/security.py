@@ -5,14 +5,13 @@ A file that is named and cannot be used raises a ``ConfigError`` when it is read
 Source: docs/security.md, "Files".
 """
 
-import os
 from pathlib import Path
 from typing import Literal, TypeVar
 
 from pydantic import Field
 
-from federator.config.section import Section
-from federator.errors import ConfigError, DecodeError
+from federator.config.section import Section, unusable
+from federator.errors import DecodeError
 from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.key_files import (
     KEY_FILE_BYTES_MAX,
@@ -52,9 +51,7 @@ class TrustSettings(Section):
             public = _read(path, FederationPublic, at)
             if public.federation != federation:
                 what = f"{path} is the key of federation {public.federation!r}"
-                raise ConfigError(
-                    f"{at}: {what}, ours is {federation!r}: name ours", exit_code=os.EX_CONFIG
-                )
+                raise unusable(f"{at}: {what}, ours is {federation!r}: name ours")
             keys.append(public.key)
         return keys
 
@@ -103,20 +100,15 @@ class GatewayKeySettings(TrustSettings):
         if keys is not None and (holder_of(keys).name != name or not self.federation_files):
             text = f"keys.gateway_file: {self.gateway_file} is of {holder_of(keys).holder}: "
             text += f"name the key of gateway {name}, and federation_files"
-            raise ConfigError(text, exit_code=os.EX_CONFIG)
+            raise unusable(text)
         return keys
 
 
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
-    """The key of a gateway or an operator; ``None`` when no file is named.
-
-    Raises:
-        ConfigError: It cannot be used; ``at`` says who named it.
-    """
+    """The key of a gateway or an operator, if a file is named; ``at`` says in errors who did."""
     keys = None if path is None else _read(path, AgentKeys, at)
     if keys is not None and (told := holder_of(keys)).role != role:
-        text = f"{at}: {path} is of {told.holder}: name the key of one {role}"
-        raise ConfigError(text, exit_code=os.EX_CONFIG)
+        raise unusable(f"{at}: {path} is of {told.holder}: name the key of one {role}")
     return keys
 
 
@@ -128,8 +120,7 @@ def _read(path: Path, kind: type[_P], at: str) -> _P:
             holder_of(found)
         return found
     except OSError as error:
-        text = f"{at}: {path}: {(error.strerror or str(error)).lower()}: correct the path"
-        raise ConfigError(text, exit_code=os.EX_CONFIG) from error
+        reason = (error.strerror or str(error)).lower()
+        raise unusable(f"{at}: {path}: {reason}: correct the path") from error
     except DecodeError as error:
-        text = f"{at}: {path}: {error}: make it with federator keys"
-        raise ConfigError(text, exit_code=os.EX_CONFIG) from error
+        raise unusable(f"{at}: {path}: {error}: make it with federator keys") from error

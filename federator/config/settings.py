@@ -4,7 +4,6 @@ Each section is a table of the TOML file. Here are the rules between sections, a
 the agent asks: the protocol's parameters, and how to reach a neighbour.
 """
 
-import os
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Self
@@ -21,15 +20,17 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.observability import HttpSettings, LogSettings, MetricsSettings
-from federator.config.section import Name, Section, wrong
+from federator.config.section import Name, Section, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
     DataSettings,
     DiscoverySettings,
+    HttpSettings,
     LinkSettings,
+    LogSettings,
     MeshSettings,
+    MetricsSettings,
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
@@ -37,7 +38,6 @@ from federator.config.sections import (
 from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.config.topology import TopologySettings
-from federator.errors import ConfigError
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
@@ -171,54 +171,36 @@ class Settings(Section):
         named = {each.id: each.transport for each in self.neighbours if each.transport}
         return named.get(neighbour, self.links.transport)
 
-    def require_transport(self, name: str) -> None:
-        """Refuse to start an agent whose links need what is not installed.
-
-        Raises:
-            ConfigError: As said; ``name`` is the file to mend.
-        """
+    def require(self, name: str) -> None:
+        """Raise ``ConfigError`` about the file ``name`` when keys or a library are missing."""
+        if self.security != "open":
+            self._require_keys(name)
         if self.uses_datagrams:
             require_codec(name)
 
-    def require_keys(self, name: str) -> None:
-        """Refuse to start an agent that cannot prove who it is, unless that is asked for.
-
-        Raises:
-            ConfigError: Keys are missing or not usable; ``name`` is the file to mend.
-        """
-        if self.security == "open":
-            return
+    def _require_keys(self, name: str) -> None:
         if not self.keys.whole:
-            raise ConfigError(
+            raise unusable(
                 f"{name}: security is {self.security!r}, and [keys] lacks agent_file or "
                 'federation_files: make them with federator keys, or write security = "open" '
-                "to believe whoever may publish on the brokers",
-                exit_code=os.EX_CONFIG,
+                "to believe whoever may publish on the brokers"
             )
         own = self.keys.agent_keys()
         if (own.federation, own.id) != (self.federation, self.broker.id):
-            theirs, ours = f"{own.id} in {own.federation!r}", f"{self.broker.id} in "
-            ours += repr(self.federation)
-            raise ConfigError(
-                f"{name}: keys.agent_file: {self.keys.agent_file} is of broker {theirs}, "
-                f"this is broker {ours}: name its own",
-                exit_code=os.EX_CONFIG,
-            )
+            what = f"{self.keys.agent_file} is of broker {own.id} in {own.federation!r}"
+            ours = f"this is broker {self.broker.id} in {self.federation!r}"
+            raise unusable(f"{name}: keys.agent_file: {what}, {ours}: name its own")
         self.keys.federation_keys(self.federation)
         named, kept = self.keys.revocations_file, self.state_dir / REVOCATIONS_KEPT
         if named is not None and named.resolve() == kept.resolve():
-            raise ConfigError(
-                f"{name}: keys.revocations_file: {named} is where the agent writes what it has "
-                "heard: name another file",
-                exit_code=os.EX_CONFIG,
-            )
+            what = f"{named} is where the agent writes what it has heard"
+            raise unusable(f"{name}: keys.revocations_file: {what}: name another file")
         self.keys.revocations()
 
     def connections(self) -> list[tuple[str, BrokerAddress]]:
         """Every broker named here with its key: ``broker``, ``neighbours.0``, ..."""
-        named: list[tuple[str, BrokerAddress]] = [("broker", self.broker)]
-        named += [(f"neighbours.{i}", n) for i, n in enumerate(self.neighbours)]
-        return named
+        neighbours = [(f"neighbours.{i}", n) for i, n in enumerate(self.neighbours)]
+        return [("broker", self.broker), *neighbours]
 
     def credential_holders(self) -> list[tuple[str, Credentials]]:
         """Every section that may name secrets, with its key."""
@@ -229,11 +211,7 @@ class Settings(Section):
         return neighbour.with_credentials_of(self.links)
 
     def dialled_back(self, url: str) -> NeighbourSettings:
-        """How to reach a broker that named itself ``url``.
-
-        Raises:
-            ValueError: ``url`` is not a broker's URL, or no link may be made there.
-        """
+        """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""
         address = Address.parse(url)
         if not self.topology.allows(address):
             raise ValueError(f"{url} is none of topology.hosts")

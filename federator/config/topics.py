@@ -94,15 +94,10 @@ class LoopSettings(Section):
 
 
 class Directions(Protocol):
-    """The rules of a section about what may come in and go out."""
+    """The rules of a section: filters of what may come in and go out."""
 
-    @property
-    def imports(self) -> tuple[str, ...]:
-        """Filters of what may come in."""
-
-    @property
-    def exports(self) -> tuple[str, ...]:
-        """Filters of what may go out."""
+    imports: tuple[str, ...]
+    exports: tuple[str, ...]
 
 
 def check_conflict(
@@ -114,15 +109,10 @@ def check_conflict(
     only_out: bool = False,
     at: str = "",
 ) -> None:
-    """Refuse an import or export that can never apply, for something always forbids it.
+    """Refuse an import or export that can never apply, for ``forbidding`` always forbids it.
 
-    Args:
-        rules: What may come in and go out.
-        key: Of their section, for people.
-        forbidding: What forbids.
-        by: Its key, for people.
-        only_out: It forbids to go out, not to come in.
-        at: The section relative to the model that is validated.
+    For people, ``key`` is that of the section of ``rules``, ``by`` that of what forbids: things to
+    come in, too, unless ``only_out``. ``at`` is the section relative to the model being validated.
     """
     imports = () if only_out else rules.imports
     found = conflict(imports=imports, exports=rules.exports, against=forbidding)

@@ -12,8 +12,8 @@ from typing import Final
 import structlog
 from prometheus_client.core import Metric
 
-from federator.config import GatewaySettings
 from federator.config.certificates import expiries_s
+from federator.config.gateway import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.process import service_manager

@@ -22,7 +22,7 @@ import msgspec
 import structlog
 from mqtt5 import TopicFilter
 
-from federator.config import GatewayBrokerSettings, GatewaySettings
+from federator.config.gateway import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.wire import V5, Connect, Property, with_value, write_connect

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from federator.config import GatewaySettings
+from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
 from federator.gateway.clients.antechamber import Antechamber, Place

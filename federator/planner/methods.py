@@ -1,7 +1,8 @@
 """The methods by name. The papers' other methods are compared in the laboratory."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from enum import StrEnum
+from typing import Protocol
 
 from federator.planner.flow import exact
 from federator.planner.flow.instance import Instance
@@ -10,8 +11,12 @@ from federator.planner.flow.watch import UNWATCHED, Progress, Watch
 from federator.planner.flow.workbench import Workbench
 from federator.planner.lagrangian import heuristic
 
-Solver = Callable[[Instance, int, Watch], Outcome]
-"""An instance, a seed, and who is told how far it is and says when to stop."""
+
+class Solver(Protocol):
+    """A method with its usual settings."""
+
+    def __call__(self, instance: Instance, *, seed: int, watch: Watch) -> Outcome:
+        """Solve ``instance``; tell ``watch`` how far it is, and stop when that says so."""
 
 
 class Method(StrEnum):
@@ -23,7 +28,7 @@ class Method(StrEnum):
     GREEDY = "greedy"
 
 
-def solve_greedily(instance: Instance, *, watch: Watch = UNWATCHED) -> Outcome:
+def solve_greedily(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:
     """Let each topic, in the order of the file, take the shortest paths that have room.
 
     What a user would write first: it proves nothing, and is what better methods are measured by.
@@ -40,15 +45,8 @@ def solve_greedily(instance: Instance, *, watch: Watch = UNWATCHED) -> Outcome:
 
 
 SOLVERS: Mapping[str, Solver] = {
-    Method.EXACT: lambda instance, seed, watch: exact.solve_f1(instance, seed=seed, watch=watch),
-    Method.F2: lambda instance, seed, watch: exact.solve_f2(instance, seed=seed, watch=watch),
-    Method.LAGRANGIAN: lambda instance, seed, watch: heuristic.solve(
-        instance, seed=seed, watch=watch
-    ),
-    Method.GREEDY: lambda instance, seed, watch: solve_greedily(instance, watch=watch),
+    Method.EXACT: exact.solve_f1,
+    Method.F2: exact.solve_f2,
+    Method.LAGRANGIAN: heuristic.solve,
+    Method.GREEDY: solve_greedily,
 }
-
-
-def solve(method: Method, instance: Instance, *, seed: int, watch: Watch) -> Outcome:
-    """Solve ``instance`` with ``method`` and its usual settings."""
-    return SOLVERS[method](instance, seed, watch)

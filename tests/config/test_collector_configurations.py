@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.config import load_collector
+from federator.config.reading import load_collector
 from federator.errors import ConfigError
 
 GOOD = """\

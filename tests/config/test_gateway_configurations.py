@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.config import load_gateway
+from federator.config.reading import load_gateway
 from federator.errors import ConfigError
 
 GOOD = """\

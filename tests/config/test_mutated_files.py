@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.config import load
+from federator.config.reading import load
 from federator.errors import ConfigError
 
 MUTANTS = 2_000

@@ -3,8 +3,9 @@
 import pytest
 from pydantic import BaseModel
 
-from federator.config import Settings, load
+from federator.config.reading import load
 from federator.config.reference import meanings
+from federator.config.settings import Settings
 from federator.protocol.parameters import Parameters
 from tests.config.conftest import GOOD
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import yaml
 
-from federator.config import load, load_collector, load_gateway
+from federator.config.reading import load, load_collector, load_gateway
 from lab.grid.topology import Grid
 
 ROOT = Path(__file__).parents[2]

@@ -11,9 +11,9 @@ import click
 from federator.cli.agent_pages import get
 from federator.cli.daemons import logs
 from federator.cli.observe.status import shown, table
-from federator.cli.options import PLACE, columns
+from federator.cli.options import PLACE, columns, config_file
 from federator.collector import app
-from federator.config import load_collector
+from federator.config.reading import load_collector
 
 DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 
@@ -28,12 +28,7 @@ DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
     help="A broker to begin with, mqtt://HOST[:PORT] or mqtts://...; any one finds the others. May "
     "be given more than once.",
 )
-@click.option(
-    "-c",
-    "--config",
-    type=PLACE,
-    help=f"Configuration file. [$FEDERATOR_COLLECTOR_CONFIG or {DEFAULT_CONFIG}, if it exists]",
-)
+@config_file(f"$FEDERATOR_COLLECTOR_CONFIG or {DEFAULT_CONFIG}, if it exists")
 @click.option("--only", is_flag=True, help="Keep to the brokers given; look for no others.")
 @click.option("--check", is_flag=True, help="Read the configuration and stop there.")
 @click.option(
@@ -58,11 +53,12 @@ def command(
     what is in memory and leaves.
     """
     if status_of is not None:
-        return _show_status(status_of.rstrip("/"), as_json)
-    if config is None and (named := os.environ.get("FEDERATOR_COLLECTOR_CONFIG")):
-        config = Path(named)
-    if config is None and DEFAULT_CONFIG.exists():
-        config = DEFAULT_CONFIG
+        status = get(status_of.rstrip("/"), "/status")
+        click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
+        return 0 if status.get("ready") else 1
+    if config is None:
+        usual = DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
+        config = Path(named) if (named := os.environ.get("FEDERATOR_COLLECTOR_CONFIG")) else usual
     if config is None and landing is None and "FEDERATOR_LANDING" not in os.environ:
         raise click.UsageError("--to FOLDER is missing, and there is no configuration")
     if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
@@ -75,13 +71,6 @@ def command(
     logs.configure(settings.log)
     app.serve(settings)
     return 0
-
-
-def _show_status(url: str, as_json: bool) -> int:
-    """Exits 0 when it reads somebody, 1 when it cannot, 69 when it does not answer."""
-    status = get(url, "/status")
-    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
-    return 0 if status.get("ready") else 1
 
 
 def as_text(status: Mapping[str, Any]) -> list[str]:

@@ -6,20 +6,15 @@ from pathlib import Path
 import click
 
 from federator.cli.daemons import logs
-from federator.cli.options import PLACE
-from federator.config import load_gateway
+from federator.cli.options import config_file
+from federator.config.reading import load_gateway
 from federator.gateway import app
 
 DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")
 
 
 @click.command(name="gateway")
-@click.option(
-    "-c",
-    "--config",
-    type=PLACE,
-    help=f"Configuration file. [$FEDERATOR_GATEWAY_CONFIG or {DEFAULT_CONFIG}]",
-)
+@config_file(f"$FEDERATOR_GATEWAY_CONFIG or {DEFAULT_CONFIG}")
 @click.option("--check", is_flag=True, help="Read the configuration and stop there.")
 def command(config: Path | None, check: bool) -> None:
     """Be a gateway: clients that connect to it outlive their brokers.

@@ -12,7 +12,7 @@ from collections.abc import Callable
 import structlog
 from structlog.typing import EventDict, Processor, WrappedLogger
 
-from federator.config import LogSettings
+from federator.config.sections import LogSettings
 
 LINES_BURST = 60
 """Lines of one event name that may come at once: a broker with as many neighbours starts."""

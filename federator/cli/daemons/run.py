@@ -1,6 +1,5 @@
 """``federator run``: the daemon, in the foreground, until SIGTERM or SIGINT."""
 
-import asyncio
 from os import EX_CONFIG, EX_UNAVAILABLE
 from pathlib import Path
 
@@ -8,12 +7,10 @@ import click
 
 from federator.cli.daemons import logs
 from federator.cli.options import config_option, named, settings_from
-from federator.config import Settings
+from federator.cli.setup.doctor import diagnosed
+from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
 from federator.runtime.agent import app
-from federator.runtime.doctor.diagnosis import judge
-from federator.runtime.doctor.doctor import examine
-from federator.runtime.mqtt.probe import RefusedError
 
 
 @click.command(name="run")
@@ -30,30 +27,22 @@ def command(config: Path | None, fail_fast: bool) -> None:
     SIGTERM and SIGINT leave the federation cleanly: neighbours learn at once.
     """
     settings = settings_from(config)
-    settings.require_keys(named(config))
-    settings.require_transport(named(config))
+    settings.require(named(config))
     logs.configure(settings.log)
     if fail_fast:
-        asyncio.run(_check_broker(settings))
+        _check_broker(settings)
     app.serve(settings)
 
 
-async def _check_broker(settings: Settings) -> None:
+def _check_broker(settings: Settings) -> None:
     """What ``--fail-fast`` asks for, before anything is started; a refusal says what to mend."""
-    place = settings.broker.reached_at
     try:
-        facts = await examine(settings, system_seconds_max=0)
-    except RefusedError as error:
-        raise ConfigError(
-            f"{error}: check broker.username and password", exit_code=error.config_exit_code
-        ) from error
+        report = diagnosed(settings, system_seconds_max=0)
     except LinkError as error:
         key = "broker.socket" if settings.broker.socket else "broker.url"
-        raise ConfigError(
-            f"{error}: start it, or correct {key}", exit_code=EX_UNAVAILABLE
-        ) from error
-    report = judge(facts, settings)
+        text = f"{error}: start it, or correct {key}"
+        raise ConfigError(text, exit_code=EX_UNAVAILABLE) from error
     if failed := [finding for finding in report.findings if finding.outcome == "fail"]:
         lines = "; ".join((*report.config_lines, *report.acl_lines))
-        what = f"{place}: {failed[0].name}: {failed[0].found}"
+        what = f"{settings.broker.reached_at}: {failed[0].name}: {failed[0].found}"
         raise ConfigError(f"{what}: add to mosquitto.conf: {lines}", exit_code=EX_CONFIG)

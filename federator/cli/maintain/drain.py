@@ -11,8 +11,8 @@ import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.options import FILE, config_option, settings_from
-from federator.config import Settings
 from federator.config.security import role_keys
+from federator.config.settings import Settings
 from federator.errors import LinkError
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.operators import Drain
@@ -59,16 +59,11 @@ def undrain(broker: int, config: Path | None, url: str | None, key: Path | None)
 def order(
     broker: BrokerId, *, draining: bool, config: Path | None, url: str | None, key: Path | None
 ) -> None:
-    """Give the order until the agent of this machine sees it obeyed.
-
-    Raises:
-        ConfigError: The operator's key cannot be used.
-        LinkError: It is not within ``OBEYED_WITHIN_S``.
-    """
+    """Give the order until the agent of this machine sees it obeyed, ``OBEYED_WITHIN_S`` long."""
     settings = settings_from(config)
     keys = role_keys(key or settings.keys.operator_file, "operator", "--key, keys.operator_file")
     words = SignedWords(None, vouch=vouch_by(keys))
-    where = agent_url(config, url)
+    where, wanted = agent_url(config, url), "draining" if draining else "up"
     end_s = time.monotonic() + OBEYED_WITHIN_S
     while time.monotonic() < end_s:
         run = bytes.fromhex(get(where, "/status").get("security", {}).get("run", ""))
@@ -76,7 +71,8 @@ def order(
         asyncio.run(_give(settings, topic, words.sign(topic, word, to=run or NOBODY)))
         again_s = time.monotonic() + REPEAT_S
         while time.monotonic() < again_s:
-            if _obeyed(where, broker, draining=draining):
+            brokers = get(where, "/controller").get("brokers", [])
+            if any(b.get("broker") == broker and b.get("state") == wanted for b in brokers):
                 return
             time.sleep(0.1)
     text = f"broker {broker}: not obeyed in {OBEYED_WITHIN_S:.0f} s: is it in reach"
@@ -87,9 +83,3 @@ async def _give(settings: Settings, topic: str, word: bytes) -> None:
     client_id = secret_name(f"{settings.broker.id}-drain")
     async with BrokerProbe(settings.broker, client_id=client_id) as probe:
         await probe.publish(topic, word)
-
-
-def _obeyed(where: str, broker: BrokerId, *, draining: bool) -> bool:
-    wanted = "draining" if draining else "up"
-    brokers = get(where, "/controller").get("brokers", [])
-    return any(b.get("broker") == broker and b.get("state") == wanted for b in brokers)

@@ -11,6 +11,7 @@ import subprocess
 import tarfile
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from functools import partial
 from importlib.metadata import PackageNotFoundError, requires, version
@@ -24,7 +25,7 @@ from pydantic import BaseModel, SecretStr
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
 from federator.cli.options import FILE, config_option, option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
 
 LOG_BYTES_MAX: Final = 4_194_304
@@ -153,10 +154,8 @@ def _about(now: datetime) -> dict[str, Any]:
 def _versions(names: list[str]) -> dict[str, str]:
     found = {}
     for name in names:
-        try:
+        with suppress(PackageNotFoundError):  # of an extra that is not installed
             found[name] = version(name)
-        except PackageNotFoundError:
-            continue  # of an extra that is not installed
     return found
 
 
@@ -239,16 +238,13 @@ def secrets_of(settings: BaseModel) -> set[str]:
     found: set[str] = set()
     for name in type(settings).model_fields:
         value = getattr(settings, name)
-        if isinstance(value, SecretStr):
-            found.add(value.get_secret_value())
-        elif isinstance(value, BaseModel):
-            found |= secrets_of(value)
-        elif isinstance(value, tuple):
-            for item in value:
-                if isinstance(item, BaseModel):
-                    found |= secrets_of(item)
-        elif isinstance(value, Path) and name in SECRET_FILES:
-            found |= set(_in_file(value))
+        for each in value if isinstance(value, tuple) else (value,):
+            if isinstance(each, SecretStr):
+                found.add(each.get_secret_value())
+            elif isinstance(each, BaseModel):
+                found |= secrets_of(each)
+            elif isinstance(each, Path) and name in SECRET_FILES:
+                found |= set(_in_file(each))
     return found
 
 

@@ -106,10 +106,7 @@ def _add_link(topology: Topology, own: int, entry: Mapping[str, Any]) -> None:
     topology.broker(other)
     a, b = min(own, other), max(own, other)
     state, cost, rtt = str(entry.get("state")), entry.get("cost"), entry.get("rtt_ms")
-    known = topology.links.get((a, b))
-    if known is None:
-        topology.links[a, b] = Link(a, b, state, cost, rtt)
-        return
+    known = topology.links.setdefault((a, b), Link(a, b, state, cost, rtt))
     known.state = state if known.state == "up" else known.state
     known.rtt_ms = rtt if known.rtt_ms is None else known.rtt_ms
 

@@ -15,7 +15,7 @@ import mqtt5
 import msgspec
 
 from federator.cli.options import config_option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import DecodeError, LinkError
 from federator.protocol.forwarding.frames import FRAME_VERSION, unpack
 from federator.protocol.messages.codec import CONTROL_KINDS, decode

@@ -1,22 +1,56 @@
-"""``federator top``: agents at work, live."""
+"""``federator top``: agents at work, live.
+
+In the picture what hinders is red, what is busy has a bar, the rest is plain. The same snapshots
+give the same picture. Rows that find no room are counted below the table.
+"""
 
 import sys
 import time
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import Any, Final
 
 import click
-from rich.console import Console, Group
+from rich.console import Console, Group, RenderableType
 from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from federator.cli.agent_pages import agent_url, agents_of_grid, get, get_text
-from federator.cli.observe.top_drawing import picture
 from federator.cli.observe.top_samples import Snapshot, Watched, parse
 from federator.cli.options import PLACE, config_option
 from federator.errors import LinkError
 
-AT_ONCE_MAX = 16
+AT_ONCE_MAX: Final = 16
+CURVE: Final = " ▁▂▃▄▅▆▇█"
+BAR_CELLS: Final = 8
+FIXED_LINES: Final = 12
+"""Of a picture without rows: head, curves, tables' heads, lines between them, what is cut."""
+ROWS_MIN: Final = 3
+FULL, HALF = 0.9, 0.5
+"""Of a queue: red from here, yellow from there."""
+
+WIDE: Final = 130
+BROKER_COLUMNS: Final = (
+    *("broker", "state", "clients", "filters", "published/s", "delivered/s", "relayed/s", "lost/s"),
+    *("half within", "99%", "queued", "missing", "custody", "cpu", "memory"),
+)
+ONLY_WIDE: Final = ("filters", "relayed/s", "missing", "custody", "memory")
+"""Columns that are left out of terminals that are not ``WIDE``."""
+
+LINK_COLUMNS: Final = (
+    *(("link", "<"), ("state", "<"), ("round trip", ">"), ("cost", ">"), ("out/s", ">")),
+    *(("queued", ">"), ("", "<"), ("refused/s", ">"), ("", "<")),
+)
+MESH_COLUMNS: Final = (("mesh of", "<"), ("core", ">"), ("clients at", "<"), ("carried by", "<"))
+
+LOST: Final = (
+    "federator_publications_dropped_total",
+    "federator_publications_unrouted_total",
+    "federator_custody_gaps_lost_total",
+)
 
 
 @click.command(name="top")
@@ -87,3 +121,227 @@ def _ask(url: str) -> Snapshot | str:
 def _picture(watched: list[Watched], console: Console, *, height: int) -> Group:
     now = datetime.now(UTC).astimezone()
     return picture(watched, now, height=height, width=console.width)
+
+
+def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int) -> Group:
+    """All of it, in at most about ``height`` lines."""
+    agents = sorted(watched, key=lambda each: (not each.name.isdigit(), each.name.rjust(12)))
+    room = max(2 * ROWS_MIN, height - FIXED_LINES - len(agents))
+    links = _links(agents)
+    meshes = _meshes(agents)
+    links_shown = min(len(links), max(ROWS_MIN, room - min(len(meshes), room // 2)))
+    meshes_shown = min(len(meshes), max(ROWS_MIN, room - links_shown))
+    return Group(
+        _head(agents, at),
+        *_curves(agents, width),
+        *_troubles(agents),
+        "",
+        _brokers_table(agents, wide=width >= WIDE),
+        "",
+        _cut(_table(*LINK_COLUMNS), links, links_shown),
+        "",
+        _cut(_table(*MESH_COLUMNS), meshes, meshes_shown),
+    )
+
+
+def _head(agents: Sequence[Watched], at: datetime) -> Text:
+    known = [each.now.status for each in agents if each.now is not None]
+    ready = sum(bool(status.get("ready")) for status in known)
+    text = Text.assemble(
+        ("federator", "bold"),
+        f"  federation {' '.join(sorted({str(s.get('federation')) for s in known})) or '?'}  ",
+        (f"{ready} of {len(agents)} ready", "green" if ready == len(agents) else "bold red"),
+    )
+    controllers = {each.value("federator_controller_id") for each in agents} - {None}
+    if controllers:
+        named = " and ".join(f"{c:.0f}" for c in sorted(c for c in controllers if c is not None))
+        text.append(f"  controller {named}", "" if len(controllers) == 1 else "yellow")
+    text.append(f"  {at:%H:%M:%S}", "dim")
+    return text
+
+
+def _troubles(agents: Sequence[Watched]) -> Iterable[Text]:
+    for each in agents:
+        if each.now is None:
+            yield Text(each.trouble, "red", no_wrap=True)
+        elif not each.now.status.get("ready"):
+            why = each.now.status.get("ready_reason", "")
+            yield Text(f"broker {each.name}: {why}", "red", no_wrap=True)
+
+
+def _curves(agents: Sequence[Watched], width: int) -> Iterable[Text]:
+    room = max(10, min(60, width - 40))
+    for title, histories in (
+        ("published", [each.published for each in agents]),
+        ("delivered", [each.delivered for each in agents]),
+    ):
+        points = [
+            sum(h[-ago] for h in histories if len(h) >= ago)
+            for ago in range(min(room, max(map(len, histories), default=0)), 0, -1)
+        ]
+        now = amount(points[-1]) if points else "-"
+        text = Text(f"{title:<10}{now:>8}/s  ")
+        text.append(curve(points), "cyan")
+        text.append(f"  at most {amount(max(points))}" if points else "", "dim")
+        yield text
+
+
+def curve(points: Sequence[float]) -> str:
+    """A line of blocks, the greatest of ``points`` filling one."""
+    top = max(points, default=0.0)
+    if not top:
+        return "▁" * len(points)
+    return "".join(CURVE[round(point / top * (len(CURVE) - 1))] for point in points)
+
+
+def _table(*columns: tuple[str, str]) -> Table:
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0), header_style="bold cyan")
+    for name, side in columns:
+        table.add_column(name, justify="right" if side == ">" else "left", no_wrap=True)
+    return table
+
+
+def _brokers_table(agents: Sequence[Watched], *, wide: bool) -> Table:
+    names = [name for name in BROKER_COLUMNS if wide or name not in ONLY_WIDE]
+    table = _table(*((name, "<" if name in ("broker", "state") else ">") for name in names))
+    for each in agents:
+        if each.now is None:
+            table.add_row(each.name, Text("no answer", "bold red"))
+            continue
+        cells = _broker(each, each.now.status)
+        table.add_row(*(cells[name] for name in names))
+    return table
+
+
+def _broker(each: Watched, status: Mapping[str, Any]) -> Mapping[str, RenderableType]:
+    lost = each.rate(*LOST)
+    gaps = each.value("federator_custody_gaps")
+    cpu = each.rate("process_cpu_seconds_total")
+    return {
+        "broker": each.name,
+        "state": _state(status),
+        "clients": amount(each.value("federator_local_clients")),
+        "filters": amount(each.value("federator_filters")),
+        "published/s": amount(each.rate("federator_publications_received_total")),
+        "delivered/s": amount(each.rate("federator_publications_delivered_total")),
+        "relayed/s": amount(each.rate("federator_publications_relayed_total")),
+        "lost/s": Text(amount(lost), "bold red" if lost else ""),
+        "half within": seconds(each.delay_s(0.5)),
+        "99%": seconds(each.delay_s(0.99)),
+        "queued": size(each.value("federator_send_queue_bytes")),
+        "missing": Text(amount(gaps), "yellow" if gaps else ""),
+        "custody": size(each.value("federator_custody_log_bytes")),
+        "cpu": "-" if cpu is None else f"{100 * cpu:.0f}%",
+        "memory": size(each.value("process_resident_memory_bytes")),
+    }
+
+
+def _state(status: Mapping[str, Any]) -> Text:
+    if not status.get("ready"):
+        return Text("not ready", "bold red")
+    if status.get("discovery", {}).get("widened"):
+        return Text("asks for all", "yellow")
+    return Text("ready", "green")
+
+
+Row = tuple[RenderableType, ...]
+
+
+def _links(agents: Sequence[Watched]) -> list[Row]:
+    """Links that are down first, then by what goes over them."""
+    rows: list[tuple[tuple[bool, float], Row]] = []
+    for each in agents:
+        for link in each.now.status.get("links", []) if each.now is not None else ():
+            id_ = str(link.get("neighbour") if link.get("neighbour") is not None else "?")
+            up = link.get("state") == "up"
+            queued = each.value("federator_link_send_queue_bytes", neighbour=id_)
+            limit = each.value("federator_send_queue_limit_bytes")
+            bytes_out = each.rate("federator_link_sent_bytes_total", neighbour=id_)
+            refused = each.rate("federator_link_dropped_total", neighbour=id_)
+            round_trip_ms = link.get("rtt_ms")
+            row: Row = (
+                f"{each.name} → {id_}",
+                Text("up", "green") if up else Text(str(link.get("state")), "bold red"),
+                "-" if round_trip_ms is None or not up else f"{round_trip_ms} ms",
+                amount(link.get("cost")),
+                size(bytes_out),
+                size(queued),
+                bar((queued or 0.0) / limit) if limit else "",
+                Text(amount(refused), "bold red" if refused else ""),
+                "" if up else Text(str(link.get("reason", ""))[:48], "dim"),
+            )
+            rows.append(((up, -(bytes_out or 0.0)), row))
+    return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
+
+
+def _meshes(agents: Sequence[Watched]) -> list[Row]:
+    """The rows of meshes, as all agents together tell; those of most brokers first."""
+    cores: dict[str, set[str]] = {}
+    local: dict[str, list[str]] = {}
+    carried: dict[str, list[str]] = {}
+    for each in agents:
+        for mesh in each.now.status.get("meshes", []) if each.now is not None else ():
+            filter_ = str(mesh.get("filter"))
+            if mesh.get("core") is not None:
+                cores.setdefault(filter_, set()).add(str(mesh["core"]))
+            if mesh.get("local"):
+                local.setdefault(filter_, []).append(each.name)
+            if mesh.get("member"):
+                carried.setdefault(filter_, []).append(each.name)
+    return [
+        (
+            Text(filter_ if filter_.isprintable() else repr(filter_)),
+            " ".join(sorted(cores.get(filter_, ()))) or "-",
+            " ".join(local.get(filter_, ())) or "-",
+            " ".join(carried.get(filter_, ())) or "-",
+        )
+        for filter_ in sorted(
+            {*cores, *local, *carried}, key=lambda f: (-len(carried.get(f, ())), f)
+        )
+    ]
+
+
+def _cut(table: Table, rows: Sequence[Row], shown: int) -> Table:
+    for row in rows[:shown]:
+        table.add_row(*row)
+    if len(rows) > shown:
+        table.add_row(Text(f"and {len(rows) - shown} more", "dim"))
+    if not rows:
+        table.add_row(Text("none", "dim"))
+    return table
+
+
+def bar(share: float) -> Text:
+    """A bar that shows how full something is, from 0 to 1."""
+    share = min(1.0, max(0.0, share))
+    filled = round(share * BAR_CELLS)
+    colour = "red" if share >= FULL else "yellow" if share >= HALF else "green"
+    return Text.assemble(("━" * filled, colour), ("─" * (BAR_CELLS - filled), "dim"))
+
+
+def amount(value: float | None) -> str:
+    """A number in at most six characters."""
+    if value is None:
+        return "-"
+    for unit, factor in (("G", 1e9), ("M", 1e6), ("k", 1e4)):
+        if abs(value) >= factor:
+            return f"{value / (1e3 if unit == 'k' else factor):.1f}{unit}"
+    return f"{value:.1f}".removesuffix(".0") if value < 100 else f"{value:.0f}"
+
+
+def size(value: float | None) -> str:
+    """Bytes, for people."""
+    if value is None:
+        return "-"
+    for unit in ("B", "KiB", "MiB"):
+        if abs(value) < 1_024:
+            return f"{value:.0f} {unit}"
+        value /= 1_024
+    return f"{value:.1f} GiB"
+
+
+def seconds(value: float | None) -> str:
+    """A delay, for people."""
+    if value is None:
+        return "-"
+    return f"{value * 1000:.1f} ms" if value < 1 else f"{value:.1f} s"

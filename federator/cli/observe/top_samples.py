@@ -42,22 +42,14 @@ class Snapshot:
 
 @dataclass(slots=True)
 class Watched:
-    """What is known of one agent.
+    """What is known of one agent."""
 
-    Attributes:
-        url: Where it is asked.
-        now: The newest snapshot, ``None`` before the first and while it does not answer.
-        before: The one before that.
-        trouble: Why there is no snapshot.
-        id: Of its broker, once it was said.
-        published, delivered: Publications a second, oldest first.
-    """
-
-    url: str
-    now: Snapshot | None = None
-    before: Snapshot | None = None
-    trouble: str = "not asked yet"
-    id: str | None = None
+    url: str  # where it is asked
+    now: Snapshot | None = None  # the newest, none before the first and while it does not answer
+    before: Snapshot | None = None  # the one before that
+    trouble: str = "not asked yet"  # why there is no snapshot
+    id: str | None = None  # of its broker, once it was said
+    # Publications a second, oldest first.
     published: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     delivered: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
 

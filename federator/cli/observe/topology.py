@@ -1,16 +1,25 @@
-"""``federator topology``: the federation as one agent, or all agents of a grid, see it."""
+"""``federator topology``: the federation as one agent, or all agents of a grid, see it.
+
+``--what-if remove=5`` says instead what would break if brokers or links were gone.
+"""
 
 import json
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any, Self
 
 import click
 
 from federator.cli.agent_pages import agent_url, agents_of_grid, get, url_option
 from federator.cli.observe.drawing import DRAWINGS, add_told, merge
-from federator.cli.observe.what_if import Loss, as_document, as_lines, judge
-from federator.cli.options import PLACE, config_option, option
+from federator.cli.options import PLACE, columns, config_option, option
+from federator.protocol.topology.graph import Pair, Strength, near_of, strength_of, without
+from federator.protocol.types import BrokerId
 
 BREAKS = 1
+NAMED_MAX = 40
+"""Brokers named in one line for people."""
 
 
 @click.command(name="topology")
@@ -48,9 +57,137 @@ def command(
     if losses:
         outcome = judge(get(urls[0], "/topology"), loss)
         click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
-        return BREAKS if len(outcome.then.parts) > len(outcome.now.parts) else 0
+        return BREAKS if outcome.breaks else 0
     topology = merge([get(each, "/status") for each in urls], topic_filter)
     if topic_filter is None:
         add_told(topology, get(urls[0], "/topology"))
     click.echo(DRAWINGS["json" if as_json else form](topology))
     return 0
+
+
+@dataclass(frozen=True, slots=True)
+class Loss:
+    """Brokers and links that are imagined gone."""
+
+    brokers: frozenset[BrokerId]
+    links: frozenset[Pair]
+
+    @classmethod
+    def parse(cls, texts: Iterable[str]) -> Self:
+        """Read ``remove=5,7`` and ``cut=3-8``. Raises ``click.UsageError``: it is neither."""
+        brokers: set[BrokerId] = set()
+        links: set[Pair] = set()
+        for text in texts:
+            verb, _, rest = text.partition("=")
+            try:
+                if verb == "remove":
+                    brokers |= {BrokerId(int(id)) for id in rest.split(",")}
+                elif verb == "cut":
+                    for pair in rest.split(","):
+                        a, b = map(int, pair.split("-"))
+                        links.add((BrokerId(min(a, b)), BrokerId(max(a, b))))
+                else:
+                    raise ValueError
+            except ValueError:
+                wanted = "remove=5 or remove=5,7 (brokers) or cut=3-8 (a link) wanted"
+                raise click.UsageError(f"--what-if {text!r}: {wanted}") from None
+        return cls(frozenset(brokers), frozenset(links))
+
+
+@dataclass(frozen=True, slots=True)
+class WhatIf:
+    """The strength of the graph now and after the loss."""
+
+    loss: Loss
+    now: Strength
+    then: Strength
+
+    @property
+    def breaks(self) -> bool:
+        """Whether it falls into more parts."""
+        return len(self.then.parts) > len(self.now.parts)
+
+
+def judge(page: Mapping[str, Any], loss: Loss) -> WhatIf:
+    """Hold ``loss`` against an agent's ``/topology``. Raises ``UsageError``: it is unknown."""
+    brokers = [BrokerId(int(broker["broker"])) for broker in page["brokers"]]
+    links = [(BrokerId(int(a)), BrokerId(int(b))) for a, b in page["links"]]
+    if unknown := sorted(loss.brokers - set(brokers)):
+        raise click.UsageError(f"--what-if: no broker {unknown[0]}: known are {_ids(brokers)}")
+    if strange := sorted(loss.links - set(links)):
+        a, b = strange[0]
+        raise click.UsageError(f"--what-if: no link {a}-{b}: federator topology lists them")
+    now = near_of(brokers, links)
+    then = without(near_of(brokers, set(links) - loss.links), loss.brokers)
+    return WhatIf(loss, strength_of(now), strength_of(then))
+
+
+def as_lines(what: WhatIf) -> list[str]:
+    """The lines for people: the verdict first."""
+    then = what.then
+    rows = [("", "now", "then"), *((name, tell(what.now), tell(then)) for name, tell in TOLD)]
+    lines = [verdict(what), "", *columns(rows)]
+    if len(then.parts) > 1:
+        lines += ["", "parts then:", *(f"  {_ids(part)}" for part in then.parts[:NAMED_MAX])]
+    return lines
+
+
+def verdict(what: WhatIf) -> str:
+    """What would break, in one line."""
+    then = what.then
+    if what.breaks:
+        apart = _ids([id for part in then.parts[1:] for id in part])
+        return f"BREAKS: the federation falls into {len(then.parts)} parts; cut off: {apart}"
+    if then.weak.brokers:
+        return f"holds, but then the death of any of these parts it: {_ids(then.weak.brokers)}"
+    return "holds" + (", and survives any further death" if then.survives_any_death else "")
+
+
+def as_document(what: WhatIf) -> dict[str, Any]:
+    """The answer for programs."""
+    return {
+        "remove": sorted(what.loss.brokers),
+        "cut": [list(link) for link in sorted(what.loss.links)],
+        "breaks": what.breaks,
+        "now": _strength(what.now),
+        "then": _strength(what.then),
+    }
+
+
+def _strength(strength: Strength) -> dict[str, Any]:
+    return {
+        "brokers": strength.brokers,
+        "links": strength.links,
+        "parts": [list(part) for part in strength.parts],
+        "diameter": strength.diameter,
+        "degree_min": strength.degree_min,
+        "degree_max": strength.degree_max,
+        "articulation_points": list(strength.weak.brokers),
+        "bridges": [list(link) for link in strength.weak.links],
+        "survives_any_death": strength.survives_any_death,
+    }
+
+
+def _ids(ids: Iterable[BrokerId]) -> str:
+    return _listed([str(id) for id in ids])
+
+
+def _pairs(pairs: Iterable[Pair]) -> str:
+    return _listed([f"{a}-{b}" for a, b in pairs])
+
+
+def _listed(known: Sequence[str]) -> str:
+    more = f" and {len(known) - NAMED_MAX} more" if len(known) > NAMED_MAX else ""
+    return (", ".join(known[:NAMED_MAX]) or "none") + more
+
+
+TOLD: tuple[tuple[str, Callable[[Strength], object]], ...] = (
+    ("brokers", lambda strength: strength.brokers),
+    ("links", lambda strength: strength.links),
+    ("parts", lambda strength: len(strength.parts)),
+    ("diameter", lambda s: "unknown" if s.diameter is None else s.diameter),
+    ("links of a broker", lambda strength: f"{strength.degree_min} to {strength.degree_max}"),
+    ("brokers that it cannot lose", lambda strength: _ids(strength.weak.brokers)),
+    ("links that it cannot lose", lambda strength: _pairs(strength.weak.links)),
+)
+"""What is told of a graph, for people."""

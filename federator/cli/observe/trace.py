@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import dataclass, field
 from os import getpid
 from pathlib import Path
@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from federator.cli.options import columns, config_option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import DecodeError, LinkError
 from federator.protocol.filters import validate_topic
 from federator.protocol.messages.json_codec import decode, encode
@@ -47,12 +47,9 @@ class Journey:
     @property
     def waited_for(self) -> list[Hop]:
         """Hops that were begun and are not told of."""
-        return [hop for hop in self._hops() if hop not in self.came]
-
-    def _hops(self) -> Iterator[Hop]:
-        for told in (*((self.start,) if self.start is not None else ()), *self.came.values()):
-            for next_hop, _ in told.next_hops:
-                yield told.path[-1], next_hop
+        told = [each for each in (self.start, *self.came.values()) if each is not None]
+        begun = [(each.path[-1], next_hop) for each in told for next_hop, _ in each.next_hops]
+        return [hop for hop in begun if hop not in self.came]
 
 
 @click.command(name="trace")
@@ -82,11 +79,7 @@ def command(topic: str, config: Path | None, wait_s: float, as_json: bool) -> in
 
 
 async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
-    """Have the agent of ``settings`` trace ``topic`` until all is told, or ``wait_s`` over.
-
-    Raises:
-        LinkError: The broker or the agent does not answer.
-    """
+    """Trace ``topic`` until all is told or ``wait_s`` over. Raises ``LinkError``: no answer."""
     token = f"{settings.broker.id}-{getpid()}"
     client_id = secret_name(f"{settings.broker.id}-trace")
     journey = Journey()
@@ -101,22 +94,18 @@ async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:
         except TimeoutError:
             text = "its agent does not answer: is `federator run` up?"
             raise LinkError(f"{settings.broker.reached_at}: {text}") from None
-        try:
+        with suppress(TimeoutError):  # what is missing is told
             async with asyncio.timeout(wait_s):
                 while journey.waited_for:
                     journey.take(await _next(probe))
-        except TimeoutError:
-            pass  # what is missing is told
     return journey
 
 
 async def _next(probe: BrokerProbe) -> Traced:
     while True:
         packet = await probe.next_message()
-        try:
+        with suppress(DecodeError):  # anybody may publish there
             return decode(Traced, packet.payload)
-        except DecodeError:
-            continue  # anybody may publish there
 
 
 def as_text(journey: Journey, topic: str) -> list[str]:
@@ -162,8 +151,8 @@ def _what(told: Traced) -> str:
         return "was here before: dropped"
     if told.why:
         return told.why
-    parts = ["delivers"] if told.delivers else []
-    return ", ".join([*parts, *(["passes on"] if told.next_hops else [])])
+    does = (("delivers", told.delivers), ("passes on", told.next_hops))
+    return ", ".join(what for what, done in does if done)
 
 
 def _queues(told: Traced) -> str:

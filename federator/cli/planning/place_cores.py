@@ -70,14 +70,12 @@ def parse_links(text: str, *, name: str) -> list[tuple[int, int]]:
         value = [[e.get("a"), e.get("b")] for e in found or ()] if each_named else None
     if not isinstance(value, list):
         raise ConfigError(f"{name}: a list of [ID, ID] is wanted: mend it", exit_code=BAD_DATA)
-    links = []
     for pair in value:
         whole = isinstance(pair, list) and len(pair) == 2 and all(type(i) is int for i in pair)
         if not whole:
             text = f"{name}: {str(pair)[:60]} is not [ID, ID]: mend it"
             raise ConfigError(text, exit_code=BAD_DATA)
-        links.append((pair[0], pair[1]))
-    return links
+    return [(a, b) for a, b in value]
 
 
 def _write(plan: CorePlan, folder: Path, valid_s: int) -> None:

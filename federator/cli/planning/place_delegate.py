@@ -55,20 +55,12 @@ def command(traffic: Path, policy: str, write: Path | None, as_json: bool) -> No
 
 
 def rules(edge: Edge) -> str:
-    """The section for the configuration of ``edge``'s agent.
-
-    Raises:
-        ConfigError: More topics than a configuration may name.
-    """
+    """The section for the configuration of ``edge``'s agent."""
     return f"[rules]\nkeep = {_listed(edge, edge.keep, 'keep', CONFIGURED_FILTERS_MAX)}\n"
 
 
 def upstreams(edge: Edge) -> str:
-    """The section for the configuration of a gateway before ``edge`` and the hub.
-
-    Raises:
-        ConfigError: More topics than a configuration may name.
-    """
+    """The section for the configuration of a gateway before ``edge`` and the hub."""
     if not edge.owns:
         return ""
     filters = _listed(edge, edge.owns, "own", UPSTREAM_FILTERS_MAX)
@@ -76,6 +68,7 @@ def upstreams(edge: Edge) -> str:
 
 
 def _listed(edge: Edge, topics: Sequence[str], verb: str, most: int) -> str:
+    """A list in TOML. Raises ``ConfigError``: more topics than a configuration may name."""
     if len(topics) > most:
         text = f"broker {edge.id}: {len(topics)} topics to {verb}, at most {most}"
         raise ConfigError(f"{text}: name them by wildcards by hand", exit_code=EX_DATAERR)

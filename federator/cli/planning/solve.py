@@ -1,4 +1,4 @@
-"""``federator plan solve`` and ``federator plan draw``."""
+"""``federator plan generate``, ``federator plan solve`` and ``federator plan draw``."""
 
 import json
 import math
@@ -9,18 +9,30 @@ from typing import Any
 import click
 
 from federator.cli.options import FILE, columns, option
-from federator.cli.planning.files import read, write
+from federator.cli.planning.files import read, read_bytes, write
 from federator.cli.planning.watching import interruption, watch
-from federator.planner.flow import exact
+from federator.planner.flow import exact, federation_file
 from federator.planner.flow.drawing import copies, idle, svg
 from federator.planner.flow.instance import Instance
+from federator.planner.flow.instance_file import encode
 from federator.planner.flow.outcome import Outcome
 from federator.planner.lagrangian import heuristic as lagrangian
 from federator.planner.lagrangian.steps import Rule
-from federator.planner.methods import Method
-from federator.planner.methods import solve as solve_by
+from federator.planner.methods import SOLVERS, Method
 
 TIME_LIMIT_S = 600.0
+
+
+@click.command()
+@click.argument("kind", type=click.Choice(("federation",)))
+@click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
+@click.option("--traffic", type=FILE, required=True, help="The traffic matrix.")
+@click.option("--links", type=FILE, required=True, help="The link table.")
+def generate(kind: str, output: Path | None, traffic: Path, links: Path) -> None:
+    """Write an instance of KIND (`federator-lab paper generate` makes some to practise on)."""
+    made = federation_file.decode(read_bytes(traffic), read_bytes(links), name=traffic.stem)
+    write(output, encode(made).decode())
+
 
 _method = option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")
 _seed = option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
@@ -67,7 +79,7 @@ def solve(
             case Method.F2:
                 outcome = exact.solve_f2(problem, duplications_max=duplications_max, **how)
             case other:
-                outcome = solve_by(other, problem, **how)
+                outcome = SOLVERS[other](problem, **how)
         seconds = time.monotonic() - watching.started_s
     if picture is not None:
         write(picture, svg(problem, outcome))
@@ -91,7 +103,7 @@ def draw(instance: Path, output: Path | None, method: str, seed: int, time_limit
         interruption() as noted,
         watch(method, time_limit_s=time_limit_s, noted=noted, quiet=False) as watching,
     ):
-        outcome = solve_by(Method(method), problem, seed=seed, watch=watching)
+        outcome = SOLVERS[method](problem, seed=seed, watch=watching)
     write(output, svg(problem, outcome))
 
 

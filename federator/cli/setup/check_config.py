@@ -17,8 +17,7 @@ def command(config: Path | None, show_reference: bool) -> None:
         click.echo(reference(), nl=False)
         return
     settings = settings_from(config)
-    settings.require_keys(named(config))
-    settings.require_transport(named(config))
+    settings.require(named(config))
     for notice in settings.notices():
         details = " ".join(f"{key}={value}" for key, value in notice.details.items())
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)

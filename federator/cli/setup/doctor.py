@@ -2,13 +2,14 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from federator.cli.options import columns, config_option, option, settings_from
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.runtime.doctor.access_list import AGENT, access_list
 from federator.runtime.doctor.diagnosis import Report, judge
@@ -27,6 +28,11 @@ def _users(context: object, parameter: object, given: str | tuple[str, ...] | No
     return given
 
 
+def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
+    told = f"With --acl: a user of {of}"
+    return click.option(f"--{name}", f"{name}s", multiple=True, callback=_users, help=told)
+
+
 @click.command(name="doctor")
 @config_option
 @click.option("--json", "as_json", is_flag=True, help="For machines.")
@@ -43,27 +49,9 @@ def _users(context: object, parameter: object, given: str | tuple[str, ...] | No
 @click.option(
     "--user", callback=_users, help=f"With --acl: the agent. [broker.username or {AGENT}]"
 )
-@click.option(
-    "--peer",
-    "peers",
-    multiple=True,
-    callback=_users,
-    help=f"With --acl: a user of other agents. [links.username or {AGENT}-peer]",
-)
-@click.option(
-    "--gateway",
-    "gateways",
-    multiple=True,
-    callback=_users,
-    help=f"With --acl: a user of gateways. [{AGENT}-gateway]",
-)
-@click.option(
-    "--collector",
-    "collectors",
-    multiple=True,
-    callback=_users,
-    help=f"With --acl: a user of collectors. [{AGENT}-collector]",
-)
+@_others("peer", of=f"other agents. [links.username or {AGENT}-peer]")
+@_others("gateway", of=f"gateways. [{AGENT}-gateway]")
+@_others("collector", of=f"collectors. [{AGENT}-collector]")
 def command(
     config: Path | None,
     as_json: bool,
@@ -95,19 +83,22 @@ def command(
             what = "the agent has no user of its own here: anybody could be it"
             click.echo(f"federator: {what}: set broker.username, or name its --user", err=True)
         return 0
-    try:
-        facts = asyncio.run(examine(settings, system_seconds_max=system_seconds))
-    except RefusedError as error:
-        raise ConfigError(
-            f"{error}: check broker.username and password", exit_code=error.config_exit_code
-        ) from error
-    report = judge(facts, settings)
-    click.echo(_as_json(report) if as_json else "\n".join(_as_text(report, settings)))
+    report = diagnosed(settings, system_seconds_max=system_seconds)
+    if as_json:
+        click.echo(json.dumps({**asdict(report), "exit_code": report.exit_code}, indent=2))
+    else:
+        click.echo("\n".join(_as_text(report, settings)))
     return report.exit_code
 
 
-def _as_json(report: Report) -> str:
-    return json.dumps({**asdict(report), "exit_code": report.exit_code}, indent=2)
+def diagnosed(settings: Settings, *, system_seconds_max: float) -> Report:
+    """What the broker lacks. Raises ``ConfigError``: it refuses our credentials."""
+    try:
+        facts = asyncio.run(examine(settings, system_seconds_max=system_seconds_max))
+    except RefusedError as error:
+        text = f"{error}: check broker.username and password"
+        raise ConfigError(text, exit_code=error.config_exit_code) from error
+    return judge(facts, settings)
 
 
 def _as_text(report: Report, settings: Settings) -> list[str]:
@@ -116,11 +107,10 @@ def _as_text(report: Report, settings: Settings) -> list[str]:
         (_MARKS[f.outcome], f.name, f.found, f.mend and f"-> {f.mend}") for f in report.findings
     ]
     lines += columns(rows)
-    if report.config_lines:
-        lines += ["", "Add to mosquitto.conf (keep your own log_dest lines), then reload it:", ""]
-        lines += [f"    {line}" for line in report.config_lines]
-    if report.acl_lines:
-        lines += ["", "Add to its acl_file:", ""]
-        lines += [f"    {line}" for line in report.acl_lines]
-    lines += ["", "can take part" if report.exit_code == 0 else "cannot take part yet"]
-    return lines
+    for where, wanted in (
+        ("mosquitto.conf (keep your own log_dest lines), then reload it", report.config_lines),
+        ("its acl_file", report.acl_lines),
+    ):
+        if wanted:
+            lines += ["", f"Add to {where}:", "", *(f"    {line}" for line in wanted)]
+    return [*lines, "", "can take part" if report.exit_code == 0 else "cannot take part yet"]

@@ -11,7 +11,7 @@ from typing import Final, Protocol, cast
 
 import structlog
 
-from federator.config import GatewaySettings, ListenerSettings
+from federator.config.gateway import GatewaySettings, ListenerSettings
 from federator.errors import ConfigError
 from federator.gateway import wire
 from federator.gateway.clients.antechamber import Antechamber, Place

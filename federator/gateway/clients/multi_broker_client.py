@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import Final
 
-from federator.config import UpstreamSettings
+from federator.config.gateway import UpstreamSettings
 from federator.gateway import wire
 from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.ports import Port

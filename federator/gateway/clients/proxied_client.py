@@ -12,7 +12,7 @@ from typing import Final, Protocol, assert_never
 
 import structlog
 
-from federator.config import GatewaySettings
+from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import Broker
 from federator.gateway.clients.antechamber import Place

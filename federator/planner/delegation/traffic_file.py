@@ -23,11 +23,7 @@ BROKERS_MAX, TOPICS_MAX, CLIENTS_MAX = 10_000, 1_000_000, 1_000_000_000
 
 
 def parse(text: str, *, name: str) -> Description:
-    """The traffic that ``text``, JSON of the file ``name``, describes.
-
-    Raises:
-        ConfigError: One line that says what to mend.
-    """
+    """The traffic in ``text``, JSON of the file ``name``. Raises ``ConfigError``: what to mend."""
     try:
         return _description(json.loads(text))
     except (ValueError, OverflowError, RecursionError) as error:

@@ -66,19 +66,15 @@ def _links(instance: Instance, outcome: Outcome, places: FloatArray) -> list[str
     used = outcome.account.load / instance.capacity
     drawn: dict[tuple[int, int], float] = {}
     for arc in range(instance.arcs):
-        ends = sorted((int(instance.tail[arc]), int(instance.head[arc])))
-        pair = (ends[0], ends[1])
+        a, b = int(instance.tail[arc]), int(instance.head[arc])
+        pair = (min(a, b), max(a, b))
         drawn[pair] = max(drawn.get(pair, 0.0), float(used[instance.channel[arc]]))
     lines = []
     for (a, b), share in sorted(drawn.items()):
-        (x1, y1), (x2, y2) = places[a], places[b]
         colour = "#c53030" if share > 0.95 else "#dd6b20" if share > 0.6 else "#a0aec0"
-        lines.append(
-            f'<line class="link" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-            f'stroke="{colour}" stroke-width="{1 + 6 * share:.1f}"><title>'
-            f"{escape(instance.names[a])} - {escape(instance.names[b])}: {share:.0%}"
-            "</title></line>"
-        )
+        style = f'stroke="{colour}" stroke-width="{1 + 6 * share:.1f}"'
+        title = f"{instance.names[a]} - {instance.names[b]}: {share:.0%}"
+        lines.append(_line("link", places[[a, b]], style, title))
     return lines
 
 
@@ -86,14 +82,16 @@ def _unmet(instance: Instance, outcome: Outcome, places: FloatArray) -> list[str
     lines = []
     for request in np.flatnonzero(~outcome.account.met):
         topic = int(instance.request_topic[request])
-        x1, y1 = places[instance.publisher[topic]]
-        x2, y2 = places[instance.request_node[request]]
-        lines.append(
-            f'<line class="unmet" x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}" '
-            f'stroke="#c53030" stroke-dasharray="6 5"><title>unmet: '
-            f"{escape(instance.topic_names[topic])}</title></line>"
-        )
+        ends = places[[instance.publisher[topic], instance.request_node[request]]]
+        style, title = 'stroke="#c53030" stroke-dasharray="6 5"', instance.topic_names[topic]
+        lines.append(_line("unmet", ends, style, f"unmet: {title}"))
     return lines
+
+
+def _line(kind: str, ends: FloatArray, style: str, title: str) -> str:
+    (x1, y1), (x2, y2) = ends
+    where = f'x1="{x1:.1f}" y1="{y1:.1f}" x2="{x2:.1f}" y2="{y2:.1f}"'
+    return f'<line class="{kind}" {where} {style}><title>{escape(title)}</title></line>'
 
 
 def _nodes(instance: Instance, outcome: Outcome, places: FloatArray) -> list[str]:
@@ -121,9 +119,7 @@ def _nodes(instance: Instance, outcome: Outcome, places: FloatArray) -> list[str
 
 def _places(instance: Instance) -> FloatArray:
     """Where nodes go, within the picture, shape (N, 2)."""
-    places = instance.positions
-    if places is None:
-        places = _scaled(instance)
+    places = _scaled(instance) if instance.positions is None else instance.positions
     low, high = places.min(axis=0), places.max(axis=0)
     span = np.where(high > low, high - low, 1.0)
     placed: FloatArray = MARGIN + (places - low) / span * (SIZE - 2 * MARGIN)

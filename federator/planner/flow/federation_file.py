@@ -58,11 +58,7 @@ _File = TypeVar("_File", TrafficFile, LinkFile)
 
 
 def decode(traffic: bytes, links: bytes, *, name: str = "federation") -> Instance:
-    """The instance that both files describe.
-
-    Raises:
-        InstanceError: What to mend, and in which of the files.
-    """
+    """The instance that both describe. Raises ``InstanceError``: what to mend, in which file."""
     flows = _file(traffic, TrafficFile, "traffic").flows
     table = _file(links, LinkFile, "links")
     brokers = {end for link in table.links for end in (link.a, link.b)}

@@ -73,13 +73,10 @@ def minimise(
     nodes_max: int | None = None,
     on_progress: Callable[[float, float], None] | None = None,
 ) -> Answer:
-    """Solve ``model``.
+    """Solve ``model``; a ``SolverError`` when HiGHS refuses something, or says that nobody can.
 
     It ends when ``watch`` says so, or after ``nodes_max`` nodes of branch and bound; now and then
     ``on_progress`` is called with (best cost, bound).
-
-    Raises:
-        SolverError: When HiGHS refuses something, or says the model cannot be solved at all.
     """
     solver = prepared(model, seed=seed, time_limit_s=watch.left_s(), nodes_max=nodes_max)
 
@@ -117,13 +114,10 @@ def prepared(
     nodes_max: int | None = None,
     whole_within: float | None = None,
 ) -> highspy.Highs:
-    """A solver that holds ``model`` and is ready to run.
+    """A solver ready to run ``model``; a ``SolverError`` when HiGHS refuses that or an option.
 
     It will end after ``time_limit_s``, which may be infinite, or ``nodes_max`` nodes of branch and
     bound. A whole variable may be ``whole_within`` of a whole number; by HiGHS's own bound without.
-
-    Raises:
-        SolverError: HiGHS refuses an option or the model.
     """
     solver = highspy.Highs()
     options: dict[str, bool | int | float] = {

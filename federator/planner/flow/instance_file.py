@@ -6,7 +6,7 @@ docs/planner.md 2.
 
 import re
 from collections.abc import Sequence
-from typing import Annotated, Literal, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 import msgspec
 import numpy as np
@@ -86,11 +86,7 @@ def decode(data: bytes) -> Instance:
 
 
 def read_json(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = "") -> _Read:
-    """Decode ``data``, whose errors begin with ``where``; ``wanted`` ends one without a key.
-
-    Raises:
-        InstanceError: What to mend.
-    """
+    """Decode ``data``, whose errors begin with ``where``; ``wanted`` ends one without a key."""
     if len(data) > FILE_BYTES_MAX:
         raise InstanceError(f"{where}{len(data)} bytes: at most {FILE_BYTES_MAX} wanted")
     try:
@@ -103,15 +99,40 @@ def read_json(data: bytes, kind: type[_Read], *, where: str = "", wanted: str = 
 
 def encode(instance: Instance) -> bytes:
     """``instance`` as a file that ``decode`` reads."""
-    return msgspec.json.format(msgspec.json.encode(to_file(instance)), indent=1) + b"\n"
+    places: list[Any] = [(None, None)] * instance.nodes
+    if instance.positions is not None:
+        places = instance.positions.tolist()
+    names, nodes = instance.names, instance.request_node
+    file = InstanceFile(
+        version=VERSION,
+        name=instance.name,
+        capacity=instance.capacity_kind.value,
+        unmet_penalty=instance.unmet_penalty,
+        nodes=[
+            NodeEntry(name=name, role=role.value, x=x, y=y)
+            for name, role, (x, y) in zip(names, instance.roles, places, strict=True)
+        ],
+        links=_links(instance),
+        topics=[
+            TopicEntry(
+                name=name,
+                rate=float(instance.rate[topic]),
+                publisher=names[instance.publisher[topic]],
+                subscribers=[names[node] for node in nodes[instance.requests_of(topic)]],
+            )
+            for topic, name in enumerate(instance.topic_names)
+        ],
+    )
+    return msgspec.json.format(msgspec.json.encode(file), indent=1) + b"\n"
 
 
 def build(file: InstanceFile) -> Instance:
     """Check every value and lay the arrays out. Raises ``InstanceError``: what to mend."""
-    if file.version != VERSION:
-        raise InstanceError(f"version: {file.version}: {VERSION} wanted")
     _check_counts(file)
-    number = _number_nodes(file.nodes)
+    number: dict[str, int] = {}
+    for position, node in enumerate(file.nodes):
+        if number.setdefault(node.name, position) != position:
+            raise InstanceError(f"nodes[{position}].name: {node.name!r} again: each once wanted")
     roles = [Role(node.role) for node in file.nodes]
     arcs, capacities = _arcs(file, number, roles)
     tail, head, costs, channel = zip(*arcs, strict=True) if arcs else ((), (), (), ())
@@ -149,37 +170,6 @@ def build(file: InstanceFile) -> Instance:
     )
     _check_reachable(instance)
     return instance
-
-
-def to_file(instance: Instance) -> InstanceFile:
-    """The entries that ``build`` would turn into ``instance``."""
-    places: Sequence[tuple[float, float] | tuple[None, None]]
-    places = [(None, None)] * instance.nodes
-    if instance.positions is not None:
-        places = [(float(x), float(y)) for x, y in instance.positions]
-    return InstanceFile(
-        version=VERSION,
-        name=instance.name,
-        capacity=instance.capacity_kind.value,
-        unmet_penalty=instance.unmet_penalty,
-        nodes=[
-            NodeEntry(name=name, role=role.value, x=x, y=y)
-            for name, role, (x, y) in zip(instance.names, instance.roles, places, strict=True)
-        ],
-        links=_links(instance),
-        topics=[
-            TopicEntry(
-                name=instance.topic_names[topic],
-                rate=float(instance.rate[topic]),
-                publisher=instance.names[instance.publisher[topic]],
-                subscribers=[
-                    instance.names[node]
-                    for node in instance.request_node[instance.requests_of(topic)]
-                ],
-            )
-            for topic in range(instance.topics)
-        ],
-    )
 
 
 def _links(instance: Instance) -> list[LinkEntry]:
@@ -317,18 +307,10 @@ def _check_counts(file: InstanceFile) -> None:
         raise InstanceError(f"topics: {requests} subscribers: at most {REQUESTS_MAX} wanted")
 
 
-def _number_nodes(nodes: Sequence[NodeEntry]) -> dict[str, int]:
-    number: dict[str, int] = {}
-    for position, node in enumerate(nodes):
-        if node.name in number:
-            raise InstanceError(f"nodes[{position}].name: {node.name!r} again: each once wanted")
-        number[node.name] = position
-    return number
-
-
 def _known(number: dict[str, int], name: str, where: str) -> int:
     if name not in number:
-        raise InstanceError(f"{where}: {_short(name)}: a name listed in nodes wanted")
+        shown = repr(name if len(name) <= 40 else name[:37] + "...")
+        raise InstanceError(f"{where}: {shown}: a name listed in nodes wanted")
     return number[name]
 
 
@@ -337,10 +319,6 @@ def _check_quantity(where: str, value: float, *, above_zero: bool = False) -> No
     if not (0 <= value <= QUANTITY_MAX) or (above_zero and value == 0):
         wanted = f"a number {least}, at most {QUANTITY_MAX:g} wanted"
         raise InstanceError(f"{where}: {value:g}: {wanted}")
-
-
-def _short(text: str) -> str:
-    return repr(text if len(text) <= 40 else text[:37] + "...")
 
 
 def _one_line(error: Exception) -> str:

@@ -53,11 +53,8 @@ def empty(instance: Instance) -> Routing:
 def account(instance: Instance, routing: Routing, *, overloads: bool = False) -> Account:
     """Follow every request back to its publisher, and count.
 
-    With ``overloads``, channels may carry more than they can.
-
-    Raises:
-        InfeasibleRoutingError: When an arc may not be used, a node is fed twice or a channel is
-            overloaded.
+    Raises ``InfeasibleRoutingError``: an arc may not be used, a node is fed twice, or a channel
+    carries more than it can, unless ``overloads`` are allowed.
     """
     met = np.zeros(instance.requests, dtype=bool)
     load = np.zeros(len(instance.capacity))
@@ -74,9 +71,9 @@ def account(instance: Instance, routing: Routing, *, overloads: bool = False) ->
         arc_cost += float(instance.cost[arcs].sum())
         wanted = instance.requests_of(topic)
         for request in range(wanted.start, wanted.stop):
-            price = _price_of_path(instance, feeds, topic, int(instance.request_node[request]))
-            met[request] = price is not None
-            path_cost += price or 0.0
+            path = _path(instance, feeds, topic, int(instance.request_node[request]))
+            met[request] = path is not None
+            path_cost += sum(instance.cost[path or []].tolist())
     over = np.flatnonzero(load > instance.capacity + TOLERANCE * np.maximum(1, instance.capacity))
     if over.size and not overloads:
         raise InfeasibleRoutingError(f"channels {over[:5].tolist()} carry more than they can")
@@ -84,41 +81,27 @@ def account(instance: Instance, routing: Routing, *, overloads: bool = False) ->
     return Account(met, path_cost, arc_cost, load, unmet_cost)
 
 
-def _price_of_path(
-    instance: Instance, feeds: dict[int, int], topic: int, node: int
-) -> float | None:
-    """Cost of the path that ends at ``node``, or None when it does not begin at the publisher."""
+def _path(instance: Instance, feeds: dict[int, int], topic: int, node: int) -> list[int] | None:
+    """The arcs that lead to ``node``, last first; None when they do not begin at the publisher."""
     source = int(instance.publisher[topic])
-    price = 0.0
-    for _ in range(len(feeds) + 1):
-        if node == source:
-            return price
-        if node not in feeds:
+    path: list[int] = []
+    while node != source:
+        if node not in feeds or len(path) == len(feeds):
             return None
-        price += float(instance.cost[feeds[node]])
+        path.append(feeds[node])
         node = int(instance.tail[feeds[node]])
-    return None
+    return path
 
 
 def prune(instance: Instance, routing: Routing) -> Routing:
-    """``routing`` without arcs that serve nobody."""
-    kept = (prune_topic(instance, topic, arcs) for topic, arcs in enumerate(routing.arcs))
-    return Routing(tuple(kept))
-
-
-def prune_topic(instance: Instance, topic: int, arcs: IntArray) -> IntArray:
-    """``arcs`` without those that lead no one of ``topic`` to a subscriber."""
-    feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
-    source = int(instance.publisher[topic])
-    kept: set[int] = set()
-    for node in instance.request_node[instance.requests_of(topic)].tolist():
-        path: list[int] = []
-        while node != source and node in feeds and len(path) <= len(feeds):
-            path.append(feeds[node])
-            node = int(instance.tail[feeds[node]])
-        if node == source:
-            kept.update(path)
-    return np.array(sorted(kept), dtype=np.intp)
+    """``routing`` without arcs that lead to no subscriber of their topic."""
+    kept: list[set[int]] = []
+    for topic, arcs in enumerate(routing.arcs):
+        feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
+        wanted = instance.request_node[instance.requests_of(topic)].tolist()
+        paths = (_path(instance, feeds, topic, node) for node in wanted)
+        kept.append({arc for path in paths for arc in path or ()})
+    return from_arcs([sorted(each) for each in kept])
 
 
 def from_arcs(arcs: Sequence[Sequence[int] | IntArray]) -> Routing:

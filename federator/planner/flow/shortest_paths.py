@@ -48,20 +48,17 @@ class ShortestPaths:
         self._layouts: dict[int, tuple[Index32Array, Index32Array]] = {}
 
     def trees(self, lengths: FloatArray, sources: IntArray) -> Trees:
-        """Shortest path trees, layer by layer.
+        """Shortest path trees, layer by layer, from ``sources``, shape (L,).
 
-        Args:
-            lengths: Shape (L, A), not negative, infinite for arcs that may not be used.
-            sources: Shape (L,).
+        ``lengths``, shape (L, A), are not negative, and infinite for arcs that may not be used.
         """
-        layers = len(sources)
         chunk = max(1, CHUNK_NODES // self.nodes)
-        if layers <= chunk:
-            return self._chunk(lengths, sources)
         parts = [
             self._chunk(lengths[first : first + chunk], sources[first : first + chunk])
-            for first in range(0, layers, chunk)
+            for first in range(0, len(sources), chunk)
         ]
+        if len(parts) == 1:
+            return parts[0]
         return Trees(
             np.concatenate([part.distance for part in parts]),
             np.concatenate([part.before for part in parts]),
@@ -95,10 +92,7 @@ class ShortestPaths:
     def walk(self, trees: Trees, layer: IntArray, target: IntArray) -> tuple[IntArray, IntArray]:
         """The arcs from the sources to ``target[i]`` in tree ``layer[i]``, for all i at once.
 
-        Targets that cannot be reached have no arcs.
-
-        Returns:
-            Pairs ``(i, arc)`` as two arrays, in no useful order.
+        Pairs ``(i, arc)`` as two arrays, in no useful order. What cannot be reached has no arcs.
         """
         walker, keys = walk_back(
             target, lambda walker, here: trees.before[layer[walker], here], nodes=self.nodes
@@ -109,15 +103,10 @@ class ShortestPaths:
 def walk_back(
     target: IntArray, before: Callable[[IntArray, IntArray], IntArray], *, nodes: int
 ) -> tuple[IntArray, IntArray]:
-    """Go back from every ``target`` in step, until ``before`` says that nothing is.
+    """Pairs of a walker and an arc on its way, that as ``tail * nodes + head``.
 
-    Args:
-        target: Nodes, one per walker.
-        before: The nodes by which walkers reached where they are; negative at the end.
-        nodes: How many there are.
-
-    Returns:
-        Pairs of a walker and an arc on its way, that as ``tail * nodes + head``.
+    All walkers go back in step, each from its ``target``, to the nodes by which they reached where
+    they are, as ``before`` says, which is negative at the end. There are so many ``nodes``.
     """
     walker, here = np.arange(len(target), dtype=np.intp), target
     walkers: list[IntArray] = [np.empty(0, dtype=np.intp)]

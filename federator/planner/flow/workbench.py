@@ -16,13 +16,7 @@ _NOTHING = np.empty(0, dtype=np.intp)
 
 
 class Workbench:
-    """A routing that is changed topic by topic.
-
-    Attributes:
-        room: What is left of each channel, shape (E,).
-        arcs: Arcs that carry each topic, length K.
-        cost: Paths and penalties of each topic, shape (K,).
-    """
+    """A routing that is changed topic by topic."""
 
     def __init__(self, instance: Instance, paths: ShortestPaths | None = None) -> None:
         self.instance = instance
@@ -45,8 +39,9 @@ class Workbench:
     def clear(self) -> None:
         """Take every topic out."""
         instance = self.instance
-        self.room = instance.capacity.copy()
-        self.arcs: list[IntArray] = [_NOTHING] * instance.topics
+        self.room = instance.capacity.copy()  # what is left of each channel, shape (E,)
+        self.arcs: list[IntArray] = [_NOTHING] * instance.topics  # that carry each topic
+        # Paths and penalties of each topic, shape (K,).
         self.cost: FloatArray = instance.fan_out.astype(np.float64) * instance.unmet_penalty
 
     def remove(self, topic: int) -> tuple[IntArray, float]:

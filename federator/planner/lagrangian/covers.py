@@ -30,11 +30,8 @@ class Cover:
 def cheapest(link: IntArray, rate: FloatArray, loss: FloatArray, capacity: FloatArray) -> Cover:
     """Make the items of every link fit.
 
-    Args:
-        link: Of each item, ascending.
-        rate: Of each item.
-        loss: Of each item when it leaves, not negative.
-        capacity: Of all links.
+    Each item has a ``link``, ascending, a ``rate``, and a ``loss`` when it leaves, not negative;
+    ``capacity`` is that of all links.
     """
     leaves = np.zeros(len(link), dtype=bool)
     load = np.bincount(link, rate, minlength=len(capacity))
@@ -128,10 +125,7 @@ def _choose_alike(
 def _choose(width: IntArray, price: FloatArray, goal: IntArray) -> tuple[FloatArray, BoolArray]:
     """Least price of items as wide as ``goal`` together, row by row, and which they are.
 
-    Args:
-        width: Shape (rows, items).
-        price: Likewise, infinite where there is no item.
-        goal: Shape (rows,).
+    Shapes are (rows, items), and (rows,) of ``goal``; ``price`` is infinite where no item is.
     """
     rows, items = width.shape
     reached = np.arange(int(goal.max()) + 1)

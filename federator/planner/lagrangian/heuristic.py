@@ -26,9 +26,8 @@ from federator.planner.flow.shortest_paths import ShortestPaths
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
 from federator.planner.flow.workbench import Workbench
 from federator.planner.lagrangian import steps
-from federator.planner.lagrangian.local_search import LocalSearch
-from federator.planner.lagrangian.negotiation import Negotiation, evict
-from federator.planner.lagrangian.pool import TreeFinder, TreePool
+from federator.planner.lagrangian.local_search import LocalSearch, Negotiation, evict
+from federator.planner.lagrangian.pool import TreePool
 from federator.planner.lagrangian.relaxation import Relaxation
 from federator.planner.lagrangian.request_tolls import RequestTolls
 
@@ -91,9 +90,8 @@ class _Search:
         self.paths = ShortestPaths(instance)
         self.relaxation = Relaxation(instance, self.paths, fitted=small)
         self.bench = Workbench(instance, self.paths)
-        self.pool = TreePool(instance) if small else None
-        self.finder = TreeFinder(instance, self.paths, self.pool) if self.pool else None
-        self.rule = steps.make(rule)
+        self.pool = TreePool(instance, self.paths) if small else None
+        self.rule = steps.RULES[rule]()
         self.best_cost = self.bench.total()
         self.best: tuple[Routing, FloatArray] = (self.bench.routing(), self.bench.cost.copy())
         self.bound = -math.inf
@@ -149,8 +147,8 @@ class _Search:
             return
         search = self._search()
         surcharge = None if first else prices[self.instance.channel]
-        if self.finder is not None and surcharge is not None:
-            self.finder.find(surcharge, self.rng)
+        if surcharge is not None:
+            self.pool.find(surcharge, self.rng)
             surcharge = surcharge * float(self.rng.uniform(0.2, 1.2))
         search.rebuild(self._order(), surcharge)
         search.settle()
@@ -190,10 +188,10 @@ class _Search:
     def _finish(self) -> None:
         """Search the pool, and around what it gives, until that gains nothing."""
         for _ in range(self.effort.combinations):
-            if self._closed() or self.watch.over() or not self.pool or not self.finder:
+            if self._closed() or self.watch.over() or not self.pool:
                 return
             before = self.best_cost
-            self._combine(self.pool, self.finder)
+            self._combine(self.pool)
             self._shake()
             if self.best_cost >= before - 1e-6:
                 return
@@ -208,14 +206,14 @@ class _Search:
             self.bound = max(self.bound, bound)
             self.watch.report(Progress(1.0, self.best_cost, self.bound))
 
-    def _combine(self, pool: TreePool, finder: TreeFinder) -> None:
+    def _combine(self, pool: TreePool) -> None:
         """Add the trees that the pool's own prices ask for, then choose among all."""
         priced = pool.price(seed=self.seed, watch=self.watch)
         for _ in range(self.effort.pricings):
             if priced is None:
                 return
             before = len(pool)
-            finder.find(priced.prices[self.instance.channel], self.rng)
+            pool.find(priced.prices[self.instance.channel], self.rng)
             if len(pool) == before:
                 break
             priced = pool.price(seed=self.seed, watch=self.watch)

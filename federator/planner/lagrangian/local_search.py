@@ -2,8 +2,11 @@
 
 Three moves, from cheap to dear: every topic answers all others best (``settle``); a topic pushes
 those out of its way who stand in it, and they look for another one (``push``); some topics are
-taken out at random and put back in another order (``shuffle``).
+taken out at random and put back in another order (``shuffle``). Where that leaves somebody out, all
+may overload links for a while (``Negotiation``).
 """
+
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,31 +15,26 @@ from federator.planner.flow.watch import Watch
 from federator.planner.flow.workbench import Workbench
 from federator.planner.lagrangian.pool import TreePool
 
-ROUNDS_MAX = 20
+SETTLING_ROUNDS_MAX = 20
 PUSHED_MAX = 12
 """Topics that one push may move aside."""
+NEGOTIATION_ROUNDS_MAX = 40
+PRESENT_FIRST = 0.5
+PRESENT_GROWTH = 1.5
+PRESENT_MAX = 1e3
+LASTING = 0.4
+"""Lasting charge per round, in mean arc costs, on a channel overloaded by all of its capacity."""
 
 
+@dataclass(slots=True)
 class LocalSearch:
-    """Moves on ``bench``; what they find goes to ``pool``, if there is one.
+    """Moves on a bench; what they find goes to the pool, if there is one."""
 
-    ``ideal`` is the cost of each topic if it were alone, shape (K,): who pays that cannot be
-    improved.
-    """
-
-    def __init__(
-        self,
-        bench: Workbench,
-        pool: TreePool | None,
-        rng: np.random.Generator,
-        ideal: FloatArray,
-        watch: Watch,
-    ) -> None:
-        self.bench = bench
-        self._pool = pool
-        self._rng = rng
-        self._ideal = ideal
-        self._watch = watch
+    bench: Workbench
+    pool: TreePool | None
+    rng: np.random.Generator
+    ideal: FloatArray  # what each topic costs alone, shape (K,): who pays that cannot be improved
+    watch: Watch
 
     def rebuild(self, order: IntArray, surcharge: FloatArray | None) -> None:
         """Route all topics from nothing, in ``order``.
@@ -46,7 +44,7 @@ class LocalSearch:
         bench = self.bench
         bench.clear()
         for topic in order.tolist():
-            if self._watch.over():
+            if self.watch.over():
                 return
             toll = None if surcharge is None else surcharge * bench.instance.rate[topic]
             bench.insert(topic, toll)
@@ -54,10 +52,10 @@ class LocalSearch:
 
     def settle(self) -> None:
         """Let topics answer each other until nobody gains."""
-        for _ in range(ROUNDS_MAX):
+        for _ in range(SETTLING_ROUNDS_MAX):
             gained = False
             for topic in self._unhappy():
-                if self._watch.over():
+                if self.watch.over():
                     return
                 if self.bench.respond(topic):
                     self._note(topic)
@@ -69,7 +67,7 @@ class LocalSearch:
         """Let up to ``tries`` unhappy topics push; whether anything was gained."""
         gained = False
         for topic in self._unhappy()[:tries]:
-            if self._watch.over():
+            if self.watch.over():
                 return gained
             gained |= self.push(topic)
         return gained
@@ -88,14 +86,14 @@ class LocalSearch:
                 for k in range(instance.topics)
                 if k not in undo and (instance.channel[bench.arcs[k]] == channel).any()
             ]
-            self._rng.shuffle(others)
+            self.rng.shuffle(others)
             for other in others:
                 if bench.room[channel] >= -TOLERANCE:
                     break
                 undo[other] = bench.remove(other)
         if (bench.room >= -TOLERANCE).all() and len(undo) <= PUSHED_MAX:
             moved = [other for other in undo if other != topic]
-            self._rng.shuffle(moved)
+            self.rng.shuffle(moved)
             for other in moved:
                 bench.insert(other)
                 self._note(other)
@@ -130,9 +128,78 @@ class LocalSearch:
 
     def _unhappy(self) -> list[int]:
         """Topics that pay more than if they were alone, in random order."""
-        pays = np.flatnonzero(self.bench.cost > self._ideal + TOLERANCE)
-        return [int(topic) for topic in self._rng.permutation(pays)]
+        pays = np.flatnonzero(self.bench.cost > self.ideal + TOLERANCE)
+        return [int(topic) for topic in self.rng.permutation(pays)]
 
     def _note(self, topic: int) -> None:
-        if self._pool is not None:
-            self._pool.add(topic, self.bench.arcs[topic], float(self.bench.cost[topic]))
+        if self.pool is not None:
+            self.pool.add(topic, self.bench.arcs[topic], float(self.bench.cost[topic]))
+
+
+class Negotiation:
+    """Negotiated congestion on ``bench``, until every channel fits, or time is over.
+
+    Topics may be anywhere on it, overloads included; ``rng`` orders them. Where room is scarce,
+    putting them in one after the other leaves the last ones out. Here each in turn is taken out and
+    put back where it is cheapest, overloads included, which cost more from round to round: a
+    **present** charge for what would now be too much, and a **lasting** one for what has been too
+    much before. Topics with an alternative leave first. From the second round on only those move
+    that share an overloaded channel.
+
+    Source: L. McMurchie, C. Ebeling, "PathFinder: a negotiation-based performance-driven router
+    for FPGAs" (1995).
+    """
+
+    def __init__(self, bench: Workbench, rng: np.random.Generator, watch: Watch) -> None:
+        self._bench = bench
+        self._rng = rng
+        self._watch = watch
+        self._unit = float(bench.instance.cost.mean()) or 1.0
+        self._lasting = np.zeros(len(bench.instance.capacity))
+
+    def run(self) -> None:
+        """Move topics, round after round."""
+        bench, instance = self._bench, self._bench.instance
+        present = PRESENT_FIRST
+        for _ in range(NEGOTIATION_ROUNDS_MAX):
+            over = bench.room < -TOLERANCE
+            if not over.any():
+                return
+            excess = np.where(over, -bench.room, 0.0) / instance.capacity
+            self._lasting += LASTING * np.minimum(1.0, excess) + LASTING * over / 4
+            crowded = [
+                k for k in range(instance.topics) if over[instance.channel[bench.arcs[k]]].any()
+            ]
+            for topic in self._rng.permutation(crowded).tolist():
+                if self._watch.over():
+                    return
+                self._move(int(topic), present)
+            present = min(present * PRESENT_GROWTH, PRESENT_MAX)
+
+    def _move(self, topic: int, present: float) -> None:
+        """Put ``topic`` where it is cheapest now; not at all where it already is fits."""
+        bench, instance = self._bench, self._bench.instance
+        if (bench.room[instance.channel[bench.arcs[topic]]] >= -TOLERANCE).all():
+            return
+        bench.remove(topic)
+        arcs, cost = bench.best_tree(topic, bench.usable[topic], self._charge(topic, present))
+        bench.put(topic, arcs, cost)
+
+    def _charge(self, topic: int, present: float) -> FloatArray:
+        """What each arc costs ``topic`` beyond its cost, shape (A,)."""
+        rate = float(self._bench.instance.rate[topic])
+        lacking = np.clip((rate - self._bench.room) / rate, 0.0, 1.0)
+        lacking[lacking < TOLERANCE] = 0.0
+        charge = self._unit * (self._lasting + present * lacking * (1.0 + self._lasting))
+        return charge[self._bench.instance.channel]
+
+
+def evict(bench: Workbench, rng: np.random.Generator) -> list[int]:
+    """Take topics out until every channel fits; the topics, which are to be inserted again."""
+    instance = bench.instance
+    out: list[int] = []
+    for topic in rng.permutation(instance.topics).tolist():
+        if (bench.room[instance.channel[bench.arcs[topic]]] < -TOLERANCE).any():
+            bench.remove(topic)
+            out.append(topic)
+    return out

@@ -22,6 +22,9 @@ TREES_PER_TOPIC_MAX = 4_000
 COLUMNS_PER_TOPIC_MAX = 120
 MASTER_NODES_MAX = 200
 
+PARTS = (1.0, 0.5, 0.0)
+"""Between everybody paying the whole toll (1) and an equal share of it (0)."""
+
 Column = tuple[int, IntArray, float]
 """A topic, the arcs of one of its trees, and what that costs."""
 
@@ -38,8 +41,11 @@ class Priced:
 class TreePool:
     """Trees seen so far, by topic. The empty tree is always among them."""
 
-    def __init__(self, instance: Instance) -> None:
+    def __init__(self, instance: Instance, paths: ShortestPaths) -> None:
         self.instance = instance
+        self._paths = paths
+        usable = np.stack([instance.usable(k) for k in range(instance.topics)])
+        self._cost = np.where(usable, instance.cost, np.inf)
         nothing = np.empty(0, dtype=np.intp)
         self._trees: list[dict[bytes, tuple[IntArray, float]]] = [
             {nothing.tobytes(): (nothing, float(fan_out * instance.unmet_penalty))}
@@ -54,6 +60,54 @@ class TreePool:
         trees = self._trees[topic]
         if len(trees) < TREES_PER_TOPIC_MAX:
             trees.setdefault(arcs.tobytes(), (arcs, cost))
+
+    def find(self, toll: FloatArray, rng: np.random.Generator) -> None:
+        """Add trees worth remembering at a ``toll`` per unit of rate, shape (A,), for all topics.
+
+        A topic pays a toll once per arc, however many requests go through it. First we pretend that
+        each request pays a fixed part of it and takes the shortest path tree; then subscribers come
+        one after the other (``_by_turns``).
+        """
+        instance = self.instance
+        for part in PARTS:
+            weight = part + (1 - part) / instance.fan_out
+            self._remember(self._cost + toll[None, :] * (instance.rate * weight)[:, None])
+        self._by_turns(toll, rng)
+
+    def _by_turns(self, toll: FloatArray, rng: np.random.Generator) -> None:
+        """Find one tree per topic, its subscribers served in random order.
+
+        Who comes later finds the tolls of the arcs before it paid, and tends to follow; of the arcs
+        so chosen the shortest path tree remains.
+        """
+        instance = self.instance
+        due = toll[None, :] * instance.rate[:, None]
+        used = np.zeros((instance.topics, instance.arcs), dtype=bool)
+        turn = rng.random(instance.requests)
+        order = np.lexsort((turn, instance.request_topic))
+        place = np.arange(instance.requests) - instance.first_request[instance.request_topic]
+        for now in range(int(instance.fan_out.max())):
+            requests = order[place == now]
+            topics = instance.request_topic[requests]
+            lengths = (self._cost + np.where(used, 0.0, due))[topics]
+            trees = self._paths.trees(lengths, instance.publisher[topics])
+            layers = np.arange(len(topics))
+            walker, arcs = self._paths.walk(trees, layers, instance.request_node[requests])
+            used[topics[walker], arcs] = True
+        self._remember(np.where(used, self._cost, np.inf))
+
+    def _remember(self, lengths: FloatArray) -> None:
+        instance = self.instance
+        trees = self._paths.trees(lengths, instance.publisher)
+        reached = np.isfinite(trees.distance[instance.request_topic, instance.request_node])
+        layer = instance.request_topic[reached]
+        walker, arcs = self._paths.walk(trees, layer, instance.request_node[reached])
+        topic_of = layer[walker]
+        paid = np.bincount(topic_of, instance.cost[arcs], minlength=instance.topics)
+        unmet = np.bincount(instance.request_topic[~reached], minlength=instance.topics)
+        price = paid + unmet * instance.unmet_penalty
+        for topic in range(instance.topics):
+            self.add(topic, np.unique(arcs[topic_of == topic]), float(price[topic]))
 
     def price(self, *, seed: int, watch: Watch) -> Priced | None:
         """Solve the linear relaxation of the choice; None when time is over."""
@@ -126,67 +180,3 @@ class TreePool:
         order = np.argsort(reduced, kind="stable")[:COLUMNS_PER_TOPIC_MAX]
         near = reduced - priced.topic_prices[topic] <= slack + 1e-6
         return [trees[i] for i in order if near[i]] or [trees[order[0]]]
-
-
-PARTS = (1.0, 0.5, 0.0)
-"""Between everybody paying the whole toll (1) and an equal share of it (0)."""
-
-
-class TreeFinder:
-    """Finds trees worth remembering at given tolls, for all topics at once, and fills ``pool``.
-
-    A topic pays a toll once per arc, however many requests go through it. ``by_share`` pretends
-    that each request pays a fixed part of it and takes the shortest path tree. ``by_turns`` lets
-    subscribers come one after the other, in random order: who comes later finds the tolls of the
-    arcs before it paid, and tends to follow; of the arcs so chosen the shortest path tree remains.
-    """
-
-    def __init__(self, instance: Instance, paths: ShortestPaths, pool: TreePool) -> None:
-        self._instance = instance
-        self._paths = paths
-        self._pool = pool
-        usable = np.stack([instance.usable(k) for k in range(instance.topics)])
-        self._cost = np.where(usable, instance.cost, np.inf)
-
-    def find(self, toll: FloatArray, rng: np.random.Generator) -> None:
-        """Find trees by share and by turns, at a ``toll`` per unit of rate, shape (A,)."""
-        self.by_share(toll)
-        self.by_turns(toll, rng)
-
-    def by_share(self, toll: FloatArray) -> None:
-        """Find one tree per topic and part of the toll."""
-        instance = self._instance
-        for part in PARTS:
-            weight = part + (1 - part) / instance.fan_out
-            self._remember(self._cost + toll[None, :] * (instance.rate * weight)[:, None])
-
-    def by_turns(self, toll: FloatArray, rng: np.random.Generator) -> None:
-        """Find one tree per topic, its subscribers served in random order."""
-        instance = self._instance
-        due = toll[None, :] * instance.rate[:, None]
-        used = np.zeros((instance.topics, instance.arcs), dtype=bool)
-        turn = rng.random(instance.requests)
-        order = np.lexsort((turn, instance.request_topic))
-        place = np.arange(instance.requests) - instance.first_request[instance.request_topic]
-        for now in range(int(instance.fan_out.max())):
-            requests = order[place == now]
-            topics = instance.request_topic[requests]
-            lengths = (self._cost + np.where(used, 0.0, due))[topics]
-            trees = self._paths.trees(lengths, instance.publisher[topics])
-            layers = np.arange(len(topics))
-            walker, arcs = self._paths.walk(trees, layers, instance.request_node[requests])
-            used[topics[walker], arcs] = True
-        self._remember(np.where(used, self._cost, np.inf))
-
-    def _remember(self, lengths: FloatArray) -> None:
-        instance = self._instance
-        trees = self._paths.trees(lengths, instance.publisher)
-        reached = np.isfinite(trees.distance[instance.request_topic, instance.request_node])
-        layer = instance.request_topic[reached]
-        walker, arcs = self._paths.walk(trees, layer, instance.request_node[reached])
-        topic_of = layer[walker]
-        paid = np.bincount(topic_of, instance.cost[arcs], minlength=instance.topics)
-        unmet = np.bincount(instance.request_topic[~reached], minlength=instance.topics)
-        price = paid + unmet * instance.unmet_penalty
-        for topic in range(instance.topics):
-            self._pool.add(topic, np.unique(arcs[topic_of == topic]), float(price[topic]))

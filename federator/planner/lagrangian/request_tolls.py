@@ -13,21 +13,23 @@ of 10 units must turn a topic away as a whole, which a price per unit does not s
 
 Tolls follow a subgradient, averaged over the last steps (use of a link by a request, less the
 link's sale to its topic); steps shrink harmonically, and with the length of paths, along which
-tolls add up. Paths stay in ``corridors``.
+tolls add up. Paths stay in ``Corridors``.
 
 Source: M. Guignard, S. Kim, "Lagrangean decomposition" (1987): a copy of the routing for the links.
 """
 
 import math
 from collections.abc import Iterator
+from dataclasses import dataclass
 
 import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.flow.instance import BoolArray, FloatArray, Instance, IntArray
-from federator.planner.flow.shortest_paths import ShortestPaths
+from federator.planner.flow.shortest_paths import CHUNK_NODES, ShortestPaths, walk_back
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.lagrangian import covers
-from federator.planner.lagrangian.corridors import Corridors
 
 STEP_MAX = 0.3
 STEP_BY_HOPS = 2.4
@@ -36,6 +38,10 @@ HALF_LIFE = 60
 """Rounds after which steps are half as long."""
 HABIT = 0.9
 """What of the direction is kept from round to round."""
+SLACK_UNITS = 4.0
+"""Slack in mean costs of an arc, and ..."""
+SLACK_SHARE = 0.01
+"""... as a share of the shortest way."""
 
 
 class RequestTolls:
@@ -118,3 +124,129 @@ class RequestTolls:
         turned_away = np.zeros(places, dtype=bool)
         turned_away[active] = cover.leaves
         return float(price.sum()) - cover.loss, turned_away
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Walks:
+    """The cheapest way of each request at some tolls."""
+
+    value: FloatArray  # no way is cheaper, penalty included, shape (R,)
+    walker: IntArray  # request of each step of the ways inside corridors that cost ``value``
+    step: IntArray  # place of its arc in ``Corridors.arc``
+
+
+class Corridors:
+    """Where paths can sensibly run: all corridors, side by side as one graph of M nodes and S arcs.
+
+    The corridor of a request holds all arcs that lie on a way at most ``slack`` dearer than the
+    shortest. Whatever is added to the arcs, a way that leaves the corridor costs more than the
+    shortest and the slack; so the smaller of that and the shortest way inside bounds the shortest
+    way anywhere, and questions about 10,000 nodes become questions about some hundred.
+
+    Corridors are found with reduced lengths ``cost + d(tail) - d(head)``, d being the distance from
+    the publisher: from the subscriber backwards, they add up to what a way costs beyond the
+    shortest, so a Dijkstra with a limit sees no more than the corridor.
+
+    Of each arc there is its ``request``, ascending, and the ``arc`` of the instance, shape (S,); of
+    each request the cost of its ``shortest`` way, at most the penalty, shape (R,).
+    """
+
+    def __init__(self, instance: Instance, paths: ShortestPaths, watch: Watch) -> None:
+        self.instance = instance
+        self._outside = np.full(instance.requests, instance.unmet_penalty)
+        self.shortest = self._outside.copy()
+        self.complete = True
+        found: list[tuple[IntArray, IntArray]] = []
+        for topic in range(instance.topics):
+            if watch.over():
+                self.complete = False
+                return
+            found.append(self._of_topic(topic, paths))
+        self.request = np.concatenate([request for request, _ in found])
+        self.arc = np.concatenate([arc for _, arc in found])
+        self._number()
+
+    def _of_topic(self, topic: int, paths: ShortestPaths) -> tuple[IntArray, IntArray]:
+        """Requests and arcs of the corridors of ``topic``."""
+        instance = self.instance
+        usable = instance.usable(topic)
+        lengths = np.where(usable, instance.cost, np.inf)
+        source = instance.publisher[topic : topic + 1]
+        distance = paths.trees(lengths[None, :], source).distance[0]
+        wanted = instance.requests_of(topic)
+        targets = instance.request_node[wanted]
+        shortest = distance[targets]
+        self.shortest[wanted] = np.minimum(shortest, instance.unmet_penalty)
+        slack = SLACK_UNITS * float(instance.cost.mean()) + SLACK_SHARE * shortest
+        slack[shortest >= instance.unmet_penalty] = -1.0
+        self._outside[wanted] = np.minimum(shortest + np.maximum(slack, 0), instance.unmet_penalty)
+        there = np.flatnonzero(usable & np.isfinite(distance[instance.tail]))
+        tail, head = instance.tail[there], instance.head[there]
+        reduced = np.maximum(0.0, instance.cost[there] + distance[tail] - distance[head])
+        backwards = csr_matrix((reduced, (head, tail)), shape=(instance.nodes, instance.nodes))
+        limit = max(0.0, float(slack.max()))
+        beyond = dijkstra(backwards, indices=targets, limit=limit).reshape(len(targets), -1)
+        request, place = np.nonzero(reduced + beyond[:, head] <= slack[:, None])
+        return request + wanted.start, there[place]
+
+    def _number(self) -> None:
+        """Number nodes, corridor after corridor, and cut the whole into chunks."""
+        instance = self.instance
+        requests, nodes = instance.requests, np.int64(instance.nodes)
+        everyone = np.arange(requests)
+        ends = [
+            everyone * nodes + instance.publisher[instance.request_topic],
+            everyone * nodes + instance.request_node,
+        ]
+        tail = self.request * nodes + instance.tail[self.arc]
+        head = self.request * nodes + instance.head[self.arc]
+        names = np.unique(np.concatenate([tail, head, *ends]))
+        self._tail, self._head = np.searchsorted(names, tail), np.searchsorted(names, head)
+        order = np.lexsort((self._head, self._tail))
+        self.request, self.arc = self.request[order], self.arc[order]
+        self._tail, self._head = self._tail[order], self._head[order]
+        self._count = len(names)
+        self._keys = self._tail * np.int64(self._count) + self._head
+        self._source, self._target = (np.searchsorted(names, each) for each in ends)
+        first_node = np.searchsorted(names, np.append(everyone, requests) * nodes)
+        starts = np.searchsorted(self._tail, np.arange(self._count + 1))
+        self._chunks: list[tuple[int, int, slice, csr_matrix]] = []
+        first = 0
+        while first < requests:
+            end = int(np.searchsorted(first_node, first_node[first] + CHUNK_NODES, side="right"))
+            end = min(requests, max(first + 1, end - 1))
+            low, high = int(first_node[first]), int(first_node[end])
+            arcs = slice(int(starts[low]), int(starts[high]))
+            graph = csr_matrix(
+                (
+                    np.zeros(arcs.stop - arcs.start),
+                    (self._head[arcs] - low).astype(np.int32),
+                    (starts[low : high + 1] - arcs.start).astype(np.int32),
+                ),
+                shape=(high - low, high - low),
+            )
+            self._chunks.append((first, end, arcs, graph))
+            first = end
+        self._first_node = first_node
+
+    def walk(self, lengths: FloatArray) -> Walks:
+        """The cheapest ways when arcs have ``lengths``, shape (S,), no less than their costs."""
+        distance = np.empty(self._count)
+        before = np.empty(self._count, dtype=np.int64)
+        for first, end, arcs, graph in self._chunks:
+            low, high = int(self._first_node[first]), int(self._first_node[end])
+            graph.data[:] = lengths[arcs]
+            distance[low:high], before[low:high], _ = dijkstra(
+                graph,
+                indices=self._source[first:end] - low,
+                min_only=True,
+                return_predecessors=True,
+            )
+            before[low:high] = np.where(before[low:high] < 0, -1, before[low:high] + low)
+        inside = distance[self._target]
+        value = np.minimum(inside, self._outside)
+        served = np.flatnonzero(inside <= self._outside)
+        walker, keys = walk_back(
+            self._target[served], lambda _, here: before[here], nodes=self._count
+        )
+        return Walks(value, served[walker], np.searchsorted(self._keys, keys))

@@ -9,8 +9,8 @@ Sources: B. T. Polyak (1969); M. Held, P. Wolfe, H. P. Crowder (1974); M. Ivgi, 
 Y. Carmon, "DoG is SGD's best friend" (2023).
 """
 
+from collections.abc import Mapping
 from enum import StrEnum
-from typing import Protocol
 
 import numpy as np
 
@@ -25,24 +25,6 @@ class Rule(StrEnum):
 
     POLYAK = "polyak"
     DOG = "dog"
-
-
-class StepRule(Protocol):
-    """Proposes the next prices."""
-
-    def step(
-        self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
-    ) -> FloatArray:
-        """Prices after one step uphill, none negative, shape (E,).
-
-        At ``prices`` the relaxation comes to ``bound``, with ``slope``, load less capacity; it can
-        reach ``target`` at most.
-        """
-
-
-def make(rule: Rule) -> StepRule:
-    """A fresh instance of ``rule``."""
-    return Polyak() if rule is Rule.POLYAK else DistanceOverGradients()
 
 
 def _uphill(prices: FloatArray, slope: FloatArray) -> FloatArray:
@@ -61,7 +43,11 @@ class Polyak:
     def step(
         self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
     ) -> FloatArray:
-        """The next prices; see ``StepRule``."""
+        """Prices after one step uphill, none negative, shape (E,).
+
+        At ``prices`` the relaxation comes to ``bound``, with ``slope``, load less capacity; it can
+        reach ``target`` at most.
+        """
         if bound > self._best:
             self._best, self._idle = bound, 0
         else:
@@ -87,7 +73,7 @@ class DistanceOverGradients:
     def step(
         self, prices: FloatArray, slope: FloatArray, *, bound: float, target: float
     ) -> FloatArray:
-        """See ``StepRule``; uses neither ``bound`` nor ``target``."""
+        """As ``Polyak``'s; uses neither ``bound`` nor ``target``."""
         if self._start is None:
             self._start = prices.copy()
         uphill = _uphill(prices, slope)
@@ -97,3 +83,9 @@ class DistanceOverGradients:
         self._far = max(self._far, float(np.linalg.norm(prices - self._start)))
         moved: FloatArray = prices + self._far / np.sqrt(self._squares) * uphill
         return np.maximum(0.0, moved)
+
+
+RULES: Mapping[Rule, type[Polyak] | type[DistanceOverGradients]] = {
+    Rule.POLYAK: Polyak,
+    Rule.DOG: DistanceOverGradients,
+}

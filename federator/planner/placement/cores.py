@@ -53,11 +53,7 @@ class CorePlan:
 
 
 def meshes(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> Meshes:
-    """Costs of all cores.
-
-    Raises:
-        PlacementError: A link names an unknown broker, or some broker cannot be reached.
-    """
+    """Costs of all cores. Raises ``PlacementError``: a broker is unknown, or out of reach."""
     ordered = sorted(brokers, key=lambda broker: broker.id)
     ids = [broker.id for broker in ordered]
     hops = _hops(ids, links)
@@ -98,11 +94,7 @@ def cost_of(costs: Matrix, order: Ints) -> float:
 
 
 def place_cores(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> CorePlan:
-    """Priorities for all ``brokers``; ``links`` are pairs of neighbours, by id.
-
-    Raises:
-        PlacementError: See ``meshes``.
-    """
+    """Priorities for all ``brokers``; ``links`` join neighbours, by id. Raises as ``meshes``."""
     found = meshes(brokers, links)
     best = order(found.costs)
     count = len(found.ids)

@@ -13,7 +13,7 @@ from typing import get_args
 
 from mqtt5 import QoS, TopicFilter
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.protocol.events import Event, LeaveRequested, Received

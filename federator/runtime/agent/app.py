@@ -5,8 +5,8 @@ import contextlib
 
 import structlog
 
-from federator.config import Settings
 from federator.config.certificates import expiries_s
+from federator.config.settings import Settings
 from federator.runtime.agent.agent import Agent
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page

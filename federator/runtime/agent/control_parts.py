@@ -8,7 +8,7 @@ from typing import Final
 
 from mqtt5 import Will
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.events import Event
 from federator.protocol.node import Identity, Node

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog

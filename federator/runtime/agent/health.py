@@ -17,7 +17,7 @@ from typing import Literal
 from mqtt5 import PublishPacket, Will
 from msgspec.structs import replace
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.links.links import Links
 from federator.protocol.messages.guide import HEALTH_VERSION, Health
 from federator.protocol.messages.json_codec import encode

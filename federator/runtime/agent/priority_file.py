@@ -14,7 +14,7 @@ from typing import Annotated
 import msgspec
 import structlog
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.events import PriorityChanged
 from federator.protocol.routing.placed_priority import PlacedPriority
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms

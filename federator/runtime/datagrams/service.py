@@ -18,8 +18,9 @@ from typing import Final
 
 import structlog
 
-from federator.config import Address, Settings
+from federator.config.brokers import Address
 from federator.config.datagrams import split_endpoint
+from federator.config.settings import Settings
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.datagrams.protection import Coder

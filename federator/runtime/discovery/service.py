@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
-from federator.config import DiscoverySettings, ShareSettings
+from federator.config.sections import DiscoverySettings, ShareSettings
 from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice

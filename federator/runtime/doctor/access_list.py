@@ -18,7 +18,7 @@ Source: docs/security.md, "Brokers' ACLs"; mosquitto.conf(5), "acl_file".
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol import discovery
 from federator.protocol.filters import contains
 from federator.protocol.messages import topics

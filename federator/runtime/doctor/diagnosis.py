@@ -13,7 +13,7 @@ from typing import Literal
 
 import mqtt5
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.messages.topics import all_topics
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX

@@ -16,7 +16,7 @@ from dataclasses import dataclass, field
 
 import mqtt5
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.messages.topics import (
     DOCTORS_WORD,
     cover_topic,

@@ -16,7 +16,7 @@ from typing import Final
 
 import structlog
 
-from federator.config import BrokerAddress
+from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import DOCTORS_WORD, all_topics, nobodys_topic
 from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, plain

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 from mqtt5 import PublishPacket, Will
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.controller.own_rows import SessionReports
 from federator.protocol.events import DrainRequested

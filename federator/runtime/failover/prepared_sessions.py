@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 import structlog
 
-from federator.config import AgentFailoverSettings
+from federator.config.sections import AgentFailoverSettings
 from federator.errors import LinkError
 from federator.protocol.filters import without_share
 from federator.protocol.messages.session_records import FlowRow

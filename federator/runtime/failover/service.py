@@ -11,7 +11,7 @@ from pathlib import Path
 
 import structlog
 
-from federator.config import AgentFailoverSettings
+from federator.config.sections import AgentFailoverSettings
 from federator.protocol.controller.duties import rounded
 from federator.protocol.controller.own_rows import own_rows
 from federator.protocol.events import Event, RowsChanged, StatusChanged

@@ -21,7 +21,8 @@ from dataclasses import dataclass, field
 import structlog
 from mqtt5 import Will
 
-from federator.config import BrokerAddress, Settings
+from federator.config.brokers import BrokerAddress
+from federator.config.settings import Settings
 from federator.protocol.events import NeighbourConnected, NeighbourDisconnected
 from federator.protocol.messages.topics import connection_state_topic
 from federator.protocol.types import BrokerId, ConnId, Cost

@@ -16,7 +16,7 @@ from typing import assert_never
 import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
-from federator.config import LoopSettings
+from federator.config.topics import LoopSettings
 from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.filters import matches

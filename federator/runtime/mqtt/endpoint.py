@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from federator.config import BrokerAddress, BrokerSettings
+from federator.config.brokers import BrokerAddress, BrokerSettings
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ from typing import Any, Self
 
 import mqtt5
 
-from federator.config import BrokerAddress
+from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.failures import dismissal, explain, refusal

@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.controller.failover import Failover
 from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
 from federator.protocol.links.links import Links

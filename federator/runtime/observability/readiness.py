@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
-from federator.config import BrokerSettings
+from federator.config.brokers import BrokerSettings
 from federator.protocol.node import Node
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink

@@ -22,7 +22,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from federator.config import ServiceManager, service_manager
+from federator.config.reading import ServiceManager, service_manager
 
 TICK_S: Final = 1.0
 FEEDS_PER_WATCHDOG: Final = 4

@@ -5,7 +5,7 @@ import contextlib
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
-from federator.config import HttpSettings
+from federator.config.sections import HttpSettings
 from federator.protocol.effects import Notice
 from federator.runtime.process.http import AgentView, HttpServer
 from federator.runtime.process.notices import log_notice

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import structlog
 
-from federator.config import RetainedSettings
+from federator.config.sections import RetainedSettings
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.publications import RETAIN_BIT
 from federator.protocol.messages.control import (

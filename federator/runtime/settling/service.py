@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import structlog
 from mqtt5 import PublishPacket
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.filters import is_match_all, validate_filter
 from federator.protocol.messages import gateways, json_codec, topics

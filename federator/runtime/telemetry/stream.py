@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from mqtt5 import QoS, TopicFilter
 
-from federator.config import MetricsSettings
+from federator.config.sections import MetricsSettings
 from federator.protocol import effects as e
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.links.links import Links

@@ -14,7 +14,7 @@ from typing import Final
 import structlog
 from mqtt5 import PublishPacket, TopicFilter
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.filters import validate_topic
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute

@@ -13,7 +13,8 @@ from typing import Final
 import msgspec
 import structlog
 
-from federator.config import Address, Settings
+from federator.config.brokers import Address
+from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.effects import Measure
 from federator.protocol.events import Measured

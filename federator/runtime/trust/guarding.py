@@ -16,8 +16,8 @@ from pathlib import Path
 
 import structlog
 
-from federator.config import Settings
 from federator.config.security import REVOCATIONS_KEPT
+from federator.config.settings import Settings
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.messages.codec import decode
 from federator.protocol.messages.control import Message, Revoked

@@ -18,15 +18,15 @@ from lab.papers.pricing import world
 METHODS: Mapping[str, Solver] = {
     # As plain words: of an enumeration's members the command line would offer their names.
     **{str(method): solver for method, solver in SOLVERS.items()},
-    "distributed": lambda instance, seed, watch: world.solve(instance, seed=seed, watch=watch),
-    "split": lambda instance, seed, watch: local_split.solve(instance, seed=seed, watch=watch),
-    "annealing": lambda instance, seed, watch: annealing.solve(instance, seed=seed, watch=watch),
+    "distributed": world.solve,
+    "split": local_split.solve,
+    "annealing": annealing.solve,
 }
 
 
 def solve(method: str, instance: Instance, *, seed: int, watch: Watch) -> Outcome:
     """Solve ``instance`` with one of ``METHODS`` and its usual settings."""
-    return METHODS[method](instance, seed, watch)
+    return METHODS[method](instance, seed=seed, watch=watch)
 
 
 @dataclass(frozen=True, slots=True)

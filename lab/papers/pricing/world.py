@@ -19,7 +19,7 @@ from federator.planner.flow.outcome import Outcome, outcome
 from federator.planner.flow.routing import Routing, account, prune
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
 from federator.planner.flow.workbench import Workbench
-from federator.planner.lagrangian.negotiation import evict
+from federator.planner.lagrangian.local_search import evict
 from lab.papers.pricing.broker import Broker, InLink
 from lab.papers.pricing.channels import Channel
 from lab.papers.pricing.messages import Announcement, Joins, Message

@@ -14,7 +14,7 @@ from federator.cli.daemons import logs
 PROGRAM = """
 import logging, sys, structlog
 from federator.cli.daemons import logs
-from federator.config import LogSettings
+from federator.config.sections import LogSettings
 logs.configure(LogSettings(format=sys.argv[1], level=sys.argv[2]))
 log = structlog.get_logger()
 log.debug("whisper")

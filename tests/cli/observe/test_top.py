@@ -8,8 +8,7 @@ from click.testing import CliRunner
 from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
-from federator.cli.observe.top import command
-from federator.cli.observe.top_drawing import amount, bar, curve, picture, size
+from federator.cli.observe.top import amount, bar, command, curve, picture, size
 from federator.cli.observe.top_samples import Snapshot, Watched, parse
 from federator.errors import ConfigError, LinkError
 from federator.runtime.observability.metrics import AGENT, LINK

@@ -8,7 +8,7 @@ import tomllib
 import pytest
 
 from federator.cli.planning.place_cores import parse_links
-from federator.config import load_gateway
+from federator.config.reading import load_gateway
 from federator.errors import ConfigError
 
 TRAFFIC = {

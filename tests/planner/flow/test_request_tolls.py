@@ -16,8 +16,7 @@ from federator.planner.flow.instance_file import (
 from federator.planner.flow.shortest_paths import ShortestPaths
 from federator.planner.flow.watch import UNWATCHED
 from federator.planner.lagrangian import heuristic as lagrangian
-from federator.planner.lagrangian.corridors import Corridors
-from federator.planner.lagrangian.request_tolls import RequestTolls
+from federator.planner.lagrangian.request_tolls import Corridors, RequestTolls
 from lab.papers.flow import generators
 
 

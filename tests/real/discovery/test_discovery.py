@@ -17,7 +17,7 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 from structlog.testing import capture_logs
 
-from federator.config import DiscoverySettings
+from federator.config.sections import DiscoverySettings
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
 from federator.runtime.discovery.service import FILE_NAME, Discovery
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from federator.config import Settings, load
+from federator.config.reading import load
+from federator.config.settings import Settings
 from federator.runtime.doctor.diagnosis import Report, judge
 from federator.runtime.doctor.doctor import examine
 from federator.runtime.mqtt.probe import RefusedError

@@ -3,7 +3,7 @@
 import pytest
 
 from federator.cli.observe.status import as_text
-from federator.config import load
+from federator.config.reading import load
 from federator.runtime.doctor.strangers import Speakers, who_may_speak
 from tests.real.agent_log import named
 from tests.real.logins import write_acl, write_passwords, write_secret

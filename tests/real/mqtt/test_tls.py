@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from federator.config import Settings, load
+from federator.config.reading import load
+from federator.config.settings import Settings
 from federator.errors import LinkError
 from federator.runtime.doctor.doctor import examine
 from federator.runtime.mqtt.probe import BrokerProbe

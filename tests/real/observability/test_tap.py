@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from federator.config import load
+from federator.config.reading import load
 from federator.protocol.forwarding.frames import Frame, pack
 from federator.protocol.messages.codec import encode
 from federator.protocol.messages.control import CoreAnn, Hello

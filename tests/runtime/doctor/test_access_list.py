@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from federator.config import load
+from federator.config.reading import load
 from federator.runtime.doctor.access_list import access_list
 
 ROOT = Path(__file__).parents[3]

@@ -2,7 +2,7 @@
 
 import asyncio
 
-from federator.config import AgentFailoverSettings
+from federator.config.sections import AgentFailoverSettings
 from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.failover.prepared_sessions import PreparedSessions

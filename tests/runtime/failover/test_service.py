@@ -3,7 +3,7 @@
 import time
 from types import SimpleNamespace
 
-from federator.config import AgentFailoverSettings
+from federator.config.sections import AgentFailoverSettings
 from federator.protocol.controller.own_rows import SessionReports
 from federator.protocol.discovery import ClientFlow
 from federator.protocol.events import RowsChanged

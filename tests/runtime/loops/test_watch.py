@@ -6,7 +6,7 @@ import mqtt5
 import pytest
 from mqtt5 import PublishPacket, QoS
 
-from federator.config import LoopSettings
+from federator.config.topics import LoopSettings
 from federator.runtime.loops import watch as loop_watch
 from federator.runtime.loops.watch import LoopWatch
 from tests.real.polling import until

@@ -5,7 +5,7 @@ import time
 import pytest
 from mqtt5 import PublishPacket
 
-from federator.config import RetainedSettings
+from federator.config.sections import RetainedSettings
 from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import PATH_MAX, RetainedAsk, RetainedLetter
 from federator.protocol.policy.broker_policy import BrokerPolicy

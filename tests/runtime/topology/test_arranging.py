@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from structlog.testing import capture_logs
 
-from federator.config import Settings
+from federator.config.settings import Settings
 from federator.protocol.messages.places import Place
 from federator.runtime.topology.arranging import (
     BROKERS_FILE,

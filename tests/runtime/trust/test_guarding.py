@@ -10,7 +10,7 @@ import time
 import pytest
 import structlog
 
-from federator.config import load
+from federator.config.reading import load
 from federator.protocol.messages.control import Revoked
 from federator.protocol.trust.key_files import RevocationFile, write_key_file
 from federator.protocol.types import BrokerId, ConnId

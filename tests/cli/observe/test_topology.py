@@ -3,7 +3,7 @@
 import click
 import pytest
 
-from federator.cli.observe.what_if import Loss, as_document, as_lines, judge, verdict
+from federator.cli.observe.topology import Loss, as_document, as_lines, judge, verdict
 
 
 def page(*links):
