@@ -29,9 +29,8 @@ from lab.papers.pricing.channels import (
 )
 from lab.papers.pricing.demand import Demand
 from lab.papers.pricing.holding import Hold, Verdict
-from lab.papers.pricing.losses import Detour, want
 from lab.papers.pricing.messages import Announcement, Joins, Price, Route, Want
-from lab.papers.pricing.topic_state import LOYALTY, TopicState
+from lab.papers.pricing.topic_state import LOYALTY, Detour, TopicState, want
 
 LOYALTY_GROWTH = 1.1
 """By each move: whoever has moved often moves only when it must."""

@@ -6,20 +6,27 @@ carries more than it can, and fades while it has no trouble. The first keeps top
 that are full now; the second decides who leaves those that everybody wants. That finds a way for
 everybody, but not a cheap one: who came first keeps a place that is worth more to others.
 
-So then places are sold (``seats``): what does not fit may come all the same if it pays for those
-who have to leave. What a newcomer must gain beyond that grows with the age of demand.
+So then places are sold: what does not fit may come all the same if it pays for those who have to
+leave. Every broker that is fed over a link tells its owner what its requests would pay more on the
+next best way; a newcomer is charged the least sum of such losses that makes enough room, comes only
+if it gains more than that, and then those leave. So each such move lowers the cost of all, as far
+as the losses are true, although nobody sees more than a link. Losses are told too high rather than
+too low: below a broker some might find a better way than all together. What a newcomer must gain
+beyond them grows with the age of demand.
 
 Rates are means of noisy measurements. What fits is judged leniently towards those who are here, and
 less so towards newcomers: a load that errs around the capacity lets nobody in and drives nobody
 out.
+
+Source: D. P. Bertsekas, "The auction algorithm" (1988), for places that have a price.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lab.papers.pricing.messages import Price, Seat
-from lab.papers.pricing.seats import ROUNDING, for_sale, leavers
 
 PRESENT_FIRST = 0.5
 """In mean costs of an arc, for a topic that does not fit at all."""
@@ -59,6 +66,7 @@ MARGIN_MAX = 10.0
 """Ways seldom differ by more, but what a full link charges those who are to leave it does."""
 AGE_MAX = 1_000
 """Rounds of age that still count."""
+ROUNDING = 1e-6
 
 
 class Rate(NamedTuple):
@@ -196,3 +204,33 @@ def leaves(price: Price, *, capacity: float, topic: int) -> bool:
         return False
     _, who = leavers(price.seats, lacking)
     return topic in who or not who
+
+
+def for_sale(seats: Sequence[Seat], most: int) -> tuple[Seat, ...]:
+    """The ``most`` seats that lose least by rate."""
+    return tuple(sorted(seats, key=lambda seat: (seat.loss / seat.rate, seat.topic))[:most])
+
+
+def leavers(seats: Sequence[Seat], lacking: float) -> tuple[float, frozenset[int]]:
+    """Who leaves when ``lacking`` room is to be made, and what they lose together.
+
+    The cheapest by rate one after the other, or one alone that is enough, whichever costs less.
+    Infinite, and nobody, when all together do not make so much room.
+
+    Args:
+        seats: Sorted as ``for_sale`` does.
+        lacking: In the unit of rates, positive.
+    """
+    best, who = float("inf"), frozenset[int]()
+    made = loss = 0.0
+    before: list[int] = []
+    for seat in seats:
+        made, loss = made + seat.rate, loss + seat.loss
+        before.append(seat.topic)
+        if made >= lacking - ROUNDING:
+            best, who = loss, frozenset(before)
+            break
+    for seat in seats:
+        if seat.rate >= lacking - ROUNDING and seat.loss < best:
+            best, who = seat.loss, frozenset({seat.topic})
+    return best, who
