@@ -93,7 +93,7 @@ def parts_of(world: World) -> list[Part]:
             for filter in world.filters[id]:
                 wanted.setdefault(filter, set()).add(id)
         subscribers = {filter: frozenset(who) for filter, who in sorted(wanted.items())}
-        parts.append(Part(frozenset(ids), subscribers))
+        parts.append(Part(ids, subscribers))
     return parts
 
 

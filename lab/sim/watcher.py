@@ -14,11 +14,7 @@ if TYPE_CHECKING:
 
 
 class InvariantError(AssertionError):
-    """The federation is in a state that must not exist.
-
-    Attributes:
-        invariant: Its stable name.
-    """
+    """The federation is in a state that must not exist; ``invariant`` is its stable name."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")
