@@ -27,21 +27,15 @@ from lab.sim.world import World
 
 
 class FailoverWorld(World):
-    """See ``World``; ``plan.failover`` must be set.
-
-    Attributes:
-        guides: What each broker retains; ``None``: its agent's Will.
-        rows: What the clients of each broker do.
-        loads: Clients of each broker, as its agent says.
-        drains: Orders to drain that each broker's agent obeyed.
-    """
+    """See ``World``; ``plan.failover`` must be set."""
 
     def __init__(self, plan: WorldPlan, *, seed: int, watcher: Watcher) -> None:
         assert plan.failover is not None, "a world without failover has no guides"
+        # What each broker retains; ``None``: its agent's Will.
         self.guides: dict[BrokerId, Guide | None] = dict.fromkeys(plan.ids)
         self.rows: dict[BrokerId, set[FlowRow]] = {id: set() for id in plan.ids}
-        self.loads = dict.fromkeys(plan.ids, 0)
-        self.drains: Counter[BrokerId] = Counter()
+        self.loads = dict.fromkeys(plan.ids, 0)  # clients, as the agent says
+        self.drains: Counter[BrokerId] = Counter()  # orders to drain that the agent obeyed
         self._newest: dict[BrokerId, Guide] = {}  # of the running agents
         super().__init__(plan, seed=seed, watcher=watcher)
 
