@@ -14,8 +14,7 @@ from itertools import islice
 
 from federator.protocol.routing.meshes import HANDOVER_PERIODS_MAX
 from federator.protocol.types import UNREACHABLE, BrokerId
-from lab.sim.agents import Agent
-from lab.sim.network import Link
+from lab.sim.network import Agent, Link
 from lab.sim.plan import WorldPlan
 from lab.sim.topologies import connected_parts
 from lab.sim.watcher import InvariantError

@@ -24,8 +24,8 @@ from federator.protocol.messages.control import (
 from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.routing.core_route import Number
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
-from lab.sim.agents import Agent
 from lab.sim.convergence import Costs
+from lab.sim.network import Agent
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World

@@ -10,7 +10,7 @@ from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 
 if TYPE_CHECKING:
-    from lab.sim.agents import Agent
+    from lab.sim.network import Agent
 
 
 class InvariantError(AssertionError):

@@ -17,8 +17,8 @@ from federator.protocol.events import Event, NeighbourConnected, NeighbourDiscon
 from federator.protocol.messages.control import Bye
 from federator.protocol.types import BrokerId, ConnId
 from lab.sim.agenda import Agenda
-from lab.sim.agents import Agent
-from lab.sim.network import Broker, Connection, Dialler, Path
+from lab.sim.network import Agent, Broker, Connection, Dialler, Path
+from lab.sim.plan import WorldPlan
 
 RECONNECT_MS_MIN = 100
 KEEP_ALIVE_MS = 10_000
@@ -32,17 +32,15 @@ Arrival = Callable[[BrokerId, str, bytes], None]
 class Wires:
     """All connections between agents and neighbours' brokers.
 
-    Args:
-        arrival: A message reached a broker.
-        will_of: A Will as an agent leaves it with a broker.
-        tell: Hands an event to an agent, in order, unless it died.
-        reconnect_ms_max: Cap of the back-off.
+    ``will_of`` is a Will as an agent leaves it with a broker; ``tell`` hands an event to an agent,
+    in order, unless it died.
     """
 
     def __init__(
         self,
         agenda: Agenda,
         rng: random.Random,
+        plan: WorldPlan,
         *,
         paths: Mapping[tuple[BrokerId, BrokerId], Path],
         brokers: Mapping[BrokerId, Broker],
@@ -51,12 +49,9 @@ class Wires:
         will_of: Callable[[Agent, Bye], bytes],
         tell: Callable[[Agent, Event], None],
         fired: Counter[str],
-        reconnect_ms_max: int,
-        loss: float,
-        duplication: float,
     ) -> None:
-        self.loss = loss
-        self.duplication = duplication
+        self.loss = plan.loss
+        self.duplication = plan.duplication
         self._fired = fired
         self._agenda = agenda
         self._random = rng.random
@@ -66,7 +61,7 @@ class Wires:
         self._arrival = arrival
         self._will_of = will_of
         self._tell = tell
-        self._reconnect_ms_max = reconnect_ms_max
+        self._reconnect_ms_max = plan.reconnect_ms_max
 
     # --- making ---
 

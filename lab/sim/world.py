@@ -24,10 +24,19 @@ from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
-from lab.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
-from lab.sim.network import Broker, Connection, Dialler, Path, link_of
+from lab.sim.network import (
+    FIRST_EPOCH,
+    INBOX_MAX,
+    Agent,
+    Broker,
+    Connection,
+    Dialler,
+    Disk,
+    Path,
+    link_of,
+)
 from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
@@ -70,6 +79,7 @@ class World(Clocked):
         self.wires = Wires(
             self.agenda,
             random.Random(f"wires {seed}"),
+            plan,
             paths=self.paths,
             brokers=self.brokers,
             agents=self.agents,
@@ -77,9 +87,6 @@ class World(Clocked):
             will_of=self.will_of,
             tell=self._tell,
             fired=self.fired,
-            reconnect_ms_max=plan.reconnect_ms_max,
-            loss=plan.loss,
-            duplication=plan.duplication,
         )
         for id in plan.ids:
             self.agenda.at(self._rng.randint(0, plan.start_ms_max), self._start, id)

@@ -42,13 +42,13 @@ from federator.protocol.messages.control import (
 )
 from federator.protocol.trust.guard import CONTROL, DATA, overheard
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch
-from lab.sim.agents import Agent
 from lab.sim.attack.story import AttackStory, Move, MoveKind
 from lab.sim.attack.world import AttackedWorld, StrangersInvariants
 from lab.sim.campaign import SeedResult
 from lab.sim.data import HOP_LIMIT, packet_of
 from lab.sim.messages.campaign import tell
 from lab.sim.messages.ledger import INVENTED
+from lab.sim.network import Agent
 from lab.sim.scenario import FILTERS, TOPICS
 from lab.sim.watcher import Watcher
 

@@ -20,11 +20,10 @@ from federator.protocol.trust.certificates import Certificate, Signed, encode, s
 from federator.protocol.trust.guard import CONTROL, DATA, Guard, Manner
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.trust.crypto import SecretIdentity, verify
-from lab.sim.agents import Agent
 from lab.sim.data import FEDERATION, DataPath
 from lab.sim.invariants import Invariants
 from lab.sim.messages.world import MessagePlan, MessageWorld
-from lab.sim.network import Connection, link_of
+from lab.sim.network import Agent, Connection, link_of
 from lab.sim.watcher import InvariantError, Watcher
 
 NOW_S = 1_700_000_000

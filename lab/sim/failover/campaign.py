@@ -13,7 +13,6 @@ from itertools import combinations
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.agents import Agent
 from lab.sim.campaign import SeedResult, told
 from lab.sim.convergence import demand
 from lab.sim.failover.clients import Client, Clients, takeover_in
@@ -21,6 +20,7 @@ from lab.sim.failover.story import FailoverStory
 from lab.sim.failover.world import FailoverWorld
 from lab.sim.faults import Fault, schedule
 from lab.sim.invariants import Invariants
+from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan
 from lab.sim.topologies import connected_parts
 from lab.sim.watcher import InvariantError

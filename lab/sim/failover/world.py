@@ -20,7 +20,7 @@ from federator.protocol.events import (
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.session_records import BrokerRecord, FlowRow
 from federator.protocol.types import BrokerId
-from lab.sim.agents import Agent
+from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan, address_of
 from lab.sim.watcher import Watcher
 from lab.sim.world import World

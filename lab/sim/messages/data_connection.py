@@ -15,12 +15,12 @@ from typing import Protocol
 
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.publications import packets_in
-from lab.sim.agents import Agent
 from lab.sim.data import DataWorld, number_of
 from lab.sim.disks import Writer
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Session, data_client_id
+from lab.sim.network import Agent
 
 QUEUE_MAX = 1_000
 NOTED_MS = 2_500

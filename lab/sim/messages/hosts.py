@@ -26,12 +26,12 @@ from federator.protocol.discovery import (
 )
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
-from lab.sim.agents import Agent
-from lab.sim.data import DataPath, packet_of
+from lab.sim.data import Alarm, DataPath, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, HostContext
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
+from lab.sim.network import Agent
 
 FED = "$fed/fed/"
 CONTROL_SESSION_EXPIRY_MS = 60_000
@@ -86,7 +86,8 @@ class Host:
         self._connections = (0, 0)
         self._cover: frozenset[str] = frozenset()
         self._probing = False
-        self._armed_at_ms: int | None = None
+        discovery = self.discovery
+        self._alarm = Alarm(agent, world, discovery.next_deadline_ms, self._on_time)
         self._saved_revision = -1
 
     # --- the process ---
@@ -219,7 +220,7 @@ class Host:
                     pass  # shared subscriptions, and lost lines: there are none here
                 case Notice():
                     self._world.noticed(effect)
-        self._arm()
+        self._alarm.arm()
 
     def _probe(self, subscribe: bool) -> None:
         self._probing = subscribe
@@ -230,24 +231,12 @@ class Host:
         else:
             self.broker.unsubscribe(self._control, _PROBES)
 
-    def _arm(self) -> None:
-        deadline_ms = self.discovery.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        when_ms = max(self._agenda.now_ms, deadline_ms - self.agent.clock_offset_ms)
-        if self._armed_at_ms is None or when_ms < self._armed_at_ms:
-            self._armed_at_ms = when_ms
-            self._agenda.at(when_ms, self._world.run, self.agent, self._wake, when_ms)
-
-    def _wake(self, when_ms: int) -> None:
-        if self._armed_at_ms != when_ms:
-            return
-        self._armed_at_ms = None
+    def _on_time(self) -> None:
         deadline_ms = self.discovery.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self._now_ms():
             self._perform(self.discovery.on_deadline(now_ms=self._now_ms()))
         else:
-            self._arm()
+            self._alarm.arm()
 
     def _every_second(self) -> None:
         """Save what changed, and bound custody."""

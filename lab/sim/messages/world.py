@@ -14,7 +14,6 @@ from dataclasses import dataclass
 from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Now
-from lab.sim.agents import Agent
 from lab.sim.data import DataPath
 from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
 from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, BrokerPlan, MessageBroker
@@ -23,6 +22,7 @@ from lab.sim.messages.data_connection import DataConnection
 from lab.sim.messages.hosts import Host, HostDisk
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, data_client_id
+from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
