@@ -4,7 +4,7 @@ For every filter and every connected part of what is left: one core, the right o
 spans all brokers with subscribers, on whose edges both ends agree; nothing left of meshes that
 nobody wants. The bound is the sum of the timers that can stand in the way, one after the other.
 
-Source: docs/simulator.md; Spohn 2021, Theorem 2.
+Source: Spohn 2021, Theorem 2.
 """
 
 import heapq
@@ -14,8 +14,8 @@ from itertools import islice
 
 from federator.protocol.routing.meshes import HANDOVER_PERIODS_MAX
 from federator.protocol.types import UNREACHABLE, BrokerId
-from lab.sim.network import Agent, Link
-from lab.sim.plan import WorldPlan
+from lab.sim.network import Agent
+from lab.sim.plan import Link, WorldPlan
 from lab.sim.topologies import connected_parts
 from lab.sim.watcher import InvariantError
 from lab.sim.wires import BROKER_PATIENCE_MS

@@ -2,8 +2,6 @@
 
 A schedule is a list, so a failing run can be tried again with fewer faults. Every fault ends by
 itself, except a death that is meant to be for good.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from federator.protocol.types import BrokerId
-from lab.sim.network import Link
+from lab.sim.plan import Link
 from lab.sim.world import World
 
 

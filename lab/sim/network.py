@@ -13,8 +13,6 @@ is one direction of a link and belongs to the agent that sends over it. What can
   heals or somebody's keep-alive runs out;
 - **clogged**: nothing moves for a while, then everything arrives at once;
 - **lossy**: the neighbour's broker drops a message (QoS 0, full queue) or hands it over twice.
-
-Source: docs/simulator.md.
 """
 
 from collections import deque
@@ -31,14 +29,6 @@ INBOX_MAX = 1_020
 
 FIRST_EPOCH = 1_000
 """Leaves room below for an agent whose disk was lost and whose clock was set back."""
-
-Link = tuple[BrokerId, BrokerId]
-"""The two ends of a link, the smaller id first."""
-
-
-def link_of(one: BrokerId, other: BrokerId) -> Link:
-    """The link between two brokers."""
-    return (one, other) if one < other else (other, one)
 
 
 @dataclass(slots=True)

@@ -17,6 +17,14 @@ from federator.protocol.types import BrokerId, Cost
 MIXED: Final = "mixed"
 STRATEGIES: Final = (*(strategy.value for strategy in Strategy), MIXED)
 
+Link = tuple[BrokerId, BrokerId]
+"""The two ends of a link, the smaller id first."""
+
+
+def link_of(one: BrokerId, other: BrokerId) -> Link:
+    """The link between two brokers."""
+    return (one, other) if one < other else (other, one)
+
 
 @dataclass(frozen=True, slots=True)
 class LinkPlan:

@@ -2,8 +2,6 @@
 
 Everything is drawn here, before the first event, and kept as data, so that a story can be printed,
 told again, and told with a part left out.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -13,8 +11,7 @@ from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
 from lab.sim import topologies
 from lab.sim.faults import Fault, FaultKind, draw_faults
-from lab.sim.network import Link
-from lab.sim.plan import LinkPlan, WorldPlan, under
+from lab.sim.plan import Link, LinkPlan, WorldPlan, under
 
 FILTERS = (
     "a/b", "a/+", "a/#", "+/b", "a/b/c", "a/+/c", "x", "x/#", "+", "s/1/t", "s/2/t", "s/+/t",

@@ -10,7 +10,7 @@ from itertools import combinations
 
 from federator.protocol.topology.graph import near_of, parts_of
 from federator.protocol.types import BrokerId
-from lab.sim.network import Link, link_of
+from lab.sim.plan import Link, link_of
 
 ANY = "any"
 

@@ -2,8 +2,6 @@
 
 The nodes and data planes are the daemon's own; only the clock, the network, the brokers and the
 dice are ours. Every control message passes the real codec, every publication a real frame.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -26,18 +24,8 @@ from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
-from lab.sim.network import (
-    FIRST_EPOCH,
-    INBOX_MAX,
-    Agent,
-    Broker,
-    Connection,
-    Dialler,
-    Disk,
-    Path,
-    link_of,
-)
-from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of
+from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
+from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of, link_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
 

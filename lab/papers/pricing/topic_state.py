@@ -8,8 +8,6 @@ learns what it would cost to be fed from the other side.
 Without the link that feeds it a broker goes another way itself, and takes everybody below with it;
 or some of those below go ways of their own, which they have told, and which must not lead over this
 broker. Each takes the cheaper: that is what the broker would **lose**.
-
-Source: docs/planner.md 5.
 """
 
 import math

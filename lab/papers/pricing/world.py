@@ -3,8 +3,6 @@
 Deterministic: one agenda, one seeded generator. In each round some topics have their turn: their
 publishers number them anew, the flood takes what the links' delays make it take, then brokers
 choose and ask. At the end of each round the routing that stands is recorded.
-
-Source: docs/planner.md 5.
 """
 
 import random

@@ -26,20 +26,7 @@ from federator.protocol.forwarding.frames import (
     pack,
     unpack,
 )
-from federator.protocol.messages import codec
-from federator.protocol.messages.control import (
-    AskedChain,
-    Bye,
-    CoreAnn,
-    FilterListPage,
-    FilterListRequest,
-    Hello,
-    ListKind,
-    MeshMembAnn,
-    Message,
-    RepairRequest,
-    Solicit,
-)
+from federator.protocol.messages import codec, control
 from federator.protocol.trust.guard import CONTROL, DATA, overheard
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch
 from lab.sim.attack.story import AttackStory, Move, MoveKind
@@ -121,8 +108,8 @@ class Attacker:
             return "data", pack(_frame(who, who, rng))
         message = rng.choice(
             (
-                Bye(who, _epoch(self._world, who, rng), ConnId(rng.randint(0, 3))),
-                Hello(1, who, _epoch(self._world, who, rng), ConnId(1), 0, "mqtt://x", ()),
+                control.Bye(who, _epoch(self._world, who, rng), ConnId(rng.randint(0, 3))),
+                control.Hello(1, who, _epoch(self._world, who, rng), ConnId(1), 0, "mqtt://x", ()),
                 *_words(self._world, who, rng),
             )
         )
@@ -245,7 +232,7 @@ def _epoch(world: AttackedWorld, id: BrokerId, rng: random.Random) -> Epoch:
 
 def _lies(
     kind: MoveKind, world: AttackedWorld, sender: BrokerId, rng: random.Random
-) -> list[Message]:
+) -> list[control.Message]:
     solicit, announcement, want, page, *asked = _words(world, sender, rng)
     match kind:
         case MoveKind.SOLICIT:
@@ -260,12 +247,12 @@ def _lies(
             return asked
 
 
-def _words(world: AttackedWorld, sender: BrokerId, rng: random.Random) -> list[Message]:
+def _words(world: AttackedWorld, sender: BrokerId, rng: random.Random) -> list[control.Message]:
     """One lie of each kind that ``sender`` could say about somebody else."""
     about = rng.choice([id for id in world.plan.ids if id != sender])
     epoch, number = _epoch(world, about, rng), rng.choice(ABSURD)
     filters = tuple(sorted(rng.sample(FILTERS, rng.randint(1, 3))))
-    announcement = CoreAnn(
+    announcement = control.CoreAnn(
         sender=sender,
         core=about,
         priority=rng.choice((-1, 0, 2**31 - 1)),
@@ -280,20 +267,23 @@ def _words(world: AttackedWorld, sender: BrokerId, rng: random.Random) -> list[M
         path=(sender, about),
         proof=rng.choice((b"", rng.randbytes(64))),
     )
+    kinds = list(control.ListKind)
     shown = msgspec.structs.replace(announcement, added=(), path=())
     return [
-        Solicit(sender, about, epoch, number, 255, rng.choice((None, shown))),
+        control.Solicit(sender, about, epoch, number, 255, rng.choice((None, shown))),
         announcement,
-        MeshMembAnn(sender, about, epoch, number, filters, (), rng.getrandbits(63), len(filters)),
-        FilterListPage(
-            sender, rng.choice(list(ListKind)), about, epoch, rng.getrandbits(63), 0, 2, filters
+        control.MeshMembAnn(
+            sender, about, epoch, number, filters, (), rng.getrandbits(63), len(filters)
         ),
-        FilterListRequest(sender, rng.choice(list(ListKind)), about),
-        RepairRequest(
+        control.FilterListPage(
+            sender, rng.choice(kinds), about, epoch, rng.getrandbits(63), 0, 2, filters
+        ),
+        control.FilterListRequest(sender, rng.choice(kinds), about),
+        control.RepairRequest(
             about,
             epoch,
             (sender,),
-            (AskedChain(_key(filters[0]), number, 0),),
+            (control.AskedChain(_key(filters[0]), number, 0),),
             rng.choice((0, 1, 2**62)),
         ),
     ]

@@ -3,7 +3,7 @@
 A stranger reads and writes everything below ``$fed/`` on every broker, as where no ACL keeps it
 off, and has no key. A member has a key, is otherwise an honest agent, and says what is not so.
 
-Source: docs/simulator.md; docs/security.md, "Threats and answers".
+Source: docs/security.md, "Threats and answers".
 """
 
 import random

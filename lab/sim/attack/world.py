@@ -2,8 +2,6 @@
 
 Certificates, greetings, seals and their judgement are the daemon's own; secrets are drawn from the
 seed.
-
-Source: docs/security.md.
 """
 
 import random
@@ -23,7 +21,8 @@ from federator.runtime.trust.crypto import SecretIdentity, verify
 from lab.sim.data import FEDERATION, DataPath
 from lab.sim.invariants import Invariants
 from lab.sim.messages.world import MessagePlan, MessageWorld
-from lab.sim.network import Agent, Connection, link_of
+from lab.sim.network import Agent, Connection
+from lab.sim.plan import link_of
 from lab.sim.watcher import InvariantError, Watcher
 
 NOW_S = 1_700_000_000

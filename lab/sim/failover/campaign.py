@@ -3,8 +3,6 @@
 What must hold of controllers and takeovers stands here: always, and once the federation is whole.
 The checks of ``lab.sim.invariants`` hold after every event, too: the session flow table travels in
 the announcements that they watch.
-
-Source: docs/simulator.md; docs/protocol.md section 15.
 """
 
 from collections.abc import Iterator

@@ -3,8 +3,6 @@
 Whenever nothing happened for a while, the graph must be whole and survive any single death, have
 short ways, everybody about as many links as wanted, and change no more than exchanges for nearer
 neighbours take. When somebody dies then, nobody else is cut off, not even for a moment.
-
-Source: docs/protocol.md section 16.
 """
 
 import math

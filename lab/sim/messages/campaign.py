@@ -3,8 +3,6 @@
 The federation must stand before anything goes wrong: from then on its promises count. After
 healing it has a bound to stand again, and to pay what it owes; then everybody publishes once more
 in the calm, and everything must arrive.
-
-Source: docs/simulator.md.
 """
 
 import random

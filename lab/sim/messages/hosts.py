@@ -10,20 +10,7 @@ Source: docs/ARCHITECTURE.md, "Two local connections" and "Discovery".
 from dataclasses import dataclass, field
 from functools import partial
 
-from federator.protocol.discovery import (
-    LOG_TOPICS,
-    SYS_TOPICS,
-    CountOwn,
-    Discovery,
-    DiscoveryEffect,
-    DiscoveryParameters,
-    DiscoveryRecord,
-    InterestChanged,
-    MembersChanged,
-    ProbeCounts,
-    decode_record,
-    encode_record,
-)
+from federator.protocol import discovery as d
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
 from lab.sim.data import Alarm, DataPath, packet_of
@@ -77,7 +64,7 @@ class Host:
         self.agent = agent
         self.broker = broker
         own_id = control_client_id(agent.id)
-        self.discovery = Discovery(own_id=own_id, parameters=DiscoveryParameters())
+        self.discovery = d.Discovery(own_id=own_id, parameters=d.DiscoveryParameters())
         self.connection = connection
         self._path = path
         self.data: Session | None = None
@@ -97,7 +84,7 @@ class Host:
         disk = self._disk
         self.agent.data.custody.resume(self._world.now_of(self.agent))
         if disk.record:
-            record: DiscoveryRecord = decode_record(disk.record)
+            record: d.DiscoveryRecord = d.decode_record(disk.record)
             away_ms = self._wall_ms() - disk.saved_at_ms
             known_ms = away_ms if disk.closed and away_ms >= 0 else None
             effects = self.discovery.load(
@@ -203,20 +190,20 @@ class Host:
         now_ms, topic = self._now_ms(), message.topic
         if topic == self.agent.data.delivery.marker_topic:
             self.agent.data.custody.destination.on_marker(message.payload)
-        elif topic in LOG_TOPICS:
+        elif topic in d.LOG_TOPICS:
             self._perform(self.discovery.on_log(topic, message.payload, now_ms=now_ms))
         else:
             said, stored = message.payload, message.stored
             self._perform(self.discovery.on_sys(topic, said, now_ms=now_ms, retained=stored))
 
-    def _perform(self, effects: list[DiscoveryEffect]) -> None:
+    def _perform(self, effects: list[d.DiscoveryEffect]) -> None:
         for effect in effects:
             match effect:
-                case InterestChanged(added, removed):
+                case d.InterestChanged(added, removed):
                     self._world.interest_changed(self.agent, added, removed)
-                case ProbeCounts(subscribe):
+                case d.ProbeCounts(subscribe):
                     self._probe(subscribe)
-                case MembersChanged() | CountOwn():
+                case d.MembersChanged() | d.CountOwn():
                     pass  # shared subscriptions, and lost lines: there are none here
                 case Notice():
                     self._world.noticed(effect)
@@ -254,12 +241,12 @@ class Host:
         self._saved_revision = self.discovery.revision
         disk.closed = closed
         disk.saved_at_ms = self._wall_ms()
-        disk.record = encode_record(self.discovery.record(now_ms=self._now_ms()))
+        disk.record = d.encode_record(self.discovery.record(now_ms=self._now_ms()))
 
     def _control_filters(self) -> tuple[str, ...]:
         marker = self.agent.data.delivery.marker_topic
         probes = _PROBES if self._probing else ()
-        return (*LOG_TOPICS, *SYS_TOPICS, *_CONTROL_TOPICS, marker, *probes)
+        return (*d.LOG_TOPICS, *d.SYS_TOPICS, *_CONTROL_TOPICS, marker, *probes)
 
     def _data_filters(self) -> tuple[str, ...]:
         return (self.agent.data.data_topic, *sorted(self._cover))

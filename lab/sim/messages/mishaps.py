@@ -2,8 +2,6 @@
 
 Faults of links, agents and brokers are those of ``lab.sim.faults``; these need a world with
 clients.
-
-Source: docs/simulator.md.
 """
 
 import random

@@ -2,8 +2,6 @@
 
 As with ``lab.sim.scenario`` everything is drawn before the first event and kept as data, so that a
 story can be written to a file, told again, and told with a part left out.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -22,8 +20,7 @@ from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
-from lab.sim.network import Link
-from lab.sim.plan import WorldPlan, under
+from lab.sim.plan import Link, WorldPlan, under
 from lab.sim.scenario import FILTERS, TOPICS, draw_link
 
 PARTS = ("faults", "mishaps", "changes", "publications")

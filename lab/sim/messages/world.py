@@ -3,8 +3,6 @@
 To the world of agents and links this adds what stands around them: brokers that keep sessions and
 queues, clients that publish and subscribe, and agents that learn of those clients only from their
 broker's log. Every publication is followed from client to client by the ledger.
-
-Source: docs/simulator.md.
 """
 
 import random
