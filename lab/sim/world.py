@@ -241,8 +241,7 @@ class World(Clocked):
     def _lay_links(self) -> None:
         for id in self.plan.ids:
             self._configured[id] = []
-            self._address_book[address_of(id)] = id
-            self._address_book[alias_of(id)] = id
+            self._address_book |= {address_of(id): id, alias_of(id): id}
         for link in self.plan.links:
             for owner, target in ((link.a, link.b), (link.b, link.a)):
                 path = Path(owner, target, link.delay_ms_min, link.delay_ms_max)
@@ -331,11 +330,10 @@ class World(Clocked):
         for effect in effects:
             match effect:
                 case e.Send(conn, message):
-                    held = agent.connections.get(conn)
-                    if held is None:
-                        continue
-                    self.watcher.sent(agent, held[0].path.target, effect)
-                    self.say(agent, held[0], message)
+                    if conn in agent.connections:
+                        connection, _ = agent.connections[conn]
+                        self.watcher.sent(agent, connection.path.target, effect)
+                        self.say(agent, connection, message)
                 case e.SetRoute(filter, route, lost):
                     path.set_route(filter, route, lost=lost)
                     routes_changed = True
@@ -355,17 +353,10 @@ class World(Clocked):
                     agent.data.renew_epoch(Epoch(epoch))
                 case e.PublishGuide() | e.StepIn() | e.StepBack() | e.SetDraining():
                     self._on_failover(agent, effect)
-                case (
-                    e.HangUp()
-                    | e.CallOff()
-                    | e.DialSeed()
-                    | e.CallOffSeed()
-                    | e.Measure()
-                    | e.RememberBrokers()
-                ):
-                    raise AssertionError("the links of this world are those of its plan")
-                case e.Notice(name):
-                    self.fired[f"notice {name}"] += 1
+                case e.Notice():
+                    self.noticed(effect)
+                case _:
+                    raise AssertionError(f"{effect}: links of this world are those of its plan")
         if moved:
             path.set_destinations(moved)
         if routes_changed:

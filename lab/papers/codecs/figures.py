@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.papers.codecs.games import Rule
+from lab.papers.codecs.games import Game, Rule
 from lab.papers.codecs.gossip import Mode, simulate_gossip
 from lab.papers.codecs.loss import Loss, planned_for
 from lab.papers.codecs.plan import Charge, Plan, Problem
-from lab.papers.codecs.rounds import Game
 from lab.papers.codecs.schemes import Scheme, decide
 from lab.papers.codecs.simulator import Lossy, Metrics, Outcome, metrics, simulate
 from lab.papers.codecs.tree import FANOUT_MAX, Tree, forest, random_tree

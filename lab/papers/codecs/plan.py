@@ -71,11 +71,7 @@ def surviving(problem: Problem, total: IntArray) -> IntArray:
 
 
 def checked(problem: Problem, plan: Plan) -> Plan:
-    """``plan``, if every node can decode and only codecs add.
-
-    Raises:
-        CodecError: Which node cannot.
-    """
+    """``plan``, if every node can decode and only codecs add; else raises ``CodecError``."""
     here = surviving(problem, plan.total)
     if (here < 0).any():
         raise CodecError(f"nodes {np.flatnonzero(here < 0)[:5].tolist()} cannot decode")

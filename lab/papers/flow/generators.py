@@ -255,8 +255,7 @@ def real_network(
 ) -> Instance:
     """The network ``name``, such as ``sndlib/germany50`` or ``topozoo/Geant2012``.
 
-    Raises:
-        InstanceError: When there is none of that name.
+    Raises ``InstanceError``: there is none of that name.
     """
     graph = _graph(name)
     number = {node["id"]: i for i, node in enumerate(graph["nodes"])}

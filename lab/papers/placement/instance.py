@@ -161,11 +161,7 @@ def room(instance: Instance) -> Matrix:
 def checked(
     instance: Instance, device_of: Ints, *, method: str, lower_bound: float = 0.0
 ) -> Placement:
-    """``device_of`` as a placement, verified from scratch.
-
-    Raises:
-        PlacementError: It overloads a device.
-    """
+    """``device_of`` as a placement, verified; raises ``PlacementError``: it overloads a device."""
     overloaded = np.flatnonzero(load(instance, device_of) > room(instance))
     if overloaded.size:
         raise PlacementError(f"devices {overloaded.tolist()} carry more than their capacity")

@@ -31,11 +31,7 @@ _FILE_KEYS = {*_KEYS, "links", "network_power", "broker_work"}
 
 
 def parse(text: str, *, name: str) -> Instance:
-    """The instance that ``text`` describes.
-
-    Raises:
-        ConfigError: One line that says what to mend in the file ``name``.
-    """
+    """The instance in ``text``. Raises ``ConfigError``: what to mend in the file ``name``."""
     try:
         return _instance(json.loads(text))
     except (ValueError, OverflowError, PlacementError, RecursionError) as error:

@@ -17,16 +17,8 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from lab.papers.pricing.channels import (
-    CLOSED_ROUNDS,
-    LEASE_ROUNDS,
-    NEGOTIATED_ROUNDS,
-    Channel,
-    Rate,
-    charge,
-    leaves,
-    margin,
-)
+from lab.papers.pricing import channels
+from lab.papers.pricing.channels import Channel, Rate
 from lab.papers.pricing.demand import Demand
 from lab.papers.pricing.holding import Hold, Verdict
 from lab.papers.pricing.messages import Announcement, Joins, Price, Route, Want
@@ -116,7 +108,7 @@ class Broker:
     @property
     def age(self) -> int:
         """Rounds that demand has lasted; from the second epoch on, all begins with the sale."""
-        return self.round - self.began + (NEGOTIATED_ROUNDS if self.began else 0)
+        return self.round - self.began + (channels.NEGOTIATED_ROUNDS if self.began else 0)
 
     def needs(self, topic: int) -> bool:
         """Whether we publish ``topic``, or somebody here or below wants it."""
@@ -131,7 +123,7 @@ class Broker:
             self._join_epoch(round_)
         for state in self.topics.values():
             for child, asked in list(state.children.items()):
-                if round_ - asked > LEASE_ROUNDS:
+                if round_ - asked > channels.LEASE_ROUNDS:
                     state.drop(child)
         for channel in self.owned.values():
             channel.end_round(round_, self.age, self.rates)
@@ -232,7 +224,7 @@ class Broker:
 
     def _holds(self, topic: int, state: TopicState) -> bool:
         """Whether we stay with our parent unless there is a reason to leave it."""
-        return self.age >= CLOSED_ROUNDS and state.parent is not None and self.needs(topic)
+        return self.age >= channels.CLOSED_ROUNDS and state.parent is not None and self.needs(topic)
 
     def _freeze_lengths(self, topic: int, state: TopicState) -> None:
         """What the way over each neighbour adds, while this number lasts."""
@@ -240,7 +232,7 @@ class Broker:
         requests = max(1, self._requests(topic))
         for neighbour, link in self.in_links.items():
             used = fed and neighbour == state.parent
-            toll = charge(
+            toll = channels.charge(
                 self._price(link.channel),
                 capacity=link.capacity,
                 topic=topic,
@@ -283,7 +275,7 @@ class Broker:
         pressed = self._leaves(topic, parent) or (above is not None and above.pressed)
         circle = above is not None and above.leads_over(self.id)
         verdict, contender = state.hold.judge(
-            parent, ways, margin=margin(self.age), pressed=pressed, circle=circle
+            parent, ways, margin=channels.margin(self.age), pressed=pressed, circle=circle
         )
         match verdict:
             case Verdict.STAY:
@@ -340,7 +332,7 @@ class Broker:
 
     def _leaves(self, topic: int, parent: int) -> bool:
         link = self.in_links[parent]
-        return leaves(self._price(link.channel), capacity=link.capacity, topic=topic)
+        return channels.leaves(self._price(link.channel), capacity=link.capacity, topic=topic)
 
     def _price(self, channel: int) -> Price:
         """The price of a link as its owner last said."""

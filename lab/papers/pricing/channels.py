@@ -215,11 +215,8 @@ def leavers(seats: Sequence[Seat], lacking: float) -> tuple[float, frozenset[int
     """Who leaves when ``lacking`` room is to be made, and what they lose together.
 
     The cheapest by rate one after the other, or one alone that is enough, whichever costs less.
-    Infinite, and nobody, when all together do not make so much room.
-
-    Args:
-        seats: Sorted as ``for_sale`` does.
-        lacking: In the unit of rates, positive.
+    Infinite, and nobody, when all together do not make so much room. ``seats`` are sorted as
+    ``for_sale`` does; ``lacking`` is positive.
     """
     best, who = float("inf"), frozenset[int]()
     made = loss = 0.0

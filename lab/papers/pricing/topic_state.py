@@ -88,12 +88,9 @@ NO_WAY = Detour(math.inf, ())
 def want(
     detours: Sequence[Detour], below: Sequence[Want], *, parent: int, here: int, hurry: bool
 ) -> Want:
-    """What to tell ``parent`` about a topic.
+    """What to tell ``parent`` about a topic, for which we have so many clients ``here``, 0 or 1.
 
-    Args:
-        detours: None of them leads over us.
-        below: What our children told us, less those whose ways lead over us.
-        here: 1 if we have a client for the topic ourselves, else 0.
+    No detour leads over us; ``below`` is what our children told, less those whose ways do.
     """
     extra = attrgetter("extra")
     nearest = min(detours, key=extra, default=NO_WAY)

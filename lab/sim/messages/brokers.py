@@ -45,11 +45,7 @@ class BrokerPlan:
 
 
 class MessageBroker:
-    """One broker's sessions.
-
-    Attributes:
-        life: Grows when it starts and when it stops.
-    """
+    """One broker's sessions."""
 
     def __init__(self, id: BrokerId, plan: BrokerPlan, agenda: Agenda, ledger: Ledger) -> None:
         self.id = id
@@ -64,7 +60,7 @@ class MessageBroker:
         self._started_ms = 0
         self._numbers: dict[str, int] = {}
         self._stored: dict[str, Message] = {}
-        self.life = 0
+        self.life = 0  # grows when it starts and when it stops
         self.start()
 
     # --- its own life ---
@@ -121,8 +117,7 @@ class MessageBroker:
         if session is None or not present:
             session = self.sessions[client_id] = Session(client_id, persistent)
         session.persistent, session.expiry_ms = persistent, expiry_ms
-        session.no_local = no_local
-        session.receiver = receiver
+        session.no_local, session.receiver = no_local, receiver
         session.connection += 1
         version = {3: 1, 4: 2, 5: 5}[protocol]
         flags = f"p{version}, c{int(clean)}, k60"
@@ -181,11 +176,10 @@ class MessageBroker:
             if session.no_local and session.client_id == publisher:
                 continue
             wanted = session.qos_of(message.topic)
-            if wanted is None:
-                continue
-            lower = wanted < message.qos
-            copy = replace(message, qos=wanted, retain=False) if lower else message
-            self._offer(session, copy)
+            if wanted is not None:
+                lower = wanted < message.qos
+                copy = replace(message, qos=wanted, retain=False) if lower else message
+                self._offer(session, copy)
 
     def acknowledge(self, session: Session, connection: int, packet_id: int) -> None:
         """The client has the message."""
@@ -199,8 +193,7 @@ class MessageBroker:
             if present:
                 self._audit(session, message)
                 self._hand_over(session, 0, message)
-            return
-        if present and len(session.in_flight) < IN_FLIGHT_MAX and not session.queue:
+        elif present and len(session.in_flight) < IN_FLIGHT_MAX and not session.queue:
             self._audit(session, message)
             self._send(session, message)
         elif len(session.queue) < self.plan.queued_max + (0 if present else IN_FLIGHT_MAX):
@@ -208,14 +201,11 @@ class MessageBroker:
             session.queue.append(message)
             session.dropping = False
         else:
-            self._overflow(session, message)
-
-    def _overflow(self, session: Session, message: Message) -> None:
-        self._ledger.dropped(self.id, session.client_id, message)
-        if not session.dropping:
-            session.dropping = True
-            id = session.client_id
-            self._log("N", f"Outgoing messages are being dropped for client {id}.")
+            self._ledger.dropped(session.client_id, message)
+            if not session.dropping:
+                session.dropping = True
+                id = session.client_id
+                self._log("N", f"Outgoing messages are being dropped for client {id}.")
 
     def _audit(self, session: Session, message: Message) -> None:
         if message.number >= 0:

@@ -31,13 +31,7 @@ class SubscriberPlan:
 
 
 class Subscriber:
-    """A running client.
-
-    Attributes:
-        filters: What it wants, with the QoS it asks for.
-        heard: What it held when an agent was last there to hear it subscribe.
-        heard_ms: When that was.
-    """
+    """A running client."""
 
     def __init__(
         self,
@@ -48,13 +42,14 @@ class Subscriber:
         ledger: Ledger,
     ) -> None:
         self.plan = plan
-        self.filters = dict(plan.filters)
+        self.filters = dict(plan.filters)  # what it wants, with the QoS it asks for
         self.absences = 0
         self.acknowledges_after_ms = LOCAL_MS
         self._broker = broker
         self._agenda = agenda
         self._rng = rng
         self._ledger = ledger
+        # What it held when an agent was last there to hear it subscribe, and when that was.
         self.heard: dict[str, int] = {}
         self.heard_ms = 0
         self._session: Session | None = None

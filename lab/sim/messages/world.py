@@ -160,16 +160,6 @@ class MessageWorld(World):
             item = self.ledger.published[number]
             raise InvariantError("logged_before_acknowledged", f"{agent.id} acknowledges {item}")
 
-    def delivering(self, agent: Agent, number: int, topic: str) -> None:
-        """An agent publishes on its broker what came from another."""
-        if not self.ledger.may_repeat(number):
-            self.watcher.delivered(agent, number, topic)
-
-    def too_old(self, numbers: list[int]) -> None:
-        """Publications that a log has no room for any more."""
-        for number in numbers:
-            self.ledger.excuse(number, "log full")
-
     def tend(self, agent: Agent) -> None:
         """A second has passed: the agent's custody is bounded."""
         if self.data_paths[agent.id].tend():
