@@ -17,8 +17,7 @@ from federator.protocol.types import BrokerId, Cost
 MIXED: Final = "mixed"
 STRATEGIES: Final = (*(strategy.value for strategy in Strategy), MIXED)
 
-Link = tuple[BrokerId, BrokerId]
-"""The two ends of a link, the smaller id first."""
+Link = tuple[BrokerId, BrokerId]  # the two ends of a link, the smaller id first
 
 
 def link_of(one: BrokerId, other: BrokerId) -> Link:

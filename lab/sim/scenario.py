@@ -23,12 +23,10 @@ TOPICS = (
 )  # fmt: skip
 """Overlapping on purpose: most topics match several filters."""
 
-SETTLE_MS = 1_000
-"""Quiet time before the first fault."""
+SETTLE_MS = 1_000  # quiet time before the first fault
 
 FAULTY_MS = 6_000
-LONG_FAULTY_MS = 40_000
-"""Now and then: longer than any keep-alive and any lifetime."""
+LONG_FAULTY_MS = 40_000  # now and then: longer than any keep-alive and any lifetime
 
 
 @dataclass(frozen=True, slots=True)

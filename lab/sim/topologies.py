@@ -87,8 +87,7 @@ _MAKERS: dict[str, Callable[[int, random.Random], list[Link]]] = {
 NAMES = tuple(_MAKERS)
 
 _WEIGHTS = {"grid": 5, "ring": 3, "line": 2, "star": 2, "tree": 3, "random": 6, "geometric": 4}
-FULL_NODES_MAX = 8
-"""Larger full graphs are drawn only on request: their links grow with the square."""
+FULL_NODES_MAX = 8  # larger full graphs are drawn only on request: their links grow with the square
 
 
 def draw(name: str, nodes: int, rng: random.Random) -> tuple[str, list[Link]]:

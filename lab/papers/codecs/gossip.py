@@ -26,8 +26,7 @@ Words = npt.NDArray[np.uint32]
 WHOLE = (1 << SOURCE_PACKETS) - 1
 FANOUT_ABOVE_LOG = 1.0
 STEPS_MAX = 200
-NOTE_PACKETS = 1
-"""Length of a list of messages, and of a request."""
+NOTE_PACKETS = 1  # length of a list of messages, and of a request
 
 LIST_INTERVAL_MS = 500.0
 """Between two lists of a node, which begin at no particular time; the paper does not say."""

@@ -14,11 +14,9 @@ import numpy as np
 from federator.protocol.datagrams.protection import Chain
 from lab.papers.codecs.tree import BoolArray, CodecError, FloatArray, IntArray
 
-SOURCE_PACKETS = 16
-"""A message of 23 KB, cut into the 1472 bytes that an Ethernet frame holds."""
+SOURCE_PACKETS = 16  # a message of 23 KB, cut into the 1472 bytes that an Ethernet frame holds
 
-BLOCK_MAX = 255
-"""Packets that one code of bytes can tell apart: source and repair together."""
+BLOCK_MAX = 255  # packets that one code of bytes can tell apart: source and repair together
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,8 +23,7 @@ import numpy as np
 from lab.papers.codecs.loss import BLOCK_MAX, SOURCE_PACKETS
 from lab.papers.codecs.tree import BoolArray, CodecError, FloatArray, IntArray, Tree
 
-REPAIR_MAX = BLOCK_MAX - SOURCE_PACKETS
-"""Repair packets per message and link."""
+REPAIR_MAX = BLOCK_MAX - SOURCE_PACKETS  # repair packets per message and link
 
 
 class Charge(StrEnum):

@@ -20,11 +20,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
-ROOT = -1
-"""Parent of a root."""
+ROOT = -1  # parent of a root
 
-FANOUT_MAX = 4
-"""Children of a node in random trees; the paper does not say."""
+FANOUT_MAX = 4  # children of a node in random trees; the paper does not say
 
 
 class CodecError(FederatorError):

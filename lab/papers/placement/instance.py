@@ -20,8 +20,7 @@ import numpy as np
 
 from federator.planner.placement.cores import Ints, Matrix, PlacementError
 
-SLACK = 1e-6
-"""Share of a capacity by which rounding may exceed it."""
+SLACK = 1e-6  # share of a capacity by which rounding may exceed it
 
 
 class InfeasibleError(PlacementError):

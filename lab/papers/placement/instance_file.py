@@ -19,8 +19,7 @@ from federator.errors import ConfigError
 from federator.planner.placement.cores import Matrix, PlacementError, hops_of
 from lab.papers.placement.instance import Instance
 
-BAD_DATA = 65
-"""Exit code of ``sysexits.h``."""
+BAD_DATA = 65  # exit code of ``sysexits.h``
 
 _KEYS = {
     "devices": {"capacity", "power"},

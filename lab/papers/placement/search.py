@@ -138,19 +138,16 @@ def _flows(instance: Instance) -> list[tuple[Ints, Matrix]]:
     return [*brokers, *services]
 
 
-VISITS_MAX = 200
-"""At each container on average, while improving once."""
+VISITS_MAX = 200  # at each container on average, while improving once
 
 RUINED_MAX = 24
 BOLDNESS = (0.05, 0.5, 3.0)
 """How much dearer than it is a device may look while building again; one of these each time."""
 
 ROUNDS_MAX = 1_000
-WORK_UNITS = 400_000_000
-"""Rounds times containers times devices that a search spends by default."""
+WORK_UNITS = 400_000_000  # rounds times containers times devices that a search spends by default
 
-SPLIT_UNITS = 6e9
-"""Pairs times squared devices that a bound spends on splits by default."""
+SPLIT_UNITS = 6e9  # pairs times squared devices that a bound spends on splits by default
 
 
 def search(
@@ -205,8 +202,7 @@ def improved(instance: Instance, rng: np.random.Generator, rounds: int) -> State
     return best
 
 
-Rule = Callable[[State, int], int]
-"""Where to put a container that is nowhere."""
+Rule = Callable[[State, int], int]  # where to put a container that is nowhere
 
 
 def _cheapest(state: State, c: int) -> int:

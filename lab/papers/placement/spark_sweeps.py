@@ -28,8 +28,7 @@ def _schema(row: type) -> T.StructType:
     return T.StructType([T.StructField(name, _TYPES[kind], nullable=False) for name, kind in each])
 
 
-SWEEP_POINTS = _schema(Point)
-"""One row per computation: one value of a swept parameter, one seed."""
+SWEEP_POINTS = _schema(Point)  # one row per computation: one value of a swept parameter, one seed
 
 FIGURE_VALUES = _schema(Row)
 """One row per figure, series, x and seed: the one table from which every figure is drawn."""

@@ -24,13 +24,11 @@ from lab.papers.pricing.holding import Hold, Verdict
 from lab.papers.pricing.messages import Announcement, Joins, Price, Route, Want
 from lab.papers.pricing.topic_state import LOYALTY, Detour, TopicState, want
 
-LOYALTY_GROWTH = 1.1
-"""By each move: whoever has moved often moves only when it must."""
+LOYALTY_GROWTH = 1.1  # by each move: whoever has moved often moves only when it must
 LOYALTY_MAX = 0.5
 SAME_CHANGE_ROUNDS = 10
 """What is noticed within so many rounds of an epoch's beginning is what made it begin."""
-EPOCH_ROUNDS_MIN = 30
-"""Demand that changes again sooner has to wait until all begins anew again."""
+EPOCH_ROUNDS_MIN = 30  # demand that changes again sooner has to wait until all begins anew again
 NO_PRICE = Price(0.0, 0.0, 0.0)
 
 

@@ -28,44 +28,33 @@ from typing import NamedTuple
 
 from lab.papers.pricing.messages import Price, Seat
 
-PRESENT_FIRST = 0.5
-"""In mean costs of an arc, for a topic that does not fit at all."""
+PRESENT_FIRST = 0.5  # in mean costs of an arc, for a topic that does not fit at all
 PRESENT_GROWTH = 1.1
 """By a round: whoever has a cheap way out leaves first, in the end everybody must."""
 PRESENT_MAX = 100.0
-RISE = 0.02
-"""Added to the lasting charge by a round of overload."""
-FADE = 0.97
-"""What a round without overload leaves of the lasting charge."""
-LEASE_ROUNDS = 3
-"""Rounds after which a topic that nobody asks for any more is forgotten."""
-NEGOTIATED_ROUNDS = 24
-"""After which places are sold."""
+RISE = 0.02  # added to the lasting charge by a round of overload
+FADE = 0.97  # what a round without overload leaves of the lasting charge
+LEASE_ROUNDS = 3  # rounds after which a topic that nobody asks for any more is forgotten
+NEGOTIATED_ROUNDS = 24  # after which places are sold
 WHOLE_ROUNDS = 52
 """After which a newcomer pays for all the room that is made for it; before, for a share of it."""
 CLOSED_ROUNDS = 64
 """After which whoever is fed stays unless it must leave or gains much (``holding``)."""
-STAYS = 4.0
-"""Standard errors of a load by which a link may seem too full to those whom it carries."""
-COMES = 2.0
-"""The same for a newcomer, whose own error counts too."""
+STAYS = 4.0  # standard errors of a load by which a link may seem too full to those whom it carries
+COMES = 2.0  # the same for a newcomer, whose own error counts too
 PRESSURE_GROWTH = 1.15
 """By a round of overload: whoever should leave does so in the end, unless there is no other way."""
 PRESSURE_FADE = 0.93
 """By a round without: a topic that goes to and fro between two full links is pressed ever more."""
 PRESSURE_MAX = 1e4
-SEATS_MAX = 12
-"""Told about at most; more would not be cheap."""
+SEATS_MAX = 12  # told about at most; more would not be cheap
 MARGIN_FIRST = 0.01
 """Beyond others' loss, in mean costs of an arc: nobody moves for next to nothing."""
-MARGIN_GROWTH = 1.06
-"""By a round of selling: in the end nobody moves for a small gain either."""
-HOLD_GROWTH = 1.15
-"""The same after ``CLOSED_ROUNDS``."""
+MARGIN_GROWTH = 1.06  # by a round of selling: in the end nobody moves for a small gain either
+HOLD_GROWTH = 1.15  # the same after ``CLOSED_ROUNDS``
 MARGIN_MAX = 10.0
 """Ways seldom differ by more, but what a full link charges those who are to leave it does."""
-AGE_MAX = 1_000
-"""Rounds of age that still count."""
+AGE_MAX = 1_000  # rounds of age that still count
 ROUNDING = 1e-6
 
 
@@ -76,8 +65,7 @@ class Rate(NamedTuple):
     error: float  # standard error of that
 
 
-Rates = dict[int, Rate]
-"""By topic."""
+Rates = dict[int, Rate]  # by topic
 
 
 @dataclass(slots=True)

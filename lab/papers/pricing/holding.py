@@ -12,10 +12,8 @@ from enum import Enum, auto
 
 from lab.papers.pricing.messages import Route
 
-SILENCES_MAX = 2
-"""Numbers under which the parent may say nothing before it counts as lost."""
-WISHES = 2
-"""Numbers in a row under which the same neighbour must be better."""
+SILENCES_MAX = 2  # numbers under which the parent may say nothing before it counts as lost
+WISHES = 2  # numbers in a row under which the same neighbour must be better
 
 
 class Verdict(Enum):

@@ -18,8 +18,7 @@ from operator import attrgetter
 from lab.papers.pricing.holding import Hold
 from lab.papers.pricing.messages import Route, Want
 
-LOYALTY = 0.02
-"""Share by which the arc in use looks shorter, at first."""
+LOYALTY = 0.02  # share by which the arc in use looks shorter, at first
 
 
 @dataclass(slots=True)

@@ -29,8 +29,7 @@ NOW_S = 1_700_000_000
 DAY_S = 86_400
 HEARD_MAX = 5_000
 
-_Keys = tuple[SecretIdentity, bytes]
-"""An agent's secrets, and its certificate."""
+_Keys = tuple[SecretIdentity, bytes]  # an agent's secrets, and its certificate
 
 
 def _identity(rng: random.Random) -> SecretIdentity:

@@ -25,8 +25,7 @@ from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 CHECK_EVERY_MS = 500
-AFTERWARDS_MS = 10_000
-"""Once all agree, nothing may change any more: watched for so long."""
+AFTERWARDS_MS = 10_000  # once all agree, nothing may change any more: watched for so long
 
 
 def bound_ms(plan: WorldPlan) -> int:

@@ -19,8 +19,7 @@ from lab.sim.watcher import InvariantError
 
 TICK_MS = 200
 
-Reason = tuple[str, BrokerId, int]
-"""What happened, to which broker, the how manieth time."""
+Reason = tuple[str, BrokerId, int]  # what happened, to which broker, the how manieth time
 
 
 @dataclass(slots=True)

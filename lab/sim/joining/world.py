@@ -30,8 +30,7 @@ RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 5_000
 GIVEN_UP_AFTER_MS = 1_000
 """A core out of reach is solicited for, and then given up: about so long after."""
 
-NEAREST_MS, FARTHEST_MS = 1, 60
-"""One way, of brokers beside each other and in opposite corners."""
+NEAREST_MS, FARTHEST_MS = 1, 60  # one way, of brokers beside each other and in opposite corners
 
 PARAMETERS = Parameters(
     dial_back=False,

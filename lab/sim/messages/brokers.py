@@ -16,12 +16,10 @@ from lab.sim.agenda import Agenda
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
 
-LOCAL_MS = 1
-"""One way between a client and its broker."""
+LOCAL_MS = 1  # one way between a client and its broker
 
 LOG_LINE_KEPT_MS = 20_000
-COUNT_KEPT_MS = 60_000
-"""A number about the broker is stored for so long (2.0.x)."""
+COUNT_KEPT_MS = 60_000  # a number about the broker is stored for so long (2.0.x)
 
 WALL_CLOCK_AT_START_S = 1_700_000_000
 

@@ -25,8 +25,7 @@ from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Session, data_clie
 from lab.sim.network import Agent
 
 QUEUE_MAX = 1_000
-NOTED_MS = 2_500
-"""By then what was sent is acknowledged, and its marker noted, once a second."""
+NOTED_MS = 2_500  # by then what was sent is acknowledged, and its marker noted, once a second
 
 
 class HostContext(DataWorld, Protocol):

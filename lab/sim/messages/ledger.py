@@ -24,8 +24,7 @@ from lab.sim.messages.sessions import Message, Session
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 
-INVENTED = 2**62
-"""From this number on nobody published it: a member of the federation made it up."""
+INVENTED = 2**62  # from this number on nobody published it: a member of the federation made it up
 
 
 @dataclass(frozen=True, slots=True)

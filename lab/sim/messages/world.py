@@ -25,8 +25,7 @@ from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
 
-DOOMED_MS = 300
-"""How long an agent stays away that was killed between two writes."""
+DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
 
 @dataclass(frozen=True, slots=True)
