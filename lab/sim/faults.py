@@ -145,7 +145,7 @@ def _begin_at_link(world: World, fault: Fault, a: BrokerId, b: BrokerId) -> None
                 world.wires.silence(path)
                 world.agenda.at(fault.until_ms, world.wires.unsilence, path)
             case FaultKind.CLOG:
-                world.wires.clog(path, fault.until_ms)
+                path.clogged_until_ms = max(path.clogged_until_ms, fault.until_ms)
             case _:
                 raise AssertionError(f"{fault.kind} is not a fault of a link")
 

@@ -65,9 +65,9 @@ class World(Clocked):
         self._address_book: dict[str, BrokerId] = {}
         self._lay_links()
         self.wires = Wires(
-            self.agenda,
-            random.Random(f"wires {seed}"),
-            plan,
+            agenda=self.agenda,
+            rng=random.Random(f"wires {seed}"),
+            plan=plan,
             paths=self.paths,
             brokers=self.brokers,
             agents=self.agents,

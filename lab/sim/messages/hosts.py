@@ -47,35 +47,29 @@ class HostDisk:
         self.custody.lose()
 
 
+@dataclass(eq=False, repr=False)
 class Host:
-    """The local side of one running agent; ``disk`` is what its earlier lives left."""
+    """The local side of one running agent."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        broker: MessageBroker,
-        disk: HostDisk,
-        path: DataPath,
-        connection: DataConnection,
-        world: HostContext,
-    ) -> None:
-        self._disk = disk
-        self._agenda = world.agenda
-        self.agent = agent
-        self.broker = broker
-        own_id = control_client_id(agent.id)
+    agent: Agent
+    broker: MessageBroker
+    _disk: HostDisk  # what earlier lives of the agent left
+    _path: DataPath
+    connection: DataConnection
+    _world: HostContext
+    data: Session | None = None
+    _control: Session | None = None
+    _connections: tuple[int, int] = (0, 0)
+    _cover: frozenset[str] = frozenset()
+    _probing: bool = False
+    _saved_revision: int = -1
+
+    def __post_init__(self) -> None:
+        self._agenda = self._world.agenda
+        own_id = control_client_id(self.agent.id)
         self.discovery = d.Discovery(own_id=own_id, parameters=d.DiscoveryParameters())
-        self.connection = connection
-        self._path = path
-        self.data: Session | None = None
-        self._world = world
-        self._control: Session | None = None
-        self._connections = (0, 0)
-        self._cover: frozenset[str] = frozenset()
-        self._probing = False
-        discovery = self.discovery
-        self._alarm = Alarm(agent, world, discovery.next_deadline_ms, self._on_time)
-        self._saved_revision = -1
+        next_deadline_ms = self.discovery.next_deadline_ms
+        self._alarm = Alarm(self.agent, self._world, next_deadline_ms, self._on_time)
 
     # --- the process ---
 
@@ -99,8 +93,11 @@ class Host:
         if orderly and not self.agent.doomed:
             self.agent.data.custody.leave()
             self._save(closed=True)
-        self.connection.down()
+        self._hang_up(orderly=orderly)
         self.connection.process_dies()
+
+    def _hang_up(self, *, orderly: bool) -> None:
+        self.connection.down()
         for session, connection in zip((self._control, self.data), self._connections, strict=True):
             if session is not None:
                 self.broker.disconnect(session, connection, orderly=orderly)
@@ -150,12 +147,9 @@ class Host:
 
     def disconnect(self) -> None:
         """The connections are gone."""
-        if self._control is None or self.data is None:
+        if self._control is None:
             return
-        self.broker.disconnect(self._control, self._connections[0], orderly=False)
-        self.broker.disconnect(self.data, self._connections[1], orderly=False)
-        self._control = self.data = None
-        self.connection.down()
+        self._hang_up(orderly=False)
         self.agent.data.intake.on_local_down(self._world.now_of(self.agent))
         self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
 
