@@ -39,16 +39,13 @@ MUCH_BYTES = 1 << 30
 
 
 class NeighbourLink:
-    """A connection to a neighbour's broker, as the data plane sees it.
-
-    ``send`` takes the payload of a frame and says whether there is a connection.
-    """
+    """A connection to a neighbour's broker, as the data plane sees it."""
 
     room = True
     queued_bytes = unacknowledged = 0
 
     def __init__(self, send: Callable[[bytes], bool], is_clogged: Callable[[], bool]) -> None:
-        self._send = send
+        self._send = send  # takes the payload of a frame; says whether there is a connection
         self._is_clogged = is_clogged
 
     @property

@@ -44,13 +44,15 @@ class Fault:
     links: tuple[Link, ...] = ()  # where, for faults of links: one, or all links between two halves
 
 
-_WEIGHTS = {
+_OF_LINKS = {
     FaultKind.LINK_RESET: 4,
     FaultKind.CUT: 4,
     FaultKind.CUT_ONE_WAY: 3,
     FaultKind.SILENT: 2,
     FaultKind.SILENT_ONE_WAY: 2,
     FaultKind.CLOG: 3,
+}
+_WEIGHTS = _OF_LINKS | {
     FaultKind.BROKER_CRASH: 4,
     FaultKind.AGENT_CRASH: 4,
     FaultKind.AGENT_LEAVE: 2,
@@ -59,14 +61,6 @@ _WEIGHTS = {
     FaultKind.HOST_CRASH: 2,
     FaultKind.SPLIT: 1,
     FaultKind.DEATH: 1,
-}
-_LINK_KINDS = {
-    FaultKind.LINK_RESET,
-    FaultKind.CUT,
-    FaultKind.CUT_ONE_WAY,
-    FaultKind.SILENT,
-    FaultKind.SILENT_ONE_WAY,
-    FaultKind.CLOG,
 }
 CLOG_MS_MAX = 5_000
 BRIEF_MS = (50, 3_000)
@@ -92,7 +86,7 @@ def draw_faults(
         at_ms = rng.randint(start_ms, end_ms - 1)
         lasts_ms = rng.randint(*(BRIEF_MS if rng.random() < brief_share else LONG_MS))
         until_ms = min(end_ms, at_ms + lasts_ms)
-        if kind in _LINK_KINDS:
+        if kind in _OF_LINKS:
             if not links:
                 continue
             a, b = rng.choice(links)

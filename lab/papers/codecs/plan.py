@@ -97,10 +97,7 @@ def cost(problem: Problem, plan: Plan, charge: Charge | None = None) -> float:
 
 
 def needs(problem: Problem, codec: BoolArray) -> IntArray:
-    """What each node must send so that everyone down to the next codecs can decode.
-
-    Both shape (..., N): several choices at once.
-    """
+    """What each node must send so that all down to the next codecs can decode, shape (..., N)."""
     tree = problem.tree
     found = np.zeros(codec.shape, dtype=np.int64)
     for depth in range(len(tree.levels) - 1, 0, -1):

@@ -167,12 +167,11 @@ class Broker:
     def _spare(self, topic: int, neighbour: int, way: Route) -> Route:
         """What would be our way without ``neighbour``; ours, of no use to it, if there is none."""
         state = self.topics[topic]
-        other = state.around(neighbour, broker=self.id)
-        state.spares[neighbour] = math.inf if other is None else state.way(other)
+        cost, other = state.around(neighbour, broker=self.id)
+        state.spares[neighbour] = cost
         if other is None:
             return way
-        path = (*state.heard[other].path, self.id)
-        return replace(way, cost=state.way(other), path=path, spare=True)
+        return replace(way, cost=cost, path=(*state.heard[other].path, self.id), spare=True)
 
     def _told(self, channel: int) -> dict[int, Price]:
         owned = self.owned.get(channel)

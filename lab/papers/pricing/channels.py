@@ -106,10 +106,7 @@ class Channel:
         return math.hypot(*(rates[topic].error for topic, _ in self.asked if topic in rates))
 
     def end_round(self, round_: int, age: int, rates: Rates) -> None:
-        """Forget what nobody asked for, and set the charges of ``round_``, which begins.
-
-        ``age``: rounds that demand has lasted.
-        """
+        """Begin ``round_``: forget what nobody asked for, charge as the ``age`` of demand says."""
         for topic, arc in [k for k, asked in self.asked.items() if round_ - asked > LEASE_ROUNDS]:
             self.release(topic, arc)
         if self.load(rates) > self.capacity + STAYS * self.spread(rates) + 1e-6:

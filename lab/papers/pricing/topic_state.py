@@ -48,29 +48,25 @@ class TopicState:
         """Cost of the way over ``neighbour``, which was heard."""
         return self.heard[neighbour].cost + self.lengths[neighbour]
 
-    def around(self, neighbour: int, *, broker: int) -> int | None:
-        """Over whom ``broker``, whose state this is, would go if ``neighbour`` were not there."""
+    def around(self, neighbour: int, *, broker: int) -> tuple[float, int | None]:
+        """What ``broker``, whose state this is, would pay without ``neighbour``, and over whom."""
         best, least = None, math.inf
         for other, route in self.heard.items():
-            if other == neighbour or neighbour in route.path or broker in route.path:
-                continue
-            cost = route.cost + self.lengths[other]
-            if cost < least:
-                best, least = other, cost
-        return best
+            barred = other == neighbour or neighbour in route.path or broker in route.path
+            if not barred and self.way(other) < least:
+                best, least = other, self.way(other)
+        return least, best
 
     def unaware(self, neighbours: Container[int], *, broker: int) -> set[int]:
         """Those ``neighbours`` on ``broker``'s way who were not told its spare way as it is now."""
         if self.best is None:
             return set()
-        unaware = set()
-        for neighbour in self.heard[self.best].path:
-            if neighbour in neighbours:
-                other = self.around(neighbour, broker=broker)
-                cost = math.inf if other is None else self.way(other)
-                if cost != self.spares.get(neighbour, math.inf):
-                    unaware.add(neighbour)
-        return unaware
+        return {
+            each
+            for each in self.heard[self.best].path
+            if each in neighbours
+            and self.around(each, broker=broker)[0] != self.spares.get(each, math.inf)
+        }
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,13 +36,7 @@ class MoveKind(StrEnum):
     ASK = "ask"  # a member asks for what is nowhere
 
 
-OF_STRANGERS = (
-    MoveKind.REPLAY,
-    MoveKind.BURST,
-    MoveKind.RELAY,
-    MoveKind.MANGLE,
-    MoveKind.FORGE,
-)
+OF_STRANGERS = (MoveKind.REPLAY, MoveKind.BURST, MoveKind.RELAY, MoveKind.MANGLE, MoveKind.FORGE)
 OF_MEMBERS = tuple(kind for kind in MoveKind if kind not in OF_STRANGERS)
 
 

@@ -79,10 +79,7 @@ class Keyring:
 
 
 class AttackedWorld(MessageWorld):
-    """A signed federation, and what strangers ``heard`` of it: broker, topic's last level, payload.
-
-    The newest comes last.
-    """
+    """A signed federation, and what strangers ``heard``: broker, topic's last level, payload."""
 
     def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher) -> None:
         rng = random.Random(f"keys {seed}")

@@ -11,6 +11,7 @@ Source: OASIS MQTT 5.0, section 4.9 (flow control); ``runtime.mqtt.window``.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from mqtt5 import PublishPacket
@@ -46,27 +47,27 @@ class HostContext(DataWorld, Protocol):
         """The agent is killed here, between two writes."""
 
 
+@dataclass(eq=False, repr=False)
 class DataConnection(Writer):
     """A process's connection to its own broker, as the data plane and custody's disk see it."""
 
     urgent_bytes = 0
 
-    def __init__(
-        self, agent: Agent, broker: MessageBroker, ledger: Ledger, world: HostContext
-    ) -> None:
-        self.session: tuple[Session, int] | None = None  # at the broker, and which connection of it
-        self.session_number = 0  # grows with each connection
-        self._agent = agent
-        self._client_id = data_client_id(agent.id)
-        self._broker = broker
-        self._agenda = world.agenda
-        self._ledger = ledger
-        self._world = world
-        self._life = 0  # of the broker that we are connected to
-        self._queue: deque[Message] = deque()
-        self._in_flight: deque[Message] = deque()
-        self._unmarked: list[int] = []  # sent to the broker behind the last marker
-        self._lately: deque[tuple[int, int]] = deque()  # when sent, and what
+    _agent: Agent
+    _broker: MessageBroker
+    _ledger: Ledger
+    _world: HostContext
+    session: tuple[Session, int] | None = None  # at the broker, and which connection of it
+    session_number: int = 0  # grows with each connection
+    _life: int = 0  # of the broker that we are connected to
+    _queue: deque[Message] = field(default_factory=deque)
+    _in_flight: deque[Message] = field(default_factory=deque)
+    _unmarked: list[int] = field(default_factory=list)  # sent to the broker behind the last marker
+    _lately: deque[tuple[int, int]] = field(default_factory=deque)  # when sent, and what
+
+    def __post_init__(self) -> None:
+        self._agenda = self._world.agenda
+        self._client_id = data_client_id(self._agent.id)
 
     # --- as a connection ---
 
