@@ -25,7 +25,7 @@ from federator.cli.options import columns, option
 from federator.errors import DecodeError
 from federator.protocol.parameters import Strategy
 from lab.cli.common import Bars
-from lab.sim import scenario, strategies, topologies
+from lab.sim import scenario, topologies
 from lab.sim.attack import story as attack_story
 from lab.sim.attack.campaign import run_attack
 from lab.sim.campaign import SeedResult, run_scenario
@@ -35,7 +35,8 @@ from lab.sim.joining import story as joining_story
 from lab.sim.joining.campaign import run_joining
 from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
-from lab.sim.shrink import Shrinker
+from lab.sim.plan import STRATEGIES
+from lab.sim.shrink import shrink
 
 VIOLATED = 1
 NODES_MAX = 1_000
@@ -130,7 +131,7 @@ def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
 @click.option("--faults/--no-faults", "faulty", default=True, help="Let things go wrong. [yes]")
 @option(
     "--strategy",
-    type=click.Choice(strategies.NAMES),
+    type=click.Choice(STRATEGIES),
     default=Strategy.MESH.value,
     help="How publications are routed; mixed: each broker in its own way.",
 )
@@ -244,8 +245,7 @@ def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
 def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
     """The shortest story that fails as the one of this seed does, and where it is kept."""
     whole = stories.draw(result.seed, **drawn.draws())
-    shrinker = Shrinker(run_story, parts=stories.PARTS, simpler=stories.simpler)
-    shortest = shrinker.shrink(whole, result)
+    shortest = shrink(run_story, whole, result, parts=stories.PARTS, simpler=stories.simpler)
     path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"
     path.write_bytes(stories.encode(shortest.story))
     _print_what_happened(shortest.result)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from federator.protocol.types import BrokerId
 from lab.sim import topologies
-from lab.sim.network import Link
+from lab.sim.plan import Link
 from lab.sim.topics import topic_matches
 
 KINDS = ("temperature", "power", "humidity", "door", "alarm")

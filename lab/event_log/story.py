@@ -24,15 +24,16 @@ from federator.protocol.effects import (
 )
 from federator.protocol.events import Event
 from federator.protocol.forwarding.frames import Frame
+from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.messages import codec
 from federator.protocol.messages.control import CoreAnn, Message
 from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId
 from lab.event_log.layout import Layout
 from lab.sim.agenda import Agenda
-from lab.sim.agents import Agent
-from lab.sim.data import publications_of
+from lab.sim.data import number_of
 from lab.sim.failover.world import FailoverWorld
+from lab.sim.network import Agent
 from lab.sim.plan import LinkPlan, WorldPlan
 from lab.sim.watcher import Watcher
 
@@ -117,7 +118,7 @@ class Recorder(Watcher):
 
     def frame_sent(self, agent: Agent, target: BrokerId, frame: Frame) -> None:
         """An arc that carries the publications in the frame."""
-        for number, _, _ in publications_of(frame):
+        for number in map(number_of, packets_in(frame.body)):
             self.carried.setdefault(number, set()).add((agent.id, target))
 
     def _routed(self, agent: Agent, filter_: str, route: FilterRoute | None) -> None:

@@ -1,1 +1,1 @@
-"""A deterministic world in which the same protocol code runs."""
+"""A deterministic world in which the same protocol code runs: docs/simulator.md."""

@@ -51,12 +51,7 @@ class Agenda:
 
 
 class Clocked:
-    """A world under a simulated clock.
-
-    Attributes:
-        trace: The last events, for the report of a violation.
-        fired: How often what happened.
-    """
+    """A world under a simulated clock: its last events (``trace``), how often what happened."""
 
     def __init__(
         self, *, calls_max: int = CALLS_MAX, trace_max: int | None = TRACE_EVENTS_MAX

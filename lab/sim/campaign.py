@@ -3,8 +3,6 @@
 Invariants are checked after every event of both phases. After healing the federation has a bound,
 derived from the timers, to converge; then one probe from every broker must reach every broker that
 wants it exactly once.
-
-Source: docs/simulator.md.
 """
 
 import traceback

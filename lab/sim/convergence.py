@@ -4,7 +4,7 @@ For every filter and every connected part of what is left: one core, the right o
 spans all brokers with subscribers, on whose edges both ends agree; nothing left of meshes that
 nobody wants. The bound is the sum of the timers that can stand in the way, one after the other.
 
-Source: docs/simulator.md; Spohn 2021, Theorem 2.
+Source: Spohn 2021, Theorem 2.
 """
 
 import heapq
@@ -14,9 +14,8 @@ from itertools import islice
 
 from federator.protocol.routing.meshes import HANDOVER_PERIODS_MAX
 from federator.protocol.types import UNREACHABLE, BrokerId
-from lab.sim.agents import Agent
-from lab.sim.network import Link
-from lab.sim.plan import WorldPlan
+from lab.sim.network import Agent
+from lab.sim.plan import Link, WorldPlan
 from lab.sim.topologies import connected_parts
 from lab.sim.watcher import InvariantError
 from lab.sim.wires import BROKER_PATIENCE_MS
@@ -93,7 +92,7 @@ def parts_of(world: World) -> list[Part]:
             for filter in world.filters[id]:
                 wanted.setdefault(filter, set()).add(id)
         subscribers = {filter: frozenset(who) for filter, who in sorted(wanted.items())}
-        parts.append(Part(frozenset(ids), subscribers))
+        parts.append(Part(ids, subscribers))
     return parts
 
 
@@ -105,10 +104,7 @@ def demand(invariant: str, found: Iterable[str]) -> None:
 
 
 def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
-    """Everything that is not as it must become; empty when converged.
-
-    ``shortest``: also demand shortest paths; see ``finds_shortest``.
-    """
+    """Everything that is not as it must become; ``shortest`` paths, too (``finds_shortest``)."""
     for part in parts_of(world):
         agents = {id: world.agents[id] for id in sorted(part.ids)}
         yield from _links_missing(world, agents)
@@ -148,11 +144,12 @@ def _mesh_wrong(
     if core not in subscribers and not children(agents[core], filter, core):
         yield f"{filter!r}: core {core} has neither subscribers nor children"
     for id, agent in agents.items():
-        for parent in parents(agent, core) if id in members and id != core else ():
+        meshes = agent.node.meshes
+        for parent in meshes.parents_of(core) if id in members and id != core else ():
             if parent not in agents or id not in children(agents[parent], filter, core):
                 yield f"{filter!r}: {id} has parent {parent}, which does not know it"
         for child in children(agent, filter, core):
-            if child not in members or id not in parents(agents[child], core):
+            if child not in members or id not in agents[child].node.meshes.parents_of(core):
                 yield f"{filter!r}: {id} has child {child}, which does not know it"
     cut_off = subscribers - _spanned(agents, filter, core)
     if cut_off:
@@ -235,8 +232,9 @@ def _paths_wrong(world: World, agents: dict[BrokerId, Agent], core: BrokerId) ->
     redundancy = world.plan.parameters.redundancy
     for id, agent in agents.items():
         best = sorted(n for n in near[id] if costs[n] + near[id][n] == costs[id])
-        if id != core and parents(agent, core) != tuple(best[:redundancy]):
-            yield f"{id} has parents {parents(agent, core)} to {core}, not {best[:redundancy]}"
+        parents = agent.node.meshes.parents_of(core)
+        if id != core and parents != tuple(best[:redundancy]):
+            yield f"{id} has parents {parents} to {core}, not {best[:redundancy]}"
 
 
 def _spanned(agents: dict[BrokerId, Agent], filter: str, core: BrokerId) -> set[BrokerId]:
@@ -266,11 +264,6 @@ def core_of(agent: Agent, filter: str) -> BrokerId | None:
     """The core that ``agent`` follows for ``filter``."""
     state = agent.node.meshes.states.get(filter)
     return None if state is None else state.core
-
-
-def parents(agent: Agent, core: BrokerId) -> tuple[BrokerId, ...]:
-    """Next hops towards ``core``."""
-    return agent.node.meshes.parents_of(core)
 
 
 def children(agent: Agent, filter: str, core: BrokerId) -> list[BrokerId]:

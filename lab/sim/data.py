@@ -6,7 +6,8 @@ can follow it.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from functools import partial
 from typing import Protocol
 
@@ -18,14 +19,13 @@ from federator.protocol.data.ports import DataLink, Seals
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import REPAIR_FLAG, Frame, unpack
+from federator.protocol.forwarding.frames import REPAIR_FLAG, unpack
 from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest
 from federator.protocol.trust.guard import overheard
-from federator.protocol.types import BrokerId, Epoch, Now
+from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
-from lab.sim.agents import Agent
-from lab.sim.network import Connection
+from lab.sim.network import Agent, Connection
 from lab.sim.watcher import Watcher
 from lab.sim.wires import Wires
 
@@ -39,16 +39,13 @@ MUCH_BYTES = 1 << 30
 
 
 class NeighbourLink:
-    """A connection to a neighbour's broker, as the data plane sees it.
-
-    ``send`` takes the payload of a frame and says whether there is a connection.
-    """
+    """A connection to a neighbour's broker, as the data plane sees it."""
 
     room = True
     queued_bytes = unacknowledged = 0
 
     def __init__(self, send: Callable[[bytes], bool], is_clogged: Callable[[], bool]) -> None:
-        self._send = send
+        self._send = send  # takes the payload of a frame; says whether there is a connection
         self._is_clogged = is_clogged
 
     @property
@@ -112,12 +109,6 @@ def number_of(packet: PublishPacket) -> int:
     return int.from_bytes(packet.payload, "big")
 
 
-def publications_of(frame: Frame) -> Iterator[tuple[int, str, int]]:
-    """The number, the topic and the QoS of each publication in the body."""
-    for packet in packets_in(frame.body):
-        yield number_of(packet), packet.topic, int(packet.qos)
-
-
 class DataWorld(Protocol):
     """What a data plane has around it."""
 
@@ -139,6 +130,33 @@ class DataWorld(Protocol):
         """An agent sends a control message over one of its connections."""
 
 
+@dataclass(slots=True)
+class Alarm:
+    """Wakes a machine of an agent's process up when its next deadline is due."""
+
+    _agent: Agent
+    _world: DataWorld
+    _next_deadline_ms: Callable[[], Millis | None]
+    _on_time: Callable[[], None]
+    _armed_at_ms: int | None = None
+
+    def arm(self) -> None:
+        """The machine's deadline may have changed."""
+        deadline_ms = self._next_deadline_ms()
+        if deadline_ms is None:
+            return
+        agenda = self._world.agenda
+        when_ms = max(agenda.now_ms, deadline_ms - self._agent.clock_offset_ms)
+        if self._armed_at_ms is None or when_ms < self._armed_at_ms:
+            self._armed_at_ms = when_ms
+            agenda.at(when_ms, self._world.run, self._agent, self._ring, when_ms)
+
+    def _ring(self, when_ms: int) -> None:
+        if self._armed_at_ms == when_ms:
+            self._armed_at_ms = None
+            self._on_time()
+
+
 class DataPath:
     """The data plane of one agent, under the world's clock; ``link`` leads to its own broker."""
 
@@ -154,7 +172,6 @@ class DataPath:
     ) -> None:
         self._agent = agent
         self._world = world
-        self._armed_at_ms: int | None = None
         self.plane = DataPlane(
             self_id=agent.id,
             epoch=epoch,
@@ -167,6 +184,8 @@ class DataPath:
             hop_limit=HOP_LIMIT,
         )
         self.plane.delivery.link = link
+        alarm = Alarm(agent, world, self.plane.next_deadline_ms, self._on_time)
+        self.arm = alarm.arm
 
     # --- what the control plane says ---
 
@@ -263,19 +282,6 @@ class DataPath:
     def _now(self) -> Now:
         return self._world.now_of(self._agent)
 
-    def arm(self) -> None:
-        """Wake the plane up when it is due."""
-        deadline_ms = self.plane.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        agenda = self._world.agenda
-        when_ms = max(agenda.now_ms, deadline_ms - self._agent.clock_offset_ms)
-        if self._armed_at_ms is None or when_ms < self._armed_at_ms:
-            self._armed_at_ms = when_ms
-            agenda.at(when_ms, self._world.run, self._agent, self._wake, when_ms)
-
-    def _wake(self, when_ms: int) -> None:
-        if self._armed_at_ms == when_ms:
-            self._armed_at_ms = None
-            self.plane.on_time(self._now)
-            self.arm()
+    def _on_time(self) -> None:
+        self.plane.on_time(self._now)
+        self.arm()

@@ -69,8 +69,7 @@ class FrameLog:
 
     def head(self, key: bytes) -> int:
         """The last frame on a chain; 0: none."""
-        held = self._chains.get(key)
-        return held[-1] if held else self._dropped.get(key, 0)
+        return self.last(key, self.next_seq)
 
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """The first ``limit`` frames of a chain after ``after``."""
@@ -80,8 +79,9 @@ class FrameLog:
 
     def last(self, key: bytes, upto: int) -> int:
         """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
-        held = [seq for seq in self._chains.get(key, []) if seq <= upto]
-        return held[-1] if held else self._dropped.get(key, 0)
+        held = self._chains.get(key, [])
+        count = bisect_right(held, upto)
+        return held[count - 1] if count else self._dropped.get(key, 0)
 
     def floor(self, key: bytes, after: int) -> int:
         """The last frame of a chain that is gone, when it is greater than ``after``."""
@@ -89,11 +89,9 @@ class FrameLog:
 
     def first_since(self, key: bytes, time_us: int) -> int | None:
         """The first frame of a chain that was made at ``time_us`` or later, to a millisecond."""
-        found = (s for s in self._chains.get(key, []) if self._time_ms(s) >= time_us // 1_000)
-        return next(found, None)
-
-    def _time_ms(self, seq: int) -> int:
-        return self._records[seq].time_us // 1_000
+        records = map(self._records.__getitem__, self._chains.get(key, []))
+        since = (r.seq for r in records if r.time_us // 1_000 >= time_us // 1_000)
+        return next(since, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,16 +106,12 @@ class JournalEntry:
 
 
 class Journal:
-    """Deliveries in order, and which chains our clients want.
-
-    Args:
-        id: Told by markers, so that those of another journal are not taken for ours.
-    """
+    """Deliveries in order, and which chains our clients want."""
 
     is_due = False
 
     def __init__(self, id: int) -> None:
-        self.id = id
+        self.id = id  # told by markers, so that those of another journal are not taken for ours
         self.entries: list[JournalEntry] = []
         self.marked = 0
         self.saved_since_us: dict[bytes, int] = {}
@@ -138,8 +132,7 @@ class Journal:
 
     def positions(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
         """Where each chain is when entries up to ``marker`` were delivered; see the true one."""
-        if marker is not None or self.marked:
-            marker = max(marker or 0, self.marked)
+        marker = self._newer(marker)
         found: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         for entry in self.entries[:marker]:
             for key in keys_in(entry.keys):
@@ -149,11 +142,13 @@ class Journal:
 
     def resume(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
         """Begin again behind ``marker``: entries after it are struck out, their numbers are not."""
-        positions = self.positions(marker)
-        if marker is not None or self.marked:
-            marker = max(marker or 0, self.marked)
+        positions, marker = self.positions(marker), self._newer(marker)
+        if marker is not None:
             self.entries[marker:] = [replace(each, keys=b"") for each in self.entries[marker:]]
         return positions
+
+    def _newer(self, marker: int | None) -> int | None:
+        return max(marker or 0, self.marked) if marker is not None or self.marked else None
 
     def keep_only(self, chains: Collection[tuple[BrokerId, bytes]]) -> None:
         """Forget where other chains were."""

@@ -2,8 +2,6 @@
 
 A schedule is a list, so a failing run can be tried again with fewer faults. Every fault ends by
 itself, except a death that is meant to be for good.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -12,7 +10,7 @@ from dataclasses import dataclass
 from enum import Enum
 
 from federator.protocol.types import BrokerId
-from lab.sim.network import Link
+from lab.sim.plan import Link
 from lab.sim.world import World
 
 
@@ -46,13 +44,15 @@ class Fault:
     links: tuple[Link, ...] = ()  # where, for faults of links: one, or all links between two halves
 
 
-_WEIGHTS = {
+_OF_LINKS = {
     FaultKind.LINK_RESET: 4,
     FaultKind.CUT: 4,
     FaultKind.CUT_ONE_WAY: 3,
     FaultKind.SILENT: 2,
     FaultKind.SILENT_ONE_WAY: 2,
     FaultKind.CLOG: 3,
+}
+_WEIGHTS = _OF_LINKS | {
     FaultKind.BROKER_CRASH: 4,
     FaultKind.AGENT_CRASH: 4,
     FaultKind.AGENT_LEAVE: 2,
@@ -61,14 +61,6 @@ _WEIGHTS = {
     FaultKind.HOST_CRASH: 2,
     FaultKind.SPLIT: 1,
     FaultKind.DEATH: 1,
-}
-_LINK_KINDS = {
-    FaultKind.LINK_RESET,
-    FaultKind.CUT,
-    FaultKind.CUT_ONE_WAY,
-    FaultKind.SILENT,
-    FaultKind.SILENT_ONE_WAY,
-    FaultKind.CLOG,
 }
 CLOG_MS_MAX = 5_000
 BRIEF_MS = (50, 3_000)
@@ -94,7 +86,7 @@ def draw_faults(
         at_ms = rng.randint(start_ms, end_ms - 1)
         lasts_ms = rng.randint(*(BRIEF_MS if rng.random() < brief_share else LONG_MS))
         until_ms = min(end_ms, at_ms + lasts_ms)
-        if kind in _LINK_KINDS:
+        if kind in _OF_LINKS:
             if not links:
                 continue
             a, b = rng.choice(links)
@@ -147,7 +139,7 @@ def _begin_at_link(world: World, fault: Fault, a: BrokerId, b: BrokerId) -> None
                 world.wires.silence(path)
                 world.agenda.at(fault.until_ms, world.wires.unsilence, path)
             case FaultKind.CLOG:
-                world.wires.clog(path, fault.until_ms)
+                path.clogged_until_ms = max(path.clogged_until_ms, fault.until_ms)
             case _:
                 raise AssertionError(f"{fault.kind} is not a fault of a link")
 

@@ -4,7 +4,7 @@ Each check looks only at what the event can have changed, so that a seed stays f
 protocol's code is clever, the check is stupid: topics are matched level by level, masks are added
 up, costs are compared one by one.
 
-Source: docs/simulator.md; Spohn 2021, Theorem 1; RFC 8966, 2.4.
+Source: Spohn 2021, Theorem 1; RFC 8966, 2.4.
 """
 
 from collections.abc import Mapping, Sequence
@@ -13,19 +13,12 @@ from dataclasses import dataclass
 from federator.protocol.effects import Effect, Send
 from federator.protocol.events import Event, LocalFiltersChanged, Received
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.messages.control import (
-    Bye,
-    CoreAnn,
-    FilterListPage,
-    Hello,
-    MeshMembAnn,
-    Solicit,
-)
+from federator.protocol.messages import control
 from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.routing.core_route import Number
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
-from lab.sim.agents import Agent
 from lab.sim.convergence import Costs
+from lab.sim.network import Agent
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
@@ -48,11 +41,12 @@ class _Flood:
 
 
 class Invariants(Watcher):
-    """Every check of one run."""
+    """Every check of one run; ``attach`` comes first."""
+
+    world: World
 
     def __init__(self) -> None:
         self.floods: dict[tuple[BrokerId, int, int], _Flood] = {}
-        self._world: World | None = None
         self._bound = 0
         self._starts = 0
         self._starts_before: dict[_Number, int] = {}
@@ -76,17 +70,11 @@ class Invariants(Watcher):
 
     def attach(self, world: World) -> None:
         """Watch ``world``."""
-        self._world = world
+        self.world = world
         self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
         for link in world.plan.links:
             for ends in ((link.a, link.b), (link.b, link.a)):
                 self._link_costs[ends] = link.cost
-
-    @property
-    def world(self) -> World:
-        """What is watched."""
-        assert self._world is not None, "attach comes first"
-        return self._world
 
     # --- control ---
 
@@ -109,16 +97,16 @@ class Invariants(Watcher):
     def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
         """Count announcements; nothing local travels."""
         message = send.message
-        if isinstance(message, CoreAnn):
+        if isinstance(message, control.CoreAnn):
             self._count_announcement(message)
             filters: Sequence[str] = message.added
-        elif isinstance(message, MeshMembAnn):
+        elif isinstance(message, control.MeshMembAnn):
             filters = message.added
-        elif isinstance(message, FilterListPage):
+        elif isinstance(message, control.FilterListPage):
             filters = message.filters
             self.world.fired["sent list_page"] += 1
         else:
-            if isinstance(message, Solicit):
+            if isinstance(message, control.Solicit):
                 self.world.fired["sent solicit"] += 1
             return
         for filter in filters:
@@ -131,21 +119,21 @@ class Invariants(Watcher):
         """Look at the routes that the event can have changed."""
         if isinstance(event, Received):
             message = event.message
-            if isinstance(message, CoreAnn):
+            if isinstance(message, control.CoreAnn):
                 self._check_route(agent, message.core)
                 return
-            if not isinstance(message, Hello | Bye):
+            if not isinstance(message, control.Hello | control.Bye):
                 return
         elif isinstance(event, LocalFiltersChanged):
             known = self._known_filters[agent.id]
             self._known_filters[agent.id] = (known | event.added) - event.removed
         for effect in effects:
-            if not (isinstance(effect, Send) and isinstance(effect.message, Hello)):
+            if not (isinstance(effect, Send) and isinstance(effect.message, control.Hello)):
                 for core in agent.node.announcements.routes:
                     self._check_route(agent, core)
                 return
 
-    def _count_announcement(self, ann: CoreAnn) -> None:
+    def _count_announcement(self, ann: control.CoreAnn) -> None:
         if ann.cost >= UNREACHABLE:
             self.world.fired["sent retraction"] += 1
             return

@@ -1,11 +1,28 @@
-"""What there is in a world before the first event: brokers, links, and what they are called."""
+"""What there is in a world before the first event: brokers, links, and what they are called.
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+Which brokers use which routing is drawn beside the story, so that one seed tells the same story
+under each strategy. ``mixed`` is a federation on its way from one to the other: each broker asks in
+its own manner.
+"""
+
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
 
 from federator.protocol.controller.failover import FailoverParameters
-from federator.protocol.parameters import Parameters
+from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost
+
+MIXED: Final = "mixed"
+STRATEGIES: Final = (*(strategy.value for strategy in Strategy), MIXED)
+
+Link = tuple[BrokerId, BrokerId]  # the two ends of a link, the smaller id first
+
+
+def link_of(one: BrokerId, other: BrokerId) -> Link:
+    """The link between two brokers."""
+    return (one, other) if one < other else (other, one)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,6 +62,15 @@ class WorldPlan:
     def delay_ms_max(self) -> int:
         """Of the slowest link."""
         return max((link.delay_ms_max for link in self.links), default=0)
+
+
+def under(strategy: str, plan: WorldPlan, *, seed: int) -> WorldPlan:
+    """``plan`` with its brokers under ``strategy``, one of ``STRATEGIES``."""
+    shortest: Iterable[BrokerId] = () if strategy == Strategy.MESH else plan.ids
+    if strategy == MIXED:
+        rng = random.Random(f"strategies {seed}")
+        shortest = (id for id in sorted(plan.ids) if rng.random() < 0.5)
+    return replace(plan, shortest=frozenset(shortest))
 
 
 def address_of(id: BrokerId) -> str:

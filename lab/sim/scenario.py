@@ -2,8 +2,6 @@
 
 Everything is drawn here, before the first event, and kept as data, so that a story can be printed,
 told again, and told with a part left out.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -11,10 +9,9 @@ from dataclasses import dataclass, replace
 
 from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
-from lab.sim import strategies, topologies
+from lab.sim import topologies
 from lab.sim.faults import Fault, FaultKind, draw_faults
-from lab.sim.network import Link
-from lab.sim.plan import LinkPlan, WorldPlan
+from lab.sim.plan import Link, LinkPlan, WorldPlan, under
 
 FILTERS = (
     "a/b", "a/+", "a/#", "+/b", "a/b/c", "a/+/c", "x", "x/#", "+", "s/1/t", "s/2/t", "s/+/t",
@@ -26,12 +23,10 @@ TOPICS = (
 )  # fmt: skip
 """Overlapping on purpose: most topics match several filters."""
 
-SETTLE_MS = 1_000
-"""Quiet time before the first fault."""
+SETTLE_MS = 1_000  # quiet time before the first fault
 
 FAULTY_MS = 6_000
-LONG_FAULTY_MS = 40_000
-"""Now and then: longer than any keep-alive and any lifetime."""
+LONG_FAULTY_MS = 40_000  # now and then: longer than any keep-alive and any lifetime
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +70,7 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
 ) -> Scenario:
-    """The scenario of ``seed``, with ``nodes`` brokers under one of ``strategies.NAMES``."""
+    """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``."""
     rng = random.Random(f"scenario {seed} {nodes} {topology}")
     name, raw_links = topologies.draw(topology, nodes, rng)
     ids = [BrokerId(id) for id in range(nodes)]
@@ -103,7 +98,7 @@ def draw(
     return Scenario(
         seed=seed,
         topology=name,
-        plan=strategies.under(strategy, plan, seed=seed),
+        plan=under(strategy, plan, seed=seed),
         faults=faults,
         changes=_draw_changes(rng, plan, heal_ms),
         publications=_draw_publications(rng, ids, heal_ms),
@@ -120,7 +115,7 @@ def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> Wo
     rough = rng.random()
     return WorldPlan(
         ids=tuple(sorted(ids)),
-        links=tuple(_draw_link(rng, link, slowest_ms, costly) for link in links),
+        links=tuple(draw_link(rng, link, slowest_ms, costly=costly, odd=True) for link in links),
         filters={id: _draw_filters(rng, pool, density) for id in sorted(ids)},
         priorities={id: rng.choice((-1, 0, 0, 1)) for id in sorted(ids)}
         if rng.random() < 0.2
@@ -137,17 +132,17 @@ def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> Wo
     )
 
 
-def _draw_link(rng: random.Random, link: Link, slowest_ms: int, costly: bool) -> LinkPlan:
-    a, b = link
-    ends = (a, b)
+def draw_link(
+    rng: random.Random, ends: Link, slowest_ms: int, *, costly: bool = False, odd: bool = False
+) -> LinkPlan:
+    """A link; ``odd`` ones may be named by another address, or without the other's id."""
     fastest_ms = rng.randint(0, slowest_ms)
     return LinkPlan(
-        a=a,
-        b=b,
+        *ends,
         cost=Cost(rng.randint(1, 5) if costly else 1),
         configured=ends if rng.random() < 0.7 else (rng.choice(ends),),
-        aliases=(rng.choice(ends),) if rng.random() < 0.1 else (),
-        ids_known=rng.random() < 0.7,
+        aliases=(rng.choice(ends),) if odd and rng.random() < 0.1 else (),
+        ids_known=not odd or rng.random() < 0.7,
         delay_ms_min=fastest_ms,
         delay_ms_max=rng.randint(fastest_ms, slowest_ms),
     )

@@ -10,7 +10,8 @@ Source: A. Zeller and R. Hildebrandt, "Simplifying and Isolating Failure-Inducin
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Generic, TypeVar
+from itertools import chain, islice
+from typing import Generic, TypeVar
 
 from lab.sim.campaign import SeedResult
 
@@ -28,58 +29,40 @@ class Shrunk(Generic[S]):
     runs: int  # stories told to find it
 
 
-class Shrinker(Generic[S]):
-    """Looks for a shorter story that fails in the same way, in at most ``runs_max`` runs.
+def shrink(
+    run: Callable[[S], SeedResult],
+    story: S,
+    result: SeedResult,
+    *,
+    parts: Sequence[str],
+    simpler: Callable[[S], Iterable[S]] = lambda story: (),
+    runs_max: int = RUNS_MAX,
+) -> Shrunk[S]:
+    """The shortest story found from ``story``, which violates something: ``result``.
 
-    Args:
-        parts: The names of the story's lists whose items can be left out.
-        simpler: Other ways to make a story simpler.
+    Items of its lists ``parts`` can be left out; ``simpler`` are other ways to make it simpler.
     """
-
-    def __init__(
-        self,
-        run: Callable[[S], SeedResult],
-        *,
-        parts: Sequence[str],
-        simpler: Callable[[S], Iterable[S]] = lambda story: (),
-        runs_max: int = RUNS_MAX,
-    ) -> None:
-        self._run = run
-        self._parts = parts
-        self._simpler = simpler
-        self._runs_max = runs_max
-        self._runs = 0
-
-    def shrink(self, story: S, result: SeedResult) -> Shrunk[S]:
-        """The shortest story found from ``story``, which violates something: ``result``."""
-        assert result.violation is not None, "only failures are shrunk"
-        self._runs = 0
-        improved = True
-        while improved and self._runs < self._runs_max:
-            improved = False
-            for candidate in self._candidates(story):
-                if self._runs >= self._runs_max:
-                    break
-                self._runs += 1
-                found = self._run(candidate)
-                same = found.violation
-                if same is not None and same.invariant == result.violation.invariant:
-                    story, result, improved = candidate, found, True
-                    break
-        return Shrunk(story, result, self._runs)
-
-    def _candidates(self, story: S) -> Iterator[S]:
-        """Shorter stories, the shortest first."""
-        lists = {part: getattr(story, part) for part in self._parts}
-        size = max((len(items) for items in lists.values()), default=0)
-        while size:
-            for part, items in lists.items():
-                for start in range(0, len(items) if size <= len(items) else 0, size):
-                    yield _with(story, part, items[:start] + items[start + size :])
-            size //= 2
-        yield from self._simpler(story)
+    assert result.violation is not None, "only failures are shrunk"
+    runs, improved = 0, True
+    while improved and runs < runs_max:
+        improved = False
+        for candidate in islice(chain(_shorter(story, parts), simpler(story)), runs_max - runs):
+            runs += 1
+            found = run(candidate)
+            same = found.violation
+            if same is not None and same.invariant == result.violation.invariant:
+                story, result, improved = candidate, found, True
+                break
+    return Shrunk(story, result, runs)
 
 
-def _with(story: S, part: str, items: Any) -> S:  # noqa: ANN401
-    changed: S = replace(story, **{part: items})  # type: ignore[type-var]
-    return changed
+def _shorter(story: S, parts: Sequence[str]) -> Iterator[S]:
+    """Stories with items left out, the shortest first."""
+    lists = {part: getattr(story, part) for part in parts}
+    size = max((len(items) for items in lists.values()), default=0)
+    while size:
+        for part, items in lists.items():
+            for start in range(0, len(items) if size <= len(items) else 0, size):
+                shorter = {part: items[:start] + items[start + size :]}
+                yield replace(story, **shorter)  # type: ignore[type-var]
+        size //= 2

@@ -5,10 +5,12 @@ Ids are 0 to ``nodes - 1``; callers that want ids to say nothing about places sh
 
 import math
 import random
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
+from itertools import combinations
 
+from federator.protocol.topology.graph import near_of, parts_of
 from federator.protocol.types import BrokerId
-from lab.sim.network import Link, link_of
+from lab.sim.plan import Link, link_of
 
 ANY = "any"
 
@@ -29,21 +31,6 @@ def grid(rows: int, columns: int) -> list[Link]:
 def line(nodes: int) -> list[Link]:
     """One behind the other."""
     return [_link(a, a + 1) for a in range(nodes - 1)]
-
-
-def ring(nodes: int) -> list[Link]:
-    """A line whose ends meet."""
-    return line(nodes) + ([_link(0, nodes - 1)] if nodes > 2 else [])
-
-
-def star(nodes: int) -> list[Link]:
-    """All around 0."""
-    return [_link(0, leaf) for leaf in range(1, nodes)]
-
-
-def full(nodes: int) -> list[Link]:
-    """Everyone with everyone."""
-    return [_link(a, b) for a in range(nodes) for b in range(a + 1, nodes)]
 
 
 def tree(nodes: int, rng: random.Random) -> list[Link]:
@@ -67,8 +54,7 @@ def random_geometric(nodes: int, rng: random.Random) -> list[Link]:
     radius = math.sqrt(1.5 * math.log(nodes + 1) / (math.pi * nodes))
     links = [
         _link(a, b)
-        for a in range(nodes)
-        for b in range(a + 1, nodes)
+        for a, b in combinations(range(nodes), 2)
         if math.dist(places[a], places[b]) <= radius
     ]
     while len(parts := connected_parts(range(nodes), links)) > 1:
@@ -90,19 +76,18 @@ def near_square(nodes: int) -> list[Link]:
 _MAKERS: dict[str, Callable[[int, random.Random], list[Link]]] = {
     "grid": lambda nodes, _: near_square(nodes),
     "line": lambda nodes, _: line(nodes),
-    "ring": lambda nodes, _: ring(nodes),
-    "star": lambda nodes, _: star(nodes),
+    "ring": lambda nodes, _: line(nodes) + ([_link(0, nodes - 1)] if nodes > 2 else []),
+    "star": lambda nodes, _: [_link(0, leaf) for leaf in range(1, nodes)],
     "tree": tree,
     "random": random_connected,
     "geometric": random_geometric,
-    "full": lambda nodes, _: full(nodes),
+    "full": lambda nodes, _: [_link(a, b) for a, b in combinations(range(nodes), 2)],
 }
 
 NAMES = tuple(_MAKERS)
 
 _WEIGHTS = {"grid": 5, "ring": 3, "line": 2, "star": 2, "tree": 3, "random": 6, "geometric": 4}
-FULL_NODES_MAX = 8
-"""Larger full graphs are drawn only on request: their links grow with the square."""
+FULL_NODES_MAX = 8  # larger full graphs are drawn only on request: their links grow with the square
 
 
 def draw(name: str, nodes: int, rng: random.Random) -> tuple[str, list[Link]]:
@@ -113,26 +98,9 @@ def draw(name: str, nodes: int, rng: random.Random) -> tuple[str, list[Link]]:
     return name, _MAKERS[name](nodes, rng)
 
 
-def connected_parts(nodes: Iterable[int], links: Collection[Link]) -> list[set[BrokerId]]:
+def connected_parts(nodes: Iterable[int], links: Iterable[Link]) -> list[frozenset[BrokerId]]:
     """The connected parts, each a set of nodes, ordered by smallest node."""
-    near: dict[BrokerId, list[BrokerId]] = {BrokerId(node): [] for node in nodes}
-    for a, b in links:
-        near[a].append(b)
-        near[b].append(a)
-    parts: list[set[BrokerId]] = []
-    seen: set[BrokerId] = set()
-    for node in sorted(near):
-        if node in seen:
-            continue
-        part, border = {node}, [node]
-        while border:
-            for other in near[border.pop()]:
-                if other not in part:
-                    part.add(other)
-                    border.append(other)
-        seen |= part
-        parts.append(part)
-    return parts
+    return sorted(parts_of(near_of(map(BrokerId, nodes), links)), key=min)
 
 
 def _link(a: int, b: int) -> Link:

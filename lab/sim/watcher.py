@@ -10,15 +10,11 @@ from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 
 if TYPE_CHECKING:
-    from lab.sim.agents import Agent
+    from lab.sim.network import Agent
 
 
 class InvariantError(AssertionError):
-    """The federation is in a state that must not exist.
-
-    Attributes:
-        invariant: Its stable name.
-    """
+    """The federation is in a state that must not exist; ``invariant`` is its stable name."""
 
     def __init__(self, invariant: str, detail: str) -> None:
         super().__init__(f"{invariant}: {detail}")

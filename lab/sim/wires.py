@@ -12,13 +12,14 @@ Source: MQTT 5, section 3.1.2.5 (Will).
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 from federator.protocol.events import Event, NeighbourConnected, NeighbourDisconnected
 from federator.protocol.messages.control import Bye
 from federator.protocol.types import BrokerId, ConnId
 from lab.sim.agenda import Agenda
-from lab.sim.agents import Agent
-from lab.sim.network import Broker, Connection, Dialler, Path
+from lab.sim.network import Agent, Broker, Connection, Dialler, Path
+from lab.sim.plan import WorldPlan
 
 RECONNECT_MS_MIN = 100
 KEEP_ALIVE_MS = 10_000
@@ -29,56 +30,37 @@ Arrival = Callable[[BrokerId, str, bytes], None]
 """Called with (broker, kind, payload) for each publication on a control or data topic."""
 
 
+@dataclass(kw_only=True, eq=False, repr=False)
 class Wires:
-    """All connections between agents and neighbours' brokers.
+    """All connections between agents and neighbours' brokers."""
 
-    Args:
-        arrival: A message reached a broker.
-        will_of: A Will as an agent leaves it with a broker.
-        tell: Hands an event to an agent, in order, unless it died.
-        reconnect_ms_max: Cap of the back-off.
-    """
+    agenda: Agenda
+    rng: random.Random
+    plan: WorldPlan
+    paths: Mapping[tuple[BrokerId, BrokerId], Path]
+    brokers: Mapping[BrokerId, Broker]
+    agents: Mapping[BrokerId, Agent]
+    arrival: Arrival
+    will_of: Callable[[Agent, Bye], bytes]  # a Will as an agent leaves it with a broker
+    tell: Callable[[Agent, Event], None]  # hands an event to an agent, in order, unless it died
+    fired: Counter[str]
 
-    def __init__(
-        self,
-        agenda: Agenda,
-        rng: random.Random,
-        *,
-        paths: Mapping[tuple[BrokerId, BrokerId], Path],
-        brokers: Mapping[BrokerId, Broker],
-        agents: Mapping[BrokerId, Agent],
-        arrival: Arrival,
-        will_of: Callable[[Agent, Bye], bytes],
-        tell: Callable[[Agent, Event], None],
-        fired: Counter[str],
-        reconnect_ms_max: int,
-        loss: float,
-        duplication: float,
-    ) -> None:
-        self.loss = loss
-        self.duplication = duplication
-        self._fired = fired
-        self._agenda = agenda
-        self._random = rng.random
-        self._paths = paths
-        self._brokers = brokers
-        self._agents = agents
-        self._arrival = arrival
-        self._will_of = will_of
-        self._tell = tell
-        self._reconnect_ms_max = reconnect_ms_max
+    def __post_init__(self) -> None:
+        self.loss = self.plan.loss
+        self.duplication = self.plan.duplication
+        self._random = self.rng.random
 
     # --- making ---
 
     def dial(self, agent: Agent, dialler: Dialler, after_ms: int = 0) -> None:
         """Try to connect, again and again, as long as ``agent`` lives and wants it."""
         dialler.pending += 1
-        when_ms = self._agenda.now_ms + after_ms
-        self._agenda.at(when_ms, self._attempt, agent, dialler, dialler.pending)
+        when_ms = self.agenda.now_ms + after_ms
+        self.agenda.at(when_ms, self._attempt, agent, dialler, dialler.pending)
 
     def back_off_ms(self, failures: int) -> int:
         """Capped, jittered: 50 % to 100 % of the nominal wait."""
-        nominal_ms = min(self._reconnect_ms_max, RECONNECT_MS_MIN << min(failures, 16))
+        nominal_ms = min(self.plan.reconnect_ms_max, RECONNECT_MS_MIN << min(failures, 16))
         return int(nominal_ms * (0.5 + self._random() / 2))
 
     def _attempt(self, agent: Agent, dialler: Dialler, ticket: int) -> None:
@@ -87,38 +69,38 @@ class Wires:
         if agent.pauses:
             self.dial(agent, dialler, RECONNECT_MS_MIN)
             return
-        path = self._paths[agent.id, dialler.target]
-        broker = self._brokers[dialler.target]
+        path = self.paths[agent.id, dialler.target]
+        broker = self.brokers[dialler.target]
         if not (path.usable and broker.running):
             dialler.failures += 1
             self.dial(agent, dialler, self.back_off_ms(dialler.failures))
             return
         answered_ms = self._arrival_ms(path) + self._delay_ms(path)
-        self._agenda.at(answered_ms, self._connected, agent, dialler, ticket, broker.life)
+        self.agenda.at(answered_ms, self._connected, agent, dialler, ticket, broker.life)
 
     def _connected(self, agent: Agent, dialler: Dialler, ticket: int, broker_life: int) -> None:
         if ticket != dialler.pending or not dialler.wanted:
             return
-        path = self._paths[agent.id, dialler.target]
-        broker = self._brokers[dialler.target]
+        path = self.paths[agent.id, dialler.target]
+        broker = self.brokers[dialler.target]
         if agent.pauses or not path.usable or broker.life != broker_life or not broker.running:
             self.dial(agent, dialler, self.back_off_ms(dialler.failures))
             return
         dialler.failures = 0
         agent.connections_made += 1
         conn = ConnId(agent.connections_made)
-        will = self._will_of(agent, Bye(agent.id, agent.node.links.epoch, conn))
+        will = self.will_of(agent, Bye(agent.id, agent.node.links.epoch, conn))
         connection = Connection(conn, path, will, broker_life)
         dialler.connection = connection
         agent.connections[conn] = (connection, dialler)
         former = broker.sessions.get((agent.id, dialler.address))
         if former is not None:
-            self._fired["takeover"] += 1
+            self.fired["takeover"] += 1
             former.lost = True
             self._ended_there(former, dialler.address, graceful=False)
         broker.sessions[agent.id, dialler.address] = connection
         event = NeighbourConnected(conn, dialler.address, dialler.expected_id, dialler.cost)
-        self._tell(agent, event)
+        self.tell(agent, event)
 
     # --- using ---
 
@@ -128,34 +110,34 @@ class Wires:
             return
         path = connection.path
         if path.silences:
-            self._fired["silent_drop"] += 1
+            self.fired["silent_drop"] += 1
             return
         if self.loss and self._random() < self.loss:
-            self._fired["loss"] += 1
+            self.fired["loss"] += 1
             return
         arrival_ms = max(self._arrival_ms(path), connection.last_arrival_ms)
         connection.last_arrival_ms = arrival_ms
-        self._agenda.at(arrival_ms, self._arrive, connection, kind, payload)
+        self.agenda.at(arrival_ms, self._arrive, connection, kind, payload)
         if self.duplication and self._random() < self.duplication:
-            self._fired["duplication"] += 1
-            self._agenda.at(arrival_ms, self._arrive, connection, kind, payload)
+            self.fired["duplication"] += 1
+            self.agenda.at(arrival_ms, self._arrive, connection, kind, payload)
 
     def _arrive(self, connection: Connection, kind: str, payload: bytes) -> None:
         path = connection.path
-        broker = self._brokers[path.target]
+        broker = self.brokers[path.target]
         if connection.lost or path.silences or broker.life != connection.broker_life:
             return
         if broker.running:
-            self._arrival(path.target, kind, payload)
+            self.arrival(path.target, kind, payload)
 
     def _delay_ms(self, path: Path) -> int:
         spread = path.delay_ms_max - path.delay_ms_min
         return path.delay_ms_min + (int(self._random() * (spread + 1)) if spread else 0)
 
     def _arrival_ms(self, path: Path) -> int:
-        now_ms = self._agenda.now_ms
+        now_ms = self.agenda.now_ms
         if path.clogged_until_ms > now_ms:
-            self._fired["clog"] += 1
+            self.fired["clog"] += 1
             return path.clogged_until_ms
         return now_ms + self._delay_ms(path)
 
@@ -167,11 +149,11 @@ class Wires:
         _, dialler = agent.connections.pop(connection.id)
         dialler.connection = None
         if connection.path.silences or connection.lost:
-            gone_ms = self._agenda.now_ms + BROKER_PATIENCE_MS
-            self._agenda.at(gone_ms, self._ended_there, connection, dialler.address)
+            gone_ms = self.agenda.now_ms + BROKER_PATIENCE_MS
+            self.agenda.at(gone_ms, self._ended_there, connection, dialler.address)
             return
         end_ms = max(self._arrival_ms(connection.path), connection.last_arrival_ms)
-        self._agenda.at(end_ms, self._closed, connection, dialler.address, graceful)
+        self.agenda.at(end_ms, self._closed, connection, dialler.address, graceful)
 
     def _closed(self, connection: Connection, address: str, graceful: bool) -> None:
         if not connection.lost:
@@ -183,10 +165,10 @@ class Wires:
             return
         connection.lost = True
         dialler = agent.connections[connection.id][1]
-        there_ms = self._agenda.now_ms + self._delay_ms(connection.path)
-        self._agenda.at(there_ms, self._ended_there, connection, dialler.address)
-        here_ms = self._agenda.now_ms + self._delay_ms(connection.path)
-        self._agenda.at(here_ms, self.ended_here, agent, connection)
+        there_ms = self.agenda.now_ms + self._delay_ms(connection.path)
+        self.agenda.at(there_ms, self._ended_there, connection, dialler.address)
+        here_ms = self.agenda.now_ms + self._delay_ms(connection.path)
+        self.agenda.at(here_ms, self.ended_here, agent, connection)
 
     def ended_here(self, agent: Agent, connection: Connection) -> None:
         """The agent learns that its connection is gone, and tries again later."""
@@ -196,7 +178,7 @@ class Wires:
         connection.lost = True
         _, dialler = agent.connections.pop(connection.id)
         dialler.connection = None
-        self._tell(agent, NeighbourDisconnected(connection.id))
+        self.tell(agent, NeighbourDisconnected(connection.id))
         self.dial(agent, dialler, self.back_off_ms(dialler.failures))
 
     def _ended_there(self, connection: Connection, address: str, graceful: bool = False) -> None:
@@ -205,14 +187,14 @@ class Wires:
             return
         connection.open_there = False
         path = connection.path
-        broker = self._brokers[path.target]
+        broker = self.brokers[path.target]
         if broker.life != connection.broker_life or not broker.running:
             return
         if broker.sessions.get((path.owner, address)) is connection:
             del broker.sessions[path.owner, address]
         if not graceful:
-            self._fired["will"] += 1
-            self._arrival(path.target, "ctl", connection.will)
+            self.fired["will"] += 1
+            self.arrival(path.target, "ctl", connection.will)
 
     def give_up_there(self, connection: Connection, address: str) -> None:
         """The broker's patience with a silent client ran out."""
@@ -238,7 +220,7 @@ class Wires:
     def silence(self, path: Path) -> None:
         """Let everything vanish, until a keep-alive runs out or the path speaks again."""
         path.silences += 1
-        now_ms, at = self._agenda.now_ms, self._agenda.at
+        now_ms, at = self.agenda.now_ms, self.agenda.at
         for agent, connection, dialler in self._on(path):
             if not connection.lost:
                 connection.lost = True
@@ -251,14 +233,10 @@ class Wires:
         path.silences -= 1
         for agent, connection, _ in () if path.silences else self._on(path):
             if connection.lost:
-                self._agenda.at(self._agenda.now_ms + 1, self.ended_here, agent, connection)
-
-    def clog(self, path: Path, until_ms: int) -> None:
-        """Hold back what is sent until ``until_ms``."""
-        path.clogged_until_ms = max(path.clogged_until_ms, until_ms)
+                self.agenda.at(self.agenda.now_ms + 1, self.ended_here, agent, connection)
 
     def _on(self, path: Path) -> list[tuple[Agent, Connection, Dialler]]:
-        agent = self._agents.get(path.owner)
+        agent = self.agents.get(path.owner)
         if agent is None:
             return []
         return [(agent, each, d) for each, d in agent.connections.values() if each.path is path]

@@ -2,8 +2,6 @@
 
 The nodes and data planes are the daemon's own; only the clock, the network, the brokers and the
 dice are ours. Every control message passes the real codec, every publication a real frame.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -24,11 +22,10 @@ from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
-from lab.sim.agents import FIRST_EPOCH, INBOX_MAX, Agent, Disk
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
-from lab.sim.network import Broker, Connection, Dialler, Path, link_of
-from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of
+from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
+from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of, link_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
 
@@ -68,8 +65,9 @@ class World(Clocked):
         self._address_book: dict[str, BrokerId] = {}
         self._lay_links()
         self.wires = Wires(
-            self.agenda,
-            random.Random(f"wires {seed}"),
+            agenda=self.agenda,
+            rng=random.Random(f"wires {seed}"),
+            plan=plan,
             paths=self.paths,
             brokers=self.brokers,
             agents=self.agents,
@@ -77,9 +75,6 @@ class World(Clocked):
             will_of=self.will_of,
             tell=self._tell,
             fired=self.fired,
-            reconnect_ms_max=plan.reconnect_ms_max,
-            loss=plan.loss,
-            duplication=plan.duplication,
         )
         for id in plan.ids:
             self.agenda.at(self._rng.randint(0, plan.start_ms_max), self._start, id)
@@ -246,8 +241,7 @@ class World(Clocked):
     def _lay_links(self) -> None:
         for id in self.plan.ids:
             self._configured[id] = []
-            self._address_book[address_of(id)] = id
-            self._address_book[alias_of(id)] = id
+            self._address_book |= {address_of(id): id, alias_of(id): id}
         for link in self.plan.links:
             for owner, target in ((link.a, link.b), (link.b, link.a)):
                 path = Path(owner, target, link.delay_ms_min, link.delay_ms_max)
@@ -336,11 +330,10 @@ class World(Clocked):
         for effect in effects:
             match effect:
                 case e.Send(conn, message):
-                    held = agent.connections.get(conn)
-                    if held is None:
-                        continue
-                    self.watcher.sent(agent, held[0].path.target, effect)
-                    self.say(agent, held[0], message)
+                    if conn in agent.connections:
+                        connection, _ = agent.connections[conn]
+                        self.watcher.sent(agent, connection.path.target, effect)
+                        self.say(agent, connection, message)
                 case e.SetRoute(filter, route, lost):
                     path.set_route(filter, route, lost=lost)
                     routes_changed = True
@@ -360,17 +353,10 @@ class World(Clocked):
                     agent.data.renew_epoch(Epoch(epoch))
                 case e.PublishGuide() | e.StepIn() | e.StepBack() | e.SetDraining():
                     self._on_failover(agent, effect)
-                case (
-                    e.HangUp()
-                    | e.CallOff()
-                    | e.DialSeed()
-                    | e.CallOffSeed()
-                    | e.Measure()
-                    | e.RememberBrokers()
-                ):
-                    raise AssertionError("the links of this world are those of its plan")
-                case e.Notice(name):
-                    self.fired[f"notice {name}"] += 1
+                case e.Notice():
+                    self.noticed(effect)
+                case _:
+                    raise AssertionError(f"{effect}: links of this world are those of its plan")
         if moved:
             path.set_destinations(moved)
         if routes_changed:

@@ -15,7 +15,7 @@ from federator.cli.planning.files import read
 from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.instance import Instance
 from lab.papers.flow import generators
-from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, solve, summarise
+from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
 
 PAPER_METHODS = ("exact", "lagrangian", "annealing", "greedy", "split")
 
@@ -72,7 +72,7 @@ def command(
                 what = f"{done + 1}/{total} {problem.name or group} {method}"
                 with watch(what, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching:
                     began = time.perf_counter()
-                    outcome = solve(method, problem, seed=seed, watch=watching)
+                    outcome = METHODS[method](problem, seed=seed, watch=watching)
                     seconds = time.perf_counter() - began
                 runs.append(run_of(group, problem.name or group, method, seconds, outcome))
                 if as_json:

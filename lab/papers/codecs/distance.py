@@ -17,8 +17,7 @@ from lab.papers.codecs.schemes import Scheme, decide
 from lab.papers.codecs.tree import Tree
 
 UNEVEN_MAX = 7
-SIZES = (40, 400)
-"""The genetic algorithm needs half a minute for one tree of 10,000."""
+SIZES = (40, 400)  # the genetic algorithm needs half a minute for one tree of 10,000
 
 COMPARED = tuple(scheme for scheme in Scheme if scheme is not Scheme.BEST_EFFORT)
 

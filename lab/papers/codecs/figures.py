@@ -18,11 +18,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from lab.papers.codecs.games import Rule
+from lab.papers.codecs.games import Game, Rule
 from lab.papers.codecs.gossip import Mode, simulate_gossip
 from lab.papers.codecs.loss import Loss, planned_for
 from lab.papers.codecs.plan import Charge, Plan, Problem
-from lab.papers.codecs.rounds import Game
 from lab.papers.codecs.schemes import Scheme, decide
 from lab.papers.codecs.simulator import Lossy, Metrics, Outcome, metrics, simulate
 from lab.papers.codecs.tree import FANOUT_MAX, Tree, forest, random_tree
@@ -30,8 +29,7 @@ from lab.papers.codecs.tree import FANOUT_MAX, Tree, forest, random_tree
 OVER_TIME: Mapping[int, str] = {4: "resiliency", 5: "latency_ms", 6: "overhead"}
 OVER_SIZE: Mapping[int, str] = {7: "latency_ms", 8: "overhead", 9: "resiliency"}
 SIZES = (10, 40, 100, 400, 1_000, 4_000, 10_000)
-BY_LOAD = "exact, link load"
-"""The optimum when every link counts; ours, beside the paper's."""
+BY_LOAD = "exact, link load"  # the optimum when every link counts; ours, beside the paper's
 
 GAMES = {Scheme.NON_COOPERATIVE: Rule.ALL_AT_ONCE, Scheme.LEADER_FOLLOWER: Rule.LEADER_FIRST}
 

@@ -1,8 +1,9 @@
-"""Codecs as players who hear only their neighbours: the paper's two games, one node at a time.
+"""Codecs as players who hear only their neighbours: the paper's two games.
 
 In each round a node reads what its parent and its children said last, decides, and tells them. Down
 goes how many repair packets it sends; up goes an ``Ask``: what the link loses, and what would be
-needed below.
+needed below. Messages that say nothing new are not sent, and who hears nothing new need not decide
+again: that changes no result.
 
 **Non-cooperative**, (9)-(11): who is no codec pays for the redundancy that reaches it and for the
 worst below, a codec pays the opening:
@@ -23,10 +24,16 @@ Source: Esposito 2018, 3.2; docs/codecs.md.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
-from lab.papers.codecs.plan import REPAIR_MAX
+import numpy as np
+
+from lab.papers.codecs.plan import REPAIR_MAX, Plan, Problem
+from lab.papers.codecs.tree import ROOT
+
+ROUNDS_MAX = 1000
 
 
 class Rule(StrEnum):
@@ -58,29 +65,19 @@ class Move(NamedTuple):
     total: int  # repair packets it sends on each of its links
 
 
+@dataclass(frozen=True, slots=True)
 class Player:
-    """One node with children.
+    """One node with children."""
 
-    Args:
-        rule: Which game it plays.
-        opening: Cost of being a codec.
-        root: Whether it is one; a root is a codec, and no repair packets reach it.
-    """
-
-    __slots__ = ("_opening", "_root", "_rule")
-
-    def __init__(self, rule: Rule, *, opening: float, root: bool) -> None:
-        self._rule = rule
-        self._opening = opening
-        self._root = root
+    _rule: Rule
+    _opening: float  # cost of being a codec
+    _root: bool  # a root is a codec, and no repair packets reach it
 
     def decide(self, lost: int, sent: int, asks: Sequence[Ask]) -> tuple[Move, Ask]:
         """The node's move, and what to tell the parent.
 
-        Args:
-            lost: Packets to plan for on the link from the parent; 0 at a root.
-            sent: Repair packets that the parent says it sends.
-            asks: What each child said last; at least one.
+        ``lost`` packets are to be planned for on the link from the parent, 0 at a root, which says
+        that it ``sent`` so many repair packets; ``asks`` are what each child said last.
         """
         here = max(sent - lost, 0)
         if self._rule is Rule.LEADER_FIRST:
@@ -130,3 +127,77 @@ class Player:
 
 def _last(ask: Ask) -> int:
     return ask.below[-1] if ask.below else 0
+
+
+@dataclass(frozen=True, eq=False)
+class Played:
+    """How a game ended."""
+
+    plan: Plan  # what stands at the end
+    rounds: int  # until nobody changed anything any more
+    settled: bool  # false when ``ROUNDS_MAX`` came first
+
+
+class Game:
+    """All players of one tree or forest; what redundancy costs is not looked at.
+
+    First strategies are drawn under the first rule; the second starts with codecs everywhere.
+    """
+
+    def __init__(self, problem: Problem, rule: Rule, rng: np.random.Generator) -> None:
+        tree = problem.tree
+        self._lost = problem.lost.tolist()
+        self._parent = tree.parent.tolist()
+        self._inside = np.flatnonzero(tree.children).tolist()
+        first, last = tree.first_child, tree.first_child + tree.children
+        self._children = {node: range(first[node], last[node]) for node in self._inside}
+        self._player = {
+            node: Player(rule, problem.opening, node < tree.roots) for node in self._inside
+        }
+        self._asks = [Ask(lost, (), False) for lost in self._lost]  # as leaves, who decide nothing
+        self._codec = np.zeros(len(tree), dtype=bool)
+        self._total = np.zeros(len(tree), dtype=np.int64)
+        drawn = rng.random(len(tree)) < 0.5
+        for node in self._inside:
+            codec = rule is Rule.LEADER_FIRST or node < tree.roots or bool(drawn[node])
+            self._asks[node] = Ask(self._lost[node], (), codec)
+            self._codec[node] = codec
+        self._due = set(self._inside)
+
+    @property
+    def plan(self) -> Plan:
+        """What stands now; before the end some nodes may be left without enough."""
+        return Plan(self._codec.copy(), self._total.copy())
+
+    def round(self) -> bool:
+        """Everyone who heard something new decides; whether anything changed."""
+        decided = []
+        for node in self._due:
+            above = self._parent[node]
+            sent = 0 if above == ROOT else int(self._total[above])
+            asks = self._asks[self._children[node].start : self._children[node].stop]
+            decided.append((node, *self._player[node].decide(self._lost[node], sent, asks)))
+        self._due = set()
+        changed = False
+        for node, move, ask in decided:
+            changed |= bool(self._codec[node] != move.codec)
+            self._codec[node] = move.codec
+            if self._total[node] != move.total:
+                self._total[node] = move.total
+                self._due.update(child for child in self._children[node] if child in self._player)
+                changed = True
+            if self._asks[node] != ask:
+                self._asks[node] = ask
+                changed = True
+                if self._parent[node] != ROOT:
+                    self._due.add(self._parent[node])
+        return changed
+
+
+def play(problem: Problem, rule: Rule, rng: np.random.Generator) -> Played:
+    """Rounds until nothing changes."""
+    game = Game(problem, rule, rng)
+    for rounds in range(ROUNDS_MAX):
+        if not game.round():
+            return Played(game.plan, rounds, settled=True)
+    return Played(game.plan, ROUNDS_MAX, settled=False)

@@ -26,8 +26,7 @@ Words = npt.NDArray[np.uint32]
 WHOLE = (1 << SOURCE_PACKETS) - 1
 FANOUT_ABOVE_LOG = 1.0
 STEPS_MAX = 200
-NOTE_PACKETS = 1
-"""Length of a list of messages, and of a request."""
+NOTE_PACKETS = 1  # length of a list of messages, and of a request
 
 LIST_INTERVAL_MS = 500.0
 """Between two lists of a node, which begin at no particular time; the paper does not say."""
@@ -64,10 +63,8 @@ def simulate_gossip(
 ) -> Outcome:
     """Publish ``messages`` at the root of one tree, whose mean direct links lose like.
 
-    With pull, ``interval_ms`` lie between two lists.
-
-    Raises:
-        CodecError: It is a forest: rumours do not cross trees.
+    With pull, ``interval_ms`` lie between two lists. Raises ``CodecError``: it is a forest, and
+    rumours do not cross trees.
     """
     if lossy.tree.roots != 1:
         raise CodecError(f"gossip wants one tree, got {lossy.tree.roots}")
@@ -80,12 +77,7 @@ def simulate_gossip(
 
 class _Run:
     def __init__(
-        self,
-        lossy: Lossy,
-        mode: Mode,
-        messages: int,
-        rng: np.random.Generator,
-        interval_ms: float,
+        self, lossy: Lossy, mode: Mode, messages: int, rng: np.random.Generator, interval_ms: float
     ) -> None:
         nodes = len(lossy.tree)
         self._lossy, self._mode, self._rng = lossy, mode, rng
@@ -108,9 +100,7 @@ class _Run:
         """Take what arrives, send what follows; whether anything is on its way."""
         fresh = self._take(step)
         requests, notes = self._requests, self._notes
-        self._arriving, self._requests, self._notes = [], [], []
-        for flight in requests:
-            self._arriving.append(self._sent(flight))
+        self._arriving, self._requests, self._notes = list(map(self._sent, requests)), [], []
         for flight in notes:
             self._answer(flight)
         self._down_the_tree(fresh)

@@ -14,11 +14,9 @@ import numpy as np
 from federator.protocol.datagrams.protection import Chain
 from lab.papers.codecs.tree import BoolArray, CodecError, FloatArray, IntArray
 
-SOURCE_PACKETS = 16
-"""A message of 23 KB, cut into the 1472 bytes that an Ethernet frame holds."""
+SOURCE_PACKETS = 16  # a message of 23 KB, cut into the 1472 bytes that an Ethernet frame holds
 
-BLOCK_MAX = 255
-"""Packets that one code of bytes can tell apart: source and repair together."""
+BLOCK_MAX = 255  # packets that one code of bytes can tell apart: source and repair together
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,10 +60,7 @@ def planned_for(plr: FloatArray, abl: FloatArray, *, share: float) -> IntArray:
 
 
 class Chains:
-    """Many links, many messages: which of the next packets each loses.
-
-    ``plr`` and ``abl`` broadcast against ``shape``, that of one answer.
-    """
+    """Which of the next packets links lose; ``plr`` and ``abl`` broadcast against ``shape``."""
 
     def __init__(
         self, plr: FloatArray, abl: FloatArray, shape: tuple[int, ...], rng: np.random.Generator
@@ -87,10 +82,7 @@ class Chains:
 def received(
     sent: IntArray, plr: FloatArray, abl: FloatArray, rng: np.random.Generator
 ) -> IntArray:
-    """How many packets come through, of ``sent``, shape (L, E), on each link in each message.
-
-    ``plr`` and ``abl`` are of the links, shape (L,).
-    """
+    """How many packets come through of ``sent``, shape (L, E), on links of ``plr``, shape (L,)."""
     chains = Chains(plr[:, None], abl[:, None], sent.shape, rng)
     through = np.zeros_like(sent)
     for packet in range(int(sent.max(initial=0))):

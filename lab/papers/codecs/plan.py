@@ -23,8 +23,7 @@ import numpy as np
 from lab.papers.codecs.loss import BLOCK_MAX, SOURCE_PACKETS
 from lab.papers.codecs.tree import BoolArray, CodecError, FloatArray, IntArray, Tree
 
-REPAIR_MAX = BLOCK_MAX - SOURCE_PACKETS
-"""Repair packets per message and link."""
+REPAIR_MAX = BLOCK_MAX - SOURCE_PACKETS  # repair packets per message and link
 
 
 class Charge(StrEnum):
@@ -71,11 +70,7 @@ def surviving(problem: Problem, total: IntArray) -> IntArray:
 
 
 def checked(problem: Problem, plan: Plan) -> Plan:
-    """``plan``, if every node can decode and only codecs add.
-
-    Raises:
-        CodecError: Which node cannot.
-    """
+    """``plan``, if every node can decode and only codecs add; else raises ``CodecError``."""
     here = surviving(problem, plan.total)
     if (here < 0).any():
         raise CodecError(f"nodes {np.flatnonzero(here < 0)[:5].tolist()} cannot decode")
@@ -102,10 +97,7 @@ def cost(problem: Problem, plan: Plan, charge: Charge | None = None) -> float:
 
 
 def needs(problem: Problem, codec: BoolArray) -> IntArray:
-    """What each node must send so that everyone down to the next codecs can decode.
-
-    Both shape (..., N): several choices at once.
-    """
+    """What each node must send so that all down to the next codecs can decode, shape (..., N)."""
     tree = problem.tree
     found = np.zeros(codec.shape, dtype=np.int64)
     for depth in range(len(tree.levels) - 1, 0, -1):

@@ -9,11 +9,10 @@ from enum import StrEnum
 import numpy as np
 
 from lab.papers.codecs.exact import solve_exactly
-from lab.papers.codecs.games import Rule
+from lab.papers.codecs.games import Rule, play
 from lab.papers.codecs.genetic import evolve
 from lab.papers.codecs.nack import complain
 from lab.papers.codecs.plan import Plan, Problem, with_codecs
-from lab.papers.codecs.rounds import play
 
 
 def best_effort(problem: Problem) -> Plan:

@@ -17,8 +17,7 @@ from lab.papers.codecs.tree import FloatArray, IntArray, Tree
 
 LINK_MS, CODE_MS, DECODE_MS = 50.0, 5.0, 10.0
 
-CELLS_MAX = 4_000_000
-"""Links times messages computed at once."""
+CELLS_MAX = 4_000_000  # links times messages computed at once
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,11 +20,9 @@ IntArray = npt.NDArray[np.int64]
 BoolArray = npt.NDArray[np.bool_]
 FloatArray = npt.NDArray[np.float64]
 
-ROOT = -1
-"""Parent of a root."""
+ROOT = -1  # parent of a root
 
-FANOUT_MAX = 4
-"""Children of a node in random trees; the paper does not say."""
+FANOUT_MAX = 4  # children of a node in random trees; the paper does not say
 
 
 class CodecError(FederatorError):
@@ -67,12 +65,6 @@ class Tree:
         return tuple(found)
 
     @cached_property
-    def depth(self) -> IntArray:
-        """Hops from the root, shape (N,)."""
-        sizes = [level.stop - level.start for level in self.levels]
-        return np.repeat(np.arange(len(sizes)), sizes)
-
-    @cached_property
     def root(self) -> IntArray:
         """The root above each node, shape (N,)."""
         found = np.arange(len(self))
@@ -95,10 +87,8 @@ class Tree:
 def arranged(parents: Sequence[int]) -> tuple[Tree, IntArray]:
     """The tree, and for each new number the old one.
 
-    ``parents`` are of each node, in any order; -1 for roots.
-
-    Raises:
-        CodecError: There is a cycle, no root, or a parent that is no node.
+    ``parents`` are of each node, in any order; -1 for roots. Raises ``CodecError``: there is a
+    cycle, no root, or a parent that is no node.
     """
     kids: list[list[int]] = [[] for _ in parents]
     order = [node for node, parent in enumerate(parents) if parent == ROOT]
@@ -137,9 +127,6 @@ def random_tree(nodes: int, rng: np.random.Generator, *, fanout_max: int = FANOU
 def forest(trees: Sequence[Tree]) -> tuple[Tree, IntArray]:
     """All ``trees`` as one; and for each node of it, the row in their concatenation."""
     offsets = np.cumsum([0, *(len(tree) for tree in trees)])
-    parents = [
-        ROOT if above == ROOT else int(above + offset)
-        for tree, offset in zip(trees, offsets, strict=False)
-        for above in tree.parent
-    ]
-    return arranged(parents)
+    pairs = zip(trees, offsets, strict=False)
+    shifted = [np.where(tree.parent == ROOT, ROOT, tree.parent + at) for tree, at in pairs]
+    return arranged(np.concatenate(shifted).tolist())

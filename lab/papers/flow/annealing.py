@@ -20,8 +20,7 @@ from federator.planner.flow.routing import Routing, empty
 from federator.planner.flow.shortest_paths import ShortestPaths
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
 
-LOOK_EVERY = 500
-"""Moves between two looks at the watch."""
+LOOK_EVERY = 500  # moves between two looks at the watch
 
 
 MOVES = 30_000

@@ -8,9 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
-from federator.planner.flow.instance import Instance
 from federator.planner.flow.outcome import Outcome
-from federator.planner.flow.watch import Watch
 from federator.planner.methods import SOLVERS, Solver
 from lab.papers.flow import annealing, local_split
 from lab.papers.pricing import world
@@ -22,11 +20,6 @@ METHODS: Mapping[str, Solver] = {
     "split": local_split.solve,
     "annealing": annealing.solve,
 }
-
-
-def solve(method: str, instance: Instance, *, seed: int, watch: Watch) -> Outcome:
-    """Solve ``instance`` with one of ``METHODS`` and its usual settings."""
-    return METHODS[method](instance, seed=seed, watch=watch)
 
 
 @dataclass(frozen=True, slots=True)

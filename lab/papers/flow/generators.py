@@ -253,11 +253,7 @@ def federation(
 def real_network(
     name: str, *, topics: int, fan_out: int, seed: int, tightness: float = 0.9
 ) -> Instance:
-    """The network ``name``, such as ``sndlib/germany50`` or ``topozoo/Geant2012``.
-
-    Raises:
-        InstanceError: When there is none of that name.
-    """
+    """The network ``name``, as ``topozoo/Geant2012``. Raises ``InstanceError``: there is none."""
     graph = _graph(name)
     number = {node["id"]: i for i, node in enumerate(graph["nodes"])}
     places = [(float(node["pos"][0]), -float(node["pos"][1])) for node in graph["nodes"]]

@@ -24,8 +24,7 @@ from federator.planner.flow.routing import from_arcs, prune
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
 
 CHOSEN = 0.5
-REFUSAL = 1e6
-"""Price of a demand that a node cannot meet, far above any arc's."""
+REFUSAL = 1e6  # price of a demand that a node cannot meet, far above any arc's
 
 
 def solve(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:

@@ -50,10 +50,7 @@ class Settled:
 
 
 def settle(seed: int, conditions: Conditions, *, watch: Watch = UNWATCHED) -> Settled | None:
-    """Brokers on a geometric graph, from a seed; None when time was over.
-
-    The rounds of ``conditions`` are those after which the world's cost is compared.
-    """
+    """Brokers on a geometric graph, compared after these rounds; None when time was over."""
     instance = generators.geometric(NODES, topics=TOPICS, fan_out=FAN_OUT, seed=seed)
     central = lagrangian.solve(instance, effort=CENTRAL, watch=watch)
     rounds = conditions.rounds

@@ -34,12 +34,10 @@ class _Dual:
 def lower_bound(
     instance: Instance, *, price_steps: int, split_passes: int, target: float | None = None
 ) -> float:
-    """The best bound found, at least 0.
+    """The best bound found, at least 0, in so many passes over the pairs.
 
-    Args:
-        price_steps: Subgradient steps after each pass over the pairs, and once before.
-        split_passes: Passes over the pairs.
-        target: Power of a known placement; guides the length of steps.
+    Subgradient steps follow each pass, and come once before; ``target``, the power of a known
+    placement, guides their length.
     """
     pairs = len(instance.pairs)
     dual = _Dual(

@@ -14,8 +14,7 @@ from itertools import pairwise
 from lab.papers.placement.sweeps import Row
 
 Curve = Mapping[float, float]
-Means = Mapping[tuple[int, str], Curve]
-"""By figure and series: mean over seeds by x."""
+Means = Mapping[tuple[int, str], Curve]  # by figure and series: mean over seeds by x
 
 
 @dataclass(frozen=True, slots=True)

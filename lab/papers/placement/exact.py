@@ -19,8 +19,7 @@ from federator.planner.flow.highs import Model, SolverError, prepared
 from federator.planner.placement.cores import Ints, Matrix, PlacementError
 from lab.papers.placement.instance import InfeasibleError, Instance, Placement, checked, room
 
-WHOLE_WITHIN: Final = 1e-9
-"""How far from 0 or 1 a choice of HiGHS may be."""
+WHOLE_WITHIN: Final = 1e-9  # how far from 0 or 1 a choice of HiGHS may be
 
 
 def solve_exactly(
@@ -28,8 +27,7 @@ def solve_exactly(
 ) -> Placement:
     """The best placement, or the best found within the time limit with its proven bound.
 
-    Args:
-        as_printed: Tie psi by (18) to (20) instead of the tighter sums.
+    ``as_printed``: tie psi by (18) to (20) instead of the tighter sums.
 
     Raises:
         InfeasibleError: No placement satisfies the capacities.
@@ -134,9 +132,8 @@ def cuts(instance: Instance, *, first_product: int) -> Iterator[Cut]:
     And since partners are whole, of any set of them at most as many fit as its smallest do
     (extended covers): sum_o psi(o on e, c on d) <= count x(c on d).
 
-    Args:
-        first_product: The column of the first pair's first product; x stand before it. The psi of
-            pair p begin at ``first_product + p * D * D``.
+    ``first_product`` is the column of the first pair's first product; x stand before it. The psi of
+    pair p begin at ``first_product + p * D * D``.
     """
     devices, capacity = instance.devices, room(instance)
     for c in range(instance.containers):

@@ -20,8 +20,7 @@ import numpy as np
 
 from federator.planner.placement.cores import Ints, Matrix, PlacementError
 
-SLACK = 1e-6
-"""Share of a capacity by which rounding may exceed it."""
+SLACK = 1e-6  # share of a capacity by which rounding may exceed it
 
 
 class InfeasibleError(PlacementError):
@@ -161,11 +160,7 @@ def room(instance: Instance) -> Matrix:
 def checked(
     instance: Instance, device_of: Ints, *, method: str, lower_bound: float = 0.0
 ) -> Placement:
-    """``device_of`` as a placement, verified from scratch.
-
-    Raises:
-        PlacementError: It overloads a device.
-    """
+    """``device_of`` as a placement, verified; raises ``PlacementError``: it overloads a device."""
     overloaded = np.flatnonzero(load(instance, device_of) > room(instance))
     if overloaded.size:
         raise PlacementError(f"devices {overloaded.tolist()} carry more than their capacity")

@@ -19,8 +19,7 @@ from federator.errors import ConfigError
 from federator.planner.placement.cores import Matrix, PlacementError, hops_of
 from lab.papers.placement.instance import Instance
 
-BAD_DATA = 65
-"""Exit code of ``sysexits.h``."""
+BAD_DATA = 65  # exit code of ``sysexits.h``
 
 _KEYS = {
     "devices": {"capacity", "power"},
@@ -31,11 +30,7 @@ _FILE_KEYS = {*_KEYS, "links", "network_power", "broker_work"}
 
 
 def parse(text: str, *, name: str) -> Instance:
-    """The instance that ``text`` describes.
-
-    Raises:
-        ConfigError: One line that says what to mend in the file ``name``.
-    """
+    """The instance in ``text``. Raises ``ConfigError``: what to mend in the file ``name``."""
     try:
         return _instance(json.loads(text))
     except (ValueError, OverflowError, PlacementError, RecursionError) as error:

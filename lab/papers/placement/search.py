@@ -31,20 +31,14 @@ class State:
     ``pays[c, d]`` is what container c would draw on device d as everything else stands now, its
     flows to other containers included. So a shift is judged by two numbers and a swap by four, and
     a move costs one row per container that has a flow with what moved. Overload is allowed at a
-    price.
-
-    Attributes:
-        device_of: Shape (T + S,).
-        pays: Shape (T + S, D), mW.
-        load: Shape (D,), workload.
-        price: mW per workload beyond a capacity; more than any move can save.
+    ``price``, mW per workload beyond a capacity; more than any move can save.
     """
 
     def __init__(self, instance: Instance) -> None:
         self.instance = instance
         self.device_of: Ints = np.full(instance.containers, NOWHERE, dtype=np.intp)
-        self.pays: Matrix = instance.alone.copy()
-        self.load: Matrix = np.zeros(instance.devices)
+        self.pays: Matrix = instance.alone.copy()  # shape (T + S, D), mW
+        self.load: Matrix = np.zeros(instance.devices)  # workload
         self._room = room(instance)
         self._work = instance.work
         self._flows: list[tuple[Ints, Matrix]] = _flows(instance)
@@ -144,19 +138,16 @@ def _flows(instance: Instance) -> list[tuple[Ints, Matrix]]:
     return [*brokers, *services]
 
 
-VISITS_MAX = 200
-"""At each container on average, while improving once."""
+VISITS_MAX = 200  # at each container on average, while improving once
 
 RUINED_MAX = 24
 BOLDNESS = (0.05, 0.5, 3.0)
 """How much dearer than it is a device may look while building again; one of these each time."""
 
 ROUNDS_MAX = 1_000
-WORK_UNITS = 400_000_000
-"""Rounds times containers times devices that a search spends by default."""
+WORK_UNITS = 400_000_000  # rounds times containers times devices that a search spends by default
 
-SPLIT_UNITS = 6e9
-"""Pairs times squared devices that a bound spends on splits by default."""
+SPLIT_UNITS = 6e9  # pairs times squared devices that a bound spends on splits by default
 
 
 def search(
@@ -169,10 +160,8 @@ def search(
 ) -> Placement | None:
     """A placement with a proven bound; ``None``: none was found, which proves nothing.
 
-    Args:
-        rounds: Times to tear out and rebuild; by default as many as ``WORK_UNITS`` allow.
-        price_steps: See ``lower_bound``.
-        split_passes: See ``lower_bound``; by default as many as ``SPLIT_UNITS`` allow, to 100.
+    It tears out and rebuilds ``rounds`` times, by default as often as ``WORK_UNITS`` allow; for
+    ``split_passes``, of ``lower_bound``, these are ``SPLIT_UNITS``, and 100 at most.
     """
     if not instance.containers:
         return checked(instance, np.zeros(0, dtype=np.intp), method="search")
@@ -213,8 +202,7 @@ def improved(instance: Instance, rng: np.random.Generator, rounds: int) -> State
     return best
 
 
-Rule = Callable[[State, int], int]
-"""Where to put a container that is nowhere."""
+Rule = Callable[[State, int], int]  # where to put a container that is nowhere
 
 
 def _cheapest(state: State, c: int) -> int:

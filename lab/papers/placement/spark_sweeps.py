@@ -15,28 +15,20 @@ from typing import get_type_hints
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import (
-    ArrayType,
-    DoubleType,
-    IntegerType,
-    StringType,
-    StructField,
-    StructType,
-)
+from pyspark.sql import types as T
 
 from lab.papers.placement.sweeps import Point, Row, points, rows
 
-_TYPES = {str: StringType(), int: IntegerType(), float: DoubleType()}
+_TYPES = {str: T.StringType(), int: T.IntegerType(), float: T.DoubleType()}
 
 
-def _schema(row: type) -> StructType:
+def _schema(row: type) -> T.StructType:
     """The fields of ``row``, none of which is ever null."""
     each = get_type_hints(row).items()
-    return StructType([StructField(name, _TYPES[kind], nullable=False) for name, kind in each])
+    return T.StructType([T.StructField(name, _TYPES[kind], nullable=False) for name, kind in each])
 
 
-SWEEP_POINTS = _schema(Point)
-"""One row per computation: one value of a swept parameter, one seed."""
+SWEEP_POINTS = _schema(Point)  # one row per computation: one value of a swept parameter, one seed
 
 FIGURE_VALUES = _schema(Row)
 """One row per figure, series, x and seed: the one table from which every figure is drawn."""
@@ -46,7 +38,7 @@ POINTS_PER_TASK = 4
 
 def figure_values(points: DataFrame) -> DataFrame:
     """SWEEP_POINTS to FIGURE_VALUES. Each point is simulated by the planner's pure functions."""
-    compute = F.udf(_compute, ArrayType(FIGURE_VALUES), useArrow=False)  # Arrow would need pandas
+    compute = F.udf(_compute, T.ArrayType(FIGURE_VALUES), useArrow=False)  # Arrow would need pandas
     return points.select(F.inline(compute("sweep", "x", "seed", "scale"))).select(
         "figure", "series", "x", "seed", "value"
     )

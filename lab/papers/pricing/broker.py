@@ -17,29 +17,18 @@ import math
 from dataclasses import dataclass, field, replace
 from typing import assert_never
 
-from lab.papers.pricing.channels import (
-    CLOSED_ROUNDS,
-    LEASE_ROUNDS,
-    NEGOTIATED_ROUNDS,
-    Channel,
-    Rate,
-    charge,
-    leaves,
-    margin,
-)
+from lab.papers.pricing import channels
+from lab.papers.pricing.channels import Channel, Rate
 from lab.papers.pricing.demand import Demand
 from lab.papers.pricing.holding import Hold, Verdict
-from lab.papers.pricing.losses import Detour, want
 from lab.papers.pricing.messages import Announcement, Joins, Price, Route, Want
-from lab.papers.pricing.topic_state import LOYALTY, TopicState
+from lab.papers.pricing.topic_state import LOYALTY, Detour, TopicState, want
 
-LOYALTY_GROWTH = 1.1
-"""By each move: whoever has moved often moves only when it must."""
+LOYALTY_GROWTH = 1.1  # by each move: whoever has moved often moves only when it must
 LOYALTY_MAX = 0.5
 SAME_CHANGE_ROUNDS = 10
 """What is noticed within so many rounds of an epoch's beginning is what made it begin."""
-EPOCH_ROUNDS_MIN = 30
-"""Demand that changes again sooner has to wait until all begins anew again."""
+EPOCH_ROUNDS_MIN = 30  # demand that changes again sooner has to wait until all begins anew again
 NO_PRICE = Price(0.0, 0.0, 0.0)
 
 
@@ -117,7 +106,7 @@ class Broker:
     @property
     def age(self) -> int:
         """Rounds that demand has lasted; from the second epoch on, all begins with the sale."""
-        return self.round - self.began + (NEGOTIATED_ROUNDS if self.began else 0)
+        return self.round - self.began + (channels.NEGOTIATED_ROUNDS if self.began else 0)
 
     def needs(self, topic: int) -> bool:
         """Whether we publish ``topic``, or somebody here or below wants it."""
@@ -132,7 +121,7 @@ class Broker:
             self._join_epoch(round_)
         for state in self.topics.values():
             for child, asked in list(state.children.items()):
-                if round_ - asked > LEASE_ROUNDS:
+                if round_ - asked > channels.LEASE_ROUNDS:
                     state.drop(child)
         for channel in self.owned.values():
             channel.end_round(round_, self.age, self.rates)
@@ -178,12 +167,11 @@ class Broker:
     def _spare(self, topic: int, neighbour: int, way: Route) -> Route:
         """What would be our way without ``neighbour``; ours, of no use to it, if there is none."""
         state = self.topics[topic]
-        other = state.around(neighbour, broker=self.id)
-        state.spares[neighbour] = math.inf if other is None else state.way(other)
+        cost, other = state.around(neighbour, broker=self.id)
+        state.spares[neighbour] = cost
         if other is None:
             return way
-        path = (*state.heard[other].path, self.id)
-        return replace(way, cost=state.way(other), path=path, spare=True)
+        return replace(way, cost=cost, path=(*state.heard[other].path, self.id), spare=True)
 
     def _told(self, channel: int) -> dict[int, Price]:
         owned = self.owned.get(channel)
@@ -233,7 +221,7 @@ class Broker:
 
     def _holds(self, topic: int, state: TopicState) -> bool:
         """Whether we stay with our parent unless there is a reason to leave it."""
-        return self.age >= CLOSED_ROUNDS and state.parent is not None and self.needs(topic)
+        return self.age >= channels.CLOSED_ROUNDS and state.parent is not None and self.needs(topic)
 
     def _freeze_lengths(self, topic: int, state: TopicState) -> None:
         """What the way over each neighbour adds, while this number lasts."""
@@ -241,7 +229,7 @@ class Broker:
         requests = max(1, self._requests(topic))
         for neighbour, link in self.in_links.items():
             used = fed and neighbour == state.parent
-            toll = charge(
+            toll = channels.charge(
                 self._price(link.channel),
                 capacity=link.capacity,
                 topic=topic,
@@ -284,7 +272,7 @@ class Broker:
         pressed = self._leaves(topic, parent) or (above is not None and above.pressed)
         circle = above is not None and above.leads_over(self.id)
         verdict, contender = state.hold.judge(
-            parent, ways, margin=margin(self.age), pressed=pressed, circle=circle
+            parent, ways, margin=channels.margin(self.age), pressed=pressed, circle=circle
         )
         match verdict:
             case Verdict.STAY:
@@ -341,7 +329,7 @@ class Broker:
 
     def _leaves(self, topic: int, parent: int) -> bool:
         link = self.in_links[parent]
-        return leaves(self._price(link.channel), capacity=link.capacity, topic=topic)
+        return channels.leaves(self._price(link.channel), capacity=link.capacity, topic=topic)
 
     def _price(self, channel: int) -> Price:
         """The price of a link as its owner last said."""

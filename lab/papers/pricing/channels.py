@@ -6,59 +6,56 @@ carries more than it can, and fades while it has no trouble. The first keeps top
 that are full now; the second decides who leaves those that everybody wants. That finds a way for
 everybody, but not a cheap one: who came first keeps a place that is worth more to others.
 
-So then places are sold (``seats``): what does not fit may come all the same if it pays for those
-who have to leave. What a newcomer must gain beyond that grows with the age of demand.
+So then places are sold: what does not fit may come all the same if it pays for those who have to
+leave. Every broker that is fed over a link tells its owner what its requests would pay more on the
+next best way; a newcomer is charged the least sum of such losses that makes enough room, comes only
+if it gains more than that, and then those leave. So each such move lowers the cost of all, as far
+as the losses are true, although nobody sees more than a link. Losses are told too high rather than
+too low: below a broker some might find a better way than all together. What a newcomer must gain
+beyond them grows with the age of demand.
 
 Rates are means of noisy measurements. What fits is judged leniently towards those who are here, and
 less so towards newcomers: a load that errs around the capacity lets nobody in and drives nobody
 out.
+
+Source: D. P. Bertsekas, "The auction algorithm" (1988), for places that have a price.
 """
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
 from lab.papers.pricing.messages import Price, Seat
-from lab.papers.pricing.seats import ROUNDING, for_sale, leavers
 
-PRESENT_FIRST = 0.5
-"""In mean costs of an arc, for a topic that does not fit at all."""
+PRESENT_FIRST = 0.5  # in mean costs of an arc, for a topic that does not fit at all
 PRESENT_GROWTH = 1.1
 """By a round: whoever has a cheap way out leaves first, in the end everybody must."""
 PRESENT_MAX = 100.0
-RISE = 0.02
-"""Added to the lasting charge by a round of overload."""
-FADE = 0.97
-"""What a round without overload leaves of the lasting charge."""
-LEASE_ROUNDS = 3
-"""Rounds after which a topic that nobody asks for any more is forgotten."""
-NEGOTIATED_ROUNDS = 24
-"""After which places are sold."""
+RISE = 0.02  # added to the lasting charge by a round of overload
+FADE = 0.97  # what a round without overload leaves of the lasting charge
+LEASE_ROUNDS = 3  # rounds after which a topic that nobody asks for any more is forgotten
+NEGOTIATED_ROUNDS = 24  # after which places are sold
 WHOLE_ROUNDS = 52
 """After which a newcomer pays for all the room that is made for it; before, for a share of it."""
 CLOSED_ROUNDS = 64
 """After which whoever is fed stays unless it must leave or gains much (``holding``)."""
-STAYS = 4.0
-"""Standard errors of a load by which a link may seem too full to those whom it carries."""
-COMES = 2.0
-"""The same for a newcomer, whose own error counts too."""
+STAYS = 4.0  # standard errors of a load by which a link may seem too full to those whom it carries
+COMES = 2.0  # the same for a newcomer, whose own error counts too
 PRESSURE_GROWTH = 1.15
 """By a round of overload: whoever should leave does so in the end, unless there is no other way."""
 PRESSURE_FADE = 0.93
 """By a round without: a topic that goes to and fro between two full links is pressed ever more."""
 PRESSURE_MAX = 1e4
-SEATS_MAX = 12
-"""Told about at most; more would not be cheap."""
+SEATS_MAX = 12  # told about at most; more would not be cheap
 MARGIN_FIRST = 0.01
 """Beyond others' loss, in mean costs of an arc: nobody moves for next to nothing."""
-MARGIN_GROWTH = 1.06
-"""By a round of selling: in the end nobody moves for a small gain either."""
-HOLD_GROWTH = 1.15
-"""The same after ``CLOSED_ROUNDS``."""
+MARGIN_GROWTH = 1.06  # by a round of selling: in the end nobody moves for a small gain either
+HOLD_GROWTH = 1.15  # the same after ``CLOSED_ROUNDS``
 MARGIN_MAX = 10.0
 """Ways seldom differ by more, but what a full link charges those who are to leave it does."""
-AGE_MAX = 1_000
-"""Rounds of age that still count."""
+AGE_MAX = 1_000  # rounds of age that still count
+ROUNDING = 1e-6
 
 
 class Rate(NamedTuple):
@@ -68,8 +65,7 @@ class Rate(NamedTuple):
     error: float  # standard error of that
 
 
-Rates = dict[int, Rate]
-"""By topic."""
+Rates = dict[int, Rate]  # by topic
 
 
 @dataclass(slots=True)
@@ -110,10 +106,7 @@ class Channel:
         return math.hypot(*(rates[topic].error for topic, _ in self.asked if topic in rates))
 
     def end_round(self, round_: int, age: int, rates: Rates) -> None:
-        """Forget what nobody asked for, and set the charges of ``round_``, which begins.
-
-        ``age``: rounds that demand has lasted.
-        """
+        """Begin ``round_``: forget what nobody asked for, charge as the ``age`` of demand says."""
         for topic, arc in [k for k, asked in self.asked.items() if round_ - asked > LEASE_ROUNDS]:
             self.release(topic, arc)
         if self.load(rates) > self.capacity + STAYS * self.spread(rates) + 1e-6:
@@ -196,3 +189,30 @@ def leaves(price: Price, *, capacity: float, topic: int) -> bool:
         return False
     _, who = leavers(price.seats, lacking)
     return topic in who or not who
+
+
+def for_sale(seats: Sequence[Seat], most: int) -> tuple[Seat, ...]:
+    """The ``most`` seats that lose least by rate."""
+    return tuple(sorted(seats, key=lambda seat: (seat.loss / seat.rate, seat.topic))[:most])
+
+
+def leavers(seats: Sequence[Seat], lacking: float) -> tuple[float, frozenset[int]]:
+    """Who leaves when ``lacking`` room is to be made, and what they lose together.
+
+    The cheapest by rate one after the other, or one alone that is enough, whichever costs less.
+    Infinite, and nobody, when all together do not make so much room. ``seats`` are sorted as
+    ``for_sale`` does; ``lacking`` is positive.
+    """
+    best, who = float("inf"), frozenset[int]()
+    made = loss = 0.0
+    before: list[int] = []
+    for seat in seats:
+        made, loss = made + seat.rate, loss + seat.loss
+        before.append(seat.topic)
+        if made >= lacking - ROUNDING:
+            best, who = loss, frozenset(before)
+            break
+    for seat in seats:
+        if seat.rate >= lacking - ROUNDING and seat.loss < best:
+            best, who = seat.loss, frozenset({seat.topic})
+    return best, who

@@ -11,16 +11,12 @@ Source: E. S. Page, "Continuous inspection schemes" (1954); B. P. Welford (1962)
 import math
 from dataclasses import dataclass
 
-ALLOWANCE = 1.0
-"""In standard deviations: what lies nearer to the mean speaks against a change."""
+ALLOWANCE = 1.0  # in standard deviations: what lies nearer to the mean speaks against a change
 OUTLIER = 4.0
 """In standard deviations: more than this counts as this, so a change takes some rounds to show."""
-LIMIT = 10.0
-"""Of the sums, in standard deviations; noise alone passes it once in some 10^8 rounds."""
-SPREAD_MIN = 0.01
-"""Of the mean: a steady rate that moves by less has not changed."""
-ROUNDS_MIN = 8
-"""Rounds after which a variance is believed."""
+LIMIT = 10.0  # of the sums, in standard deviations; noise alone passes it once in some 10^8 rounds
+SPREAD_MIN = 0.01  # of the mean: a steady rate that moves by less has not changed
+ROUNDS_MIN = 8  # rounds after which a variance is believed
 
 
 @dataclass(slots=True)

@@ -12,10 +12,8 @@ from enum import Enum, auto
 
 from lab.papers.pricing.messages import Route
 
-SILENCES_MAX = 2
-"""Numbers under which the parent may say nothing before it counts as lost."""
-WISHES = 2
-"""Numbers in a row under which the same neighbour must be better."""
+SILENCES_MAX = 2  # numbers under which the parent may say nothing before it counts as lost
+WISHES = 2  # numbers in a row under which the same neighbour must be better
 
 
 class Verdict(Enum):
@@ -46,11 +44,9 @@ class Hold:
     ) -> tuple[Verdict, int]:
         """What to do, and the neighbour to go to.
 
-        Args:
-            ways: What the way over each neighbour costs under the newest number, circles left out.
-            margin: What a move must gain, unless ``pressed``.
-            pressed: Whether we, or somebody on our way, are to leave the link that feeds us.
-            circle: Whether the parent's own way leads over us: it moved when we did.
+        ``ways`` are what the way over each neighbour costs under the newest number, circles left
+        out. A move must gain ``margin``, unless we, or somebody on our way, are ``pressed`` to
+        leave the link that feeds us. A ``circle``: the parent moved when we did, over us.
         """
         others = [neighbour for neighbour in ways if neighbour != parent]
         contender = min(others, key=lambda each: (ways[each], each), default=parent)

@@ -5,18 +5,20 @@ told our **spare** way instead, what ours would be if that neighbour were not th
 one; but from spare ways, passed on like others, a broker through which all ways around it lead
 learns what it would cost to be fed from the other side.
 
-Source: docs/planner.md 5.
+Without the link that feeds it a broker goes another way itself, and takes everybody below with it;
+or some of those below go ways of their own, which they have told, and which must not lead over this
+broker. Each takes the cheaper: that is what the broker would **lose**.
 """
 
 import math
-from collections.abc import Container
+from collections.abc import Container, Iterable, Sequence
 from dataclasses import dataclass, field
+from operator import attrgetter
 
 from lab.papers.pricing.holding import Hold
 from lab.papers.pricing.messages import Route, Want
 
-LOYALTY = 0.02
-"""Share by which the arc in use looks shorter, at first."""
+LOYALTY = 0.02  # share by which the arc in use looks shorter, at first
 
 
 @dataclass(slots=True)
@@ -46,26 +48,61 @@ class TopicState:
         """Cost of the way over ``neighbour``, which was heard."""
         return self.heard[neighbour].cost + self.lengths[neighbour]
 
-    def around(self, neighbour: int, *, broker: int) -> int | None:
-        """Over whom ``broker``, whose state this is, would go if ``neighbour`` were not there."""
+    def around(self, neighbour: int, *, broker: int) -> tuple[float, int | None]:
+        """What ``broker``, whose state this is, would pay without ``neighbour``, and over whom."""
         best, least = None, math.inf
         for other, route in self.heard.items():
-            if other == neighbour or neighbour in route.path or broker in route.path:
-                continue
-            cost = route.cost + self.lengths[other]
-            if cost < least:
-                best, least = other, cost
-        return best
+            barred = other == neighbour or neighbour in route.path or broker in route.path
+            if not barred and self.way(other) < least:
+                best, least = other, self.way(other)
+        return least, best
 
     def unaware(self, neighbours: Container[int], *, broker: int) -> set[int]:
         """Those ``neighbours`` on ``broker``'s way who were not told its spare way as it is now."""
         if self.best is None:
             return set()
-        unaware = set()
-        for neighbour in self.heard[self.best].path:
-            if neighbour in neighbours:
-                other = self.around(neighbour, broker=broker)
-                cost = math.inf if other is None else self.way(other)
-                if cost != self.spares.get(neighbour, math.inf):
-                    unaware.add(neighbour)
-        return unaware
+        return {
+            each
+            for each in self.heard[self.best].path
+            if each in neighbours
+            and self.around(each, broker=broker)[0] != self.spares.get(each, math.inf)
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Detour:
+    """Another way, over a neighbour that does not feed us."""
+
+    extra: float  # what a request would pay more, in mean costs of an arc, not negative
+    path: tuple[int, ...]  # brokers it leads over
+
+
+NO_WAY = Detour(math.inf, ())
+
+
+def want(
+    detours: Sequence[Detour], below: Sequence[Want], *, parent: int, here: int, hurry: bool
+) -> Want:
+    """What to tell ``parent`` about a topic, for which we have so many clients ``here``, 0 or 1.
+
+    No detour leads over us; ``below`` is what our children told, less those whose ways do.
+    """
+    extra = attrgetter("extra")
+    nearest = min(detours, key=extra, default=NO_WAY)
+    around = min((d for d in detours if parent not in d.path), key=extra, default=NO_WAY)
+    requests = here + sum(child.requests for child in below)
+    loss, _ = _lost(nearest, below, here=here)
+    bound = (Want(child.requests, child.loss) if parent in child.over else child for child in below)
+    apart, over = _lost(around, bound, here=here)
+    return Want(requests, loss, apart, over, hurry)
+
+
+def _lost(way: Detour, below: Iterable[Want], *, here: int) -> tuple[float, frozenset[int]]:
+    """What all lose together, and over whom their ways lead."""
+    lost = way.extra if here else 0.0
+    over = set(way.path) if here else set()
+    for child in below:
+        together = way.extra * max(1, child.requests)
+        lost += min(child.apart, together)
+        over.update(child.over if child.apart < together else way.path)
+    return lost, frozenset(over)

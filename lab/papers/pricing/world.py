@@ -3,8 +3,6 @@
 Deterministic: one agenda, one seeded generator. In each round some topics have their turn: their
 publishers number them anew, the flood takes what the links' delays make it take, then brokers
 choose and ask. At the end of each round the routing that stands is recorded.
-
-Source: docs/planner.md 5.
 """
 
 import random
@@ -25,25 +23,18 @@ from lab.papers.pricing.channels import Channel
 from lab.papers.pricing.messages import Announcement, Joins, Message
 from lab.sim.agenda import Agenda
 
-ROUND_MS = 5_000
-"""As core announcements, whose interval this is."""
-GAP_MS = 20
-"""Changes of so long are told together."""
-HINT_MS = 30
-"""The same for spare ways, which nobody waits for."""
-CHOOSE_MS = 900
-"""After the first word of a new number."""
+ROUND_MS = 5_000  # as core announcements, whose interval this is
+GAP_MS = 20  # changes of so long are told together
+HINT_MS = 30  # the same for spare ways, which nobody waits for
+CHOOSE_MS = 900  # after the first word of a new number
 AGAIN_MS = 80
 """After which everything is said a second time, as it stands then: most losses do no harm."""
-SPREAD_MS = 4_400
-"""Of a round, over which the numbers of different topics are spread."""
+SPREAD_MS = 4_400  # of a round, over which the numbers of different topics are spread
 GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
-ASK_MS = 4_800
-"""Into a round, when everybody repeats what it needs."""
+ASK_MS = 4_800  # into a round, when everybody repeats what it needs
 CALLS_MAX = 10**9
-TURNS = 6
-"""Rounds from one turn of a topic to its next."""
+TURNS = 6  # rounds from one turn of a topic to its next
 
 
 @dataclass(frozen=True, slots=True)

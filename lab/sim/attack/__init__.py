@@ -1,1 +1,4 @@
-"""A signed federation under attack: by strangers who hear and say all, or by a member."""
+"""A signed federation under attack, by strangers who hear and say all, or by a member.
+
+Source: docs/security.md.
+"""

@@ -3,12 +3,11 @@
 A stranger reads and writes everything below ``$fed/`` on every broker, as where no ACL keeps it
 off, and has no key. A member has a key, is otherwise an honest agent, and says what is not so.
 
-Source: docs/simulator.md; docs/security.md, "Threats and answers".
+Source: docs/security.md, "Threats and answers".
 """
 
 import random
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any
 
@@ -37,13 +36,7 @@ class MoveKind(StrEnum):
     ASK = "ask"  # a member asks for what is nowhere
 
 
-OF_STRANGERS = (
-    MoveKind.REPLAY,
-    MoveKind.BURST,
-    MoveKind.RELAY,
-    MoveKind.MANGLE,
-    MoveKind.FORGE,
-)
+OF_STRANGERS = (MoveKind.REPLAY, MoveKind.BURST, MoveKind.RELAY, MoveKind.MANGLE, MoveKind.FORGE)
 OF_MEMBERS = tuple(kind for kind in MoveKind if kind not in OF_STRANGERS)
 
 
@@ -59,15 +52,10 @@ class Move:
 
 @dataclass(frozen=True, slots=True)
 class AttackStory:
-    """What a seed means.
+    """What a seed means."""
 
-    Attributes:
-        beneath: What would happen without an attack.
-        member: Whose agent has turned bad, if one has; otherwise strangers attack.
-    """
-
-    beneath: MessageStory
-    member: BrokerId | None
+    beneath: MessageStory  # what would happen without an attack
+    member: BrokerId | None  # whose agent has turned bad, if one has; otherwise strangers attack
     moves: tuple[Move, ...]
 
     @property
@@ -84,34 +72,10 @@ def draw(seed: int, *, moves: int = MOVES, **draws: Any) -> AttackStory:  # noqa
     ids = beneath.plan.world.ids
     member = rng.choice(ids) if rng.random() < 0.5 else None
     kinds = OF_STRANGERS if member is None else OF_MEMBERS
+    when_ms = range(beneath.settle_ms, beneath.heal_ms)
     drawn = (
-        Move(
-            at_ms=rng.randrange(beneath.settle_ms, beneath.heal_ms),
-            kind=rng.choice(kinds),
-            node=rng.choice(ids),
-            dice=rng.getrandbits(32),
-        )
+        Move(rng.choice(when_ms), rng.choice(kinds), rng.choice(ids), rng.getrandbits(32))
         for _ in range(moves)
     )
     in_time = tuple(sorted(drawn, key=lambda move: move.at_ms))
     return AttackStory(beneath, member, in_time)
-
-
-def lines_of(story: AttackStory) -> Iterator[str]:
-    """What happens, for people."""
-    yield from stories.lines_of(story.beneath)
-    who = "a stranger" if story.member is None else f"member {story.member}"
-    for move in story.moves:
-        yield f"{move.at_ms:>8} ms  {who}: {move.kind} at {move.node} ({move.dice})"
-
-
-def simpler(story: AttackStory) -> Iterator[AttackStory]:
-    """Stories in which less goes wrong beside the attack."""
-    beneath = story.beneath
-    for part in stories.PARTS:
-        items = getattr(beneath, part)
-        for at in range(len(items)):
-            fewer = replace(beneath, **{part: items[:at] + items[at + 1 :]})
-            yield replace(story, beneath=fewer)
-    for shorter in stories.simpler(beneath):
-        yield replace(story, beneath=shorter)

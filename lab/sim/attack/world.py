@@ -2,8 +2,6 @@
 
 Certificates, greetings, seals and their judgement are the daemon's own; secrets are drawn from the
 seed.
-
-Source: docs/security.md.
 """
 
 import random
@@ -20,19 +18,18 @@ from federator.protocol.trust.certificates import Certificate, Signed, encode, s
 from federator.protocol.trust.guard import CONTROL, DATA, Guard, Manner
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.trust.crypto import SecretIdentity, verify
-from lab.sim.agents import Agent
 from lab.sim.data import FEDERATION, DataPath
 from lab.sim.invariants import Invariants
 from lab.sim.messages.world import MessagePlan, MessageWorld
-from lab.sim.network import Connection, link_of
+from lab.sim.network import Agent, Connection
+from lab.sim.plan import link_of
 from lab.sim.watcher import InvariantError, Watcher
 
 NOW_S = 1_700_000_000
 DAY_S = 86_400
 HEARD_MAX = 5_000
 
-_Keys = tuple[SecretIdentity, bytes]
-"""An agent's secrets, and its certificate."""
+_Keys = tuple[SecretIdentity, bytes]  # an agent's secrets, and its certificate
 
 
 def _identity(rng: random.Random) -> SecretIdentity:
@@ -57,7 +54,7 @@ def _issue(office: SecretIdentity, id: BrokerId, rng: random.Random) -> _Keys:
 
 
 class Keyring:
-    """The guard of one agent; ``refused`` counts what it turned away, by topic."""
+    """The guard of one agent."""
 
     def __init__(self, keys: "_Keys", trusted: bytes, salt: bytes, world: "AttackedWorld") -> None:
         self._world = world
@@ -80,40 +77,20 @@ class Keyring:
             self._world.fired["refused data"] += 1
             return None
 
-    def read(self, kind: str, payload: bytes) -> Message:
-        """The control message in ``payload``.
-
-        Raises:
-            DecodeError: It is not believed.
-        """
-        sender, body, greeting = self.guard.read(kind, payload)
-        message = codec.decode(kind, body)
-        self.guard.admit(sender, message, greeting)
-        return message
-
 
 class AttackedWorld(MessageWorld):
-    """A signed federation, and what strangers heard of it.
-
-    Attributes:
-        heard: (broker, topic's last level, payload) of what was published at brokers, the newest
-            last.
-    """
+    """A signed federation, and what strangers ``heard``: broker, topic's last level, payload."""
 
     def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher) -> None:
         rng = random.Random(f"keys {seed}")
         office = _identity(rng)
         self._trusted = office.signing_key
         self._keys = {id: _issue(office, id, rng) for id in plan.world.ids}
-        self._keyrings: dict[BrokerId, Keyring] = {}  # of the newest agents
+        self.keyrings: dict[BrokerId, Keyring] = {}  # of the newest agents
         self._proven: tuple[object, bytes] = (None, b"")
         self.heard: deque[tuple[BrokerId, str, bytes]] = deque(maxlen=HEARD_MAX)
         self._relays: dict[BrokerId, Counter[BrokerId]] = {}
         super().__init__(plan, seed=seed, watcher=watcher)
-
-    def keyring(self, id: BrokerId) -> Keyring:
-        """The guard of the newest agent of broker ``id``."""
-        return self._keyrings[id]
 
     def arrive(self, id: BrokerId, kind: str, payload: bytes) -> None:
         """A message is published on the control or data topic ``kind`` of broker ``id``."""
@@ -139,7 +116,7 @@ class AttackedWorld(MessageWorld):
 
     def say(self, agent: Agent, connection: Connection, message: Message) -> None:
         """Send a control message under a greeting or a seal, as ``ControlTraffic`` does."""
-        guard, kind = self._keyrings[agent.id].guard, codec.kind_of(message)
+        guard, kind = self.keyrings[agent.id].guard, codec.kind_of(message)
         if self._proven[0] is not message:
             self._proven = message, codec.encode(guard.prove(message))
         body = self._proven[1]
@@ -156,25 +133,25 @@ class AttackedWorld(MessageWorld):
             self.wires.transmit(connection, kind, payload)
 
     def read(self, agent: Agent, kind: str, payload: bytes) -> Message:
-        """What an agent makes of a control message.
-
-        Raises:
-            DecodeError: It is not believed.
-        """
+        """What an agent makes of a control message. Raises ``DecodeError``: it is not believed."""
+        guard = self.keyrings[agent.id].guard
         try:
-            return self._keyrings[agent.id].read(kind, payload)
+            sender, body, greeting = guard.read(kind, payload)
+            message = codec.decode(kind, body)
+            guard.admit(sender, message, greeting)
         except DecodeError:
             self.fired[f"refused {kind}"] += 1
             raise
+        return message
 
     def will_of(self, agent: Agent, bye: Bye) -> bytes:
         """The Will of a connection."""
-        guard = self._keyrings[agent.id].guard
+        guard = self.keyrings[agent.id].guard
         return guard.greet(codec.kind_of(bye), codec.encode(bye), None, will=True)
 
     def seals_of(self, agent: Agent) -> Keyring:
         """Who seals an agent's frames."""
-        return self._keyrings[agent.id]
+        return self.keyrings[agent.id]
 
     def _dial_back(self, agent: Agent, address: str) -> None:
         if link_of(agent.id, self._address_book[address]) in self._costs:
@@ -184,18 +161,14 @@ class AttackedWorld(MessageWorld):
 
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
         salt = self._rng.randbytes(16)
-        self._keyrings[agent.id] = Keyring(self._keys[agent.id], self._trusted, salt, self)
+        self.keyrings[agent.id] = Keyring(self._keys[agent.id], self._trusted, salt, self)
         return super()._data_path(agent, epoch)
 
 
 class StrangersInvariants(Invariants):
-    """Every check of a run that strangers attack; without faults links stay up, too.
+    """Every check of a run that strangers attack; without faults links stay up, too."""
 
-    Attributes:
-        links_stay: From now on no link may go down.
-    """
-
-    links_stay = False
+    links_stay = False  # from now on no link may go down
 
     def handled(self, agent: Agent, event: Event, effects: Sequence[Effect]) -> None:
         """Look at the routes and links that the event can have changed."""

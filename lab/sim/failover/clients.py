@@ -6,7 +6,7 @@ client's own broker while an agent keeps it; of others' guides it believes the n
 Each move must have a reason in the world: the client's broker died, its agent was gone for long, or
 it drains. One event moves a client at most once: that is what "no flapping" means.
 
-Source: docs/protocol.md section 15; issue "TBRouting, and failover", "Must show".
+Source: issue "TBRouting, and failover", "Must show".
 """
 
 from dataclasses import dataclass, field
@@ -19,8 +19,7 @@ from lab.sim.watcher import InvariantError
 
 TICK_MS = 200
 
-Reason = tuple[str, BrokerId, int]
-"""What happened, to which broker, the how manieth time."""
+Reason = tuple[str, BrokerId, int]  # what happened, to which broker, the how manieth time
 
 
 @dataclass(slots=True)
@@ -94,7 +93,7 @@ class Clients:
 
     def _tell_broker(self, id: BrokerId) -> None:
         here = [client for client in self.all if client.at == id]
-        self._world.set_rows(id, {client.row for client in here})
+        self._world.set_rows(id, frozenset(client.row for client in here))
         self._world.set_load(id, len(here))
 
 

@@ -3,8 +3,6 @@
 Fewer kinds of faults than in ``lab.sim.scenario``, and longer ones: what they test is not whether
 announcements arrive, but who decides, and for how long a decision stands. The controller's own
 broker is the favourite victim, and comes back.
-
-Source: docs/simulator.md; docs/protocol.md section 15.
 """
 
 import random
@@ -16,8 +14,7 @@ from federator.protocol.messages.session_records import FlowRow
 from federator.protocol.types import BrokerId, Millis
 from lab.sim import scenario, topologies
 from lab.sim.faults import Fault, FaultKind, draw_split
-from lab.sim.network import Link
-from lab.sim.plan import WorldPlan
+from lab.sim.plan import Link, WorldPlan
 
 NODES_MAX = 12
 SETTLE_MS = 5_000

@@ -3,54 +3,40 @@
 The guide is a retained message: it stays as it was while its agent is paused or deaf, it gives way
 to the agent's Will when the agent dies, and a broker that was killed comes back with the one that
 it had.
-
-Source: docs/protocol.md section 15.
 """
 
 from collections import Counter
 
+from federator.protocol import events
 from federator.protocol.effects import PublishGuide, SetDraining, StepBack, StepIn
-from federator.protocol.events import (
-    DrainRequested,
-    Event,
-    LocalBrokerUp,
-    RowsChanged,
-    StatusChanged,
-)
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.session_records import BrokerRecord, FlowRow
 from federator.protocol.types import BrokerId
-from lab.sim.agents import Agent
+from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan, address_of
 from lab.sim.watcher import Watcher
 from lab.sim.world import World
 
 
 class FailoverWorld(World):
-    """See ``World``; ``plan.failover`` must be set.
-
-    Attributes:
-        guides: What each broker retains; ``None``: its agent's Will.
-        rows: What the clients of each broker do.
-        loads: Clients of each broker, as its agent says.
-        drains: Orders to drain that each broker's agent obeyed.
-    """
+    """See ``World``; ``plan.failover`` must be set."""
 
     def __init__(self, plan: WorldPlan, *, seed: int, watcher: Watcher) -> None:
         assert plan.failover is not None, "a world without failover has no guides"
+        # What each broker retains; ``None``: its agent's Will.
         self.guides: dict[BrokerId, Guide | None] = dict.fromkeys(plan.ids)
-        self.rows: dict[BrokerId, set[FlowRow]] = {id: set() for id in plan.ids}
-        self.loads = dict.fromkeys(plan.ids, 0)
-        self.drains: Counter[BrokerId] = Counter()
+        self.rows: dict[BrokerId, frozenset[FlowRow]] = dict.fromkeys(plan.ids, frozenset())
+        self.loads = dict.fromkeys(plan.ids, 0)  # clients, as the agent says
+        self.drains: Counter[BrokerId] = Counter()  # orders to drain that the agent obeyed
         self._newest: dict[BrokerId, Guide] = {}  # of the running agents
         super().__init__(plan, seed=seed, watcher=watcher)
 
-    def set_rows(self, id: BrokerId, rows: set[FlowRow]) -> None:
+    def set_rows(self, id: BrokerId, rows: frozenset[FlowRow]) -> None:
         """The clients of a broker do other things now."""
         before, self.rows[id] = self.rows[id], rows
         agent = self.agents.get(id)
         if agent is not None and before != rows:
-            self._tell(agent, RowsChanged(frozenset(rows - before), frozenset(before - rows)))
+            self._tell(agent, events.RowsChanged(rows - before, before - rows))
 
     def set_load(self, id: BrokerId, clients: int) -> None:
         """A broker has so many clients now."""
@@ -63,7 +49,7 @@ class FailoverWorld(World):
         """An operator tells the agent of ``at``."""
         agent = self.agents.get(at)
         if agent is not None:
-            self._tell(agent, DrainRequested(broker, drain))
+            self._tell(agent, events.DrainRequested(broker, drain))
 
     def stop_agent(self, id: BrokerId, *, graceful: bool = False) -> None:
         """As in any world; the broker then retains the agent's Will."""
@@ -82,15 +68,15 @@ class FailoverWorld(World):
             return
         self._handle(agent, self._status_of(id))
         if self.rows[id]:
-            self._handle(agent, RowsChanged(frozenset(self.rows[id]), frozenset()))
+            self._handle(agent, events.RowsChanged(self.rows[id], frozenset()))
 
-    def _status_of(self, id: BrokerId) -> StatusChanged:
+    def _status_of(self, id: BrokerId) -> events.StatusChanged:
         draining = self.disks[id].draining
-        return StatusChanged(BrokerRecord(draining, self.loads[id], 0, address_of(id)))
+        return events.StatusChanged(BrokerRecord(draining, self.loads[id], 0, address_of(id)))
 
-    def _handle(self, agent: Agent, event: Event) -> None:
+    def _handle(self, agent: Agent, event: events.Event) -> None:
         super()._handle(agent, event)
-        if isinstance(event, LocalBrokerUp) and agent.id in self._newest:
+        if isinstance(event, events.LocalBrokerUp) and agent.id in self._newest:
             self.guides[agent.id] = self._newest[agent.id]
 
     def _on_failover(

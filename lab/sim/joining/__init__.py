@@ -1,1 +1,4 @@
-"""Brokers that join by one of them and arrange their links among themselves."""
+"""Brokers that join by one of them and arrange their links among themselves.
+
+Source: docs/protocol.md section 16.
+"""

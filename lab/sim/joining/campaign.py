@@ -3,8 +3,6 @@
 Whenever nothing happened for a while, the graph must be whole and survive any single death, have
 short ways, everybody about as many links as wanted, and change no more than exchanges for nearer
 neighbours take. When somebody dies then, nobody else is cut off, not even for a moment.
-
-Source: docs/protocol.md section 16.
 """
 
 import math
@@ -17,11 +15,9 @@ from lab.sim.convergence import demand
 from lab.sim.joining.story import Death, JoiningStory, Split, Start
 from lab.sim.joining.world import JoiningWorld
 
-SETTLED_MS = 150_000
-"""What settling may take, whatever befell the federation."""
+SETTLED_MS = 150_000  # what settling may take, whatever befell the federation
 
-CALM_MS = 20_000
-"""Settled is what all is well with for so long."""
+CALM_MS = 20_000  # settled is what all is well with for so long
 
 LATELY_MS = 10_000
 CHANGES_MIN, CHANGES_PER_BROKER_MAX = 8, 0.33

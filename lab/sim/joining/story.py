@@ -1,8 +1,6 @@
 """What befalls brokers that join by one: in which order they come, who dies, who is split off.
 
 Everything is drawn here, before the first event.
-
-Source: docs/protocol.md section 16; docs/simulator.md.
 """
 
 import random

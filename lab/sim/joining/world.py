@@ -5,8 +5,6 @@ other worlds prove, are told here as what they come to: what a broker says of it
 from neighbour to neighbour, and who is in no way reachable any more is given up a moment later.
 
 Brokers live in a plane, and what they say takes as long as the way is.
-
-Source: docs/protocol.md section 16.
 """
 
 import math
@@ -15,29 +13,8 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field, replace
 from heapq import heappop, heappush
 
-from federator.protocol.effects import (
-    CallOff,
-    CallOffSeed,
-    Dial,
-    DialSeed,
-    Effect,
-    HangUp,
-    Measure,
-    NeighbourReachable,
-    NeighbourUnreachable,
-    Notice,
-    RememberBrokers,
-    Send,
-)
-from federator.protocol.events import (
-    DeadlineReached,
-    Event,
-    LocalBrokerUp,
-    Measured,
-    NeighbourConnected,
-    NeighbourDisconnected,
-    Received,
-)
+from federator.protocol import effects as e
+from federator.protocol import events
 from federator.protocol.messages.control import Bye, Hello
 from federator.protocol.messages.places import Place, encode_place
 from federator.protocol.node import Identity, Node
@@ -53,8 +30,7 @@ RECONNECT_MS_MIN, RECONNECT_MS_MAX = 100, 5_000
 GIVEN_UP_AFTER_MS = 1_000
 """A core out of reach is solicited for, and then given up: about so long after."""
 
-NEAREST_MS, FARTHEST_MS = 1, 60
-"""One way, of brokers beside each other and in opposite corners."""
+NEAREST_MS, FARTHEST_MS = 1, 60  # one way, of brokers beside each other and in opposite corners
 
 PARAMETERS = Parameters(
     dial_back=False,
@@ -70,8 +46,7 @@ class _Dialler:
     """Keeps a connection to one address up."""
 
     address: str
-    expected_id: BrokerId | None
-    seed: bool
+    expected_id: BrokerId | None  # ``None``: whoever is there, as at a seed
     wanted: bool = True
     failures: int = 0
     conn: ConnId | None = None
@@ -94,19 +69,13 @@ class Host:
 
 
 class JoiningWorld(Clocked):
-    """Brokers that come, go and are split apart; ``seed`` is the only source of chance.
-
-    Attributes:
-        hosts: Who is alive.
-        cut: Brokers that do not reach the others now.
-        changes: When ends of links came up or went down.
-    """
+    """Brokers that come, go and are split apart; ``seed`` is the only source of chance."""
 
     def __init__(self, seed: int, parameters: TopologyParameters) -> None:
         super().__init__(calls_max=CALLS_MAX)
-        self.hosts: dict[BrokerId, Host] = {}
-        self.cut: frozenset[BrokerId] = frozenset()
-        self.changes: list[Millis] = []
+        self.hosts: dict[BrokerId, Host] = {}  # who is alive
+        self.cut: frozenset[BrokerId] = frozenset()  # who does not reach the others now
+        self.changes: list[Millis] = []  # when ends of links came up or went down
         self._parameters = parameters
         self._rng = random.Random(f"joining {seed}")
         self._where: dict[BrokerId, tuple[float, float]] = {}
@@ -130,7 +99,7 @@ class JoiningWorld(Clocked):
         )
         node = Node(Identity(id, epoch, address_of(id)), PARAMETERS, topology=topology)
         self.hosts[id] = host = Host(id, node)
-        self._handle(host, LocalBrokerUp())
+        self._handle(host, events.LocalBrokerUp())
 
     def kill(self, id: BrokerId) -> None:
         """A broker and its agent die at once."""
@@ -166,21 +135,19 @@ class JoiningWorld(Clocked):
 
     def way_ms(self, a: BrokerId, b: BrokerId) -> int:
         """How long a word takes from one broker to another."""
-        known_ms = self._ways_ms.get((a, b))
-        if known_ms is None:
+        if (a, b) not in self._ways_ms:
             share = math.dist(self._where[a], self._where[b]) / math.sqrt(2)
-            known_ms = round(NEAREST_MS + share * (FARTHEST_MS - NEAREST_MS))
-            self._ways_ms[a, b] = known_ms
-        return known_ms
+            self._ways_ms[a, b] = round(NEAREST_MS + share * (FARTHEST_MS - NEAREST_MS))
+        return self._ways_ms[a, b]
 
     # --- inside: connections ---
 
     def _reaches(self, a: BrokerId, b: BrokerId) -> bool:
         return b in self.hosts and (a in self.cut) == (b in self.cut)
 
-    def _dial(self, host: Host, dialler: _Dialler) -> None:
-        host.diallers.append(dialler)
-        self._attempt(host, dialler)
+    def _dial(self, host: Host, address: str, expected_id: BrokerId | None) -> None:
+        host.diallers.append(_Dialler(address, expected_id))
+        self._attempt(host, host.diallers[-1])
 
     def _attempt(self, host: Host, dialler: _Dialler) -> None:
         if not dialler.wanted or self.hosts.get(host.id) is not host:
@@ -203,7 +170,7 @@ class JoiningWorld(Clocked):
         host.conns += 1
         dialler.conn = ConnId(host.conns)
         host.open[dialler.conn] = dialler
-        up = NeighbourConnected(dialler.conn, dialler.address, dialler.expected_id)
+        up = events.NeighbourConnected(dialler.conn, dialler.address, dialler.expected_id)
         self._handle(host, up)
 
     def _break(self, host: Host, conn: ConnId) -> None:
@@ -214,7 +181,7 @@ class JoiningWorld(Clocked):
 
     def _broken(self, host: Host, dialler: _Dialler, conn: ConnId) -> None:
         if self.hosts.get(host.id) is host:
-            self._handle(host, NeighbourDisconnected(conn))
+            self._handle(host, events.NeighbourDisconnected(conn))
             self._attempt(host, dialler)
 
     def _end(self, host: Host, wanted: Collection[_Dialler]) -> None:
@@ -227,7 +194,7 @@ class JoiningWorld(Clocked):
 
     # --- inside: events and effects ---
 
-    def _handle(self, host: Host, event: Event) -> None:
+    def _handle(self, host: Host, event: events.Event) -> None:
         if self.hosts.get(host.id) is not host:
             return
         effects = host.node.handle(event, now_ms=self.agenda.now_ms)
@@ -236,42 +203,45 @@ class JoiningWorld(Clocked):
         self._pass_on_own(host)
         self._arm(host)
 
-    def _perform(self, host: Host, effect: Effect) -> None:
-        if not isinstance(effect, Send | Measure):
+    def _perform(self, host: Host, effect: e.Effect) -> None:
+        if not isinstance(effect, e.Send | e.Measure):
             self.trace.append((self.agenda.now_ms, host.id, effect))
         match effect:
-            case Send(conn, message):
+            case e.Send(conn, message):
                 dialler = host.open.get(conn)
                 if dialler is not None and isinstance(message, Hello | Bye):
                     self._publish(host, dialler.address, message)
-            case Dial(id, address):
+            case e.Dial(id, address):
                 self._end(host, [d for d in host.diallers if d.expected_id == id])
-                self._dial(host, _Dialler(address, id, seed=False))
-            case CallOff(id):
+                self._dial(host, address, id)
+            case e.CallOff(id):
                 self._end(host, [d for d in host.diallers if d.expected_id == id])
-            case DialSeed(address):
-                self._dial(host, _Dialler(address, None, seed=True))
-            case CallOffSeed(address):
-                self._end(host, [d for d in host.diallers if d.seed and d.address == address])
-            case HangUp(conn):
+            case e.DialSeed(address):
+                self._dial(host, address, None)
+            case e.CallOffSeed(address):
+                self._end(
+                    host,
+                    [d for d in host.diallers if d.expected_id is None and d.address == address],
+                )
+            case e.HangUp(conn):
                 self._end(host, [d for d in host.diallers if d.conn == conn])
-            case NeighbourReachable(neighbour):
+            case e.NeighbourReachable(neighbour):
                 self.changes.append(self.agenda.now_ms)
                 self._look_soon()
                 host.up_since_ms[neighbour] = self.agenda.now_ms
                 for id in sorted(host.heard):
                     self._tell_place(host, neighbour, id)
-            case NeighbourUnreachable(neighbour):
+            case e.NeighbourUnreachable(neighbour):
                 self.changes.append(self.agenda.now_ms)
                 self._look_soon()
                 host.up_since_ms.pop(neighbour, None)
-            case Measure(id, address):
+            case e.Measure(id, address):
                 far_ms = 2 * self.way_ms(host.id, id)
-                there = self._reaches(host.id, id_at(address))
-                self._later(far_ms, self._handle, host, Measured(id, far_ms if there else None))
-            case RememberBrokers(brokers):
+                found_ms = far_ms if self._reaches(host.id, id_at(address)) else None
+                self._later(far_ms, self._handle, host, events.Measured(id, found_ms))
+            case e.RememberBrokers(brokers):
                 self._disks[host.id] = (self._disks[host.id][0], brokers)
-            case Notice(name):
+            case e.Notice(name):
                 self.fired[f"notice {name}"] += 1
             case _:
                 pass
@@ -283,7 +253,7 @@ class JoiningWorld(Clocked):
 
     def _arrive(self, target: BrokerId, message: Hello | Bye) -> None:
         if target in self.hosts:
-            self._handle(self.hosts[target], Received(message))
+            self._handle(self.hosts[target], events.Received(message))
 
     def _arm(self, host: Host) -> None:
         at_ms = host.node.next_deadline_ms()
@@ -294,7 +264,7 @@ class JoiningWorld(Clocked):
     def _wake(self, host: Host, at_ms: Millis) -> None:
         if self.hosts.get(host.id) is host and host.armed_at_ms == at_ms:
             host.armed_at_ms = None
-            self._handle(host, DeadlineReached())
+            self._handle(host, events.DeadlineReached())
 
     def _later(self, after_ms: int, call: Callable[..., None], *args: object) -> None:
         self.agenda.at(self.agenda.now_ms + after_ms, call, *args)

@@ -16,12 +16,10 @@ from lab.sim.agenda import Agenda
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Receiver, Session
 
-LOCAL_MS = 1
-"""One way between a client and its broker."""
+LOCAL_MS = 1  # one way between a client and its broker
 
 LOG_LINE_KEPT_MS = 20_000
-COUNT_KEPT_MS = 60_000
-"""A number about the broker is stored for so long (2.0.x)."""
+COUNT_KEPT_MS = 60_000  # a number about the broker is stored for so long (2.0.x)
 
 WALL_CLOCK_AT_START_S = 1_700_000_000
 
@@ -45,11 +43,7 @@ class BrokerPlan:
 
 
 class MessageBroker:
-    """One broker's sessions.
-
-    Attributes:
-        life: Grows when it starts and when it stops.
-    """
+    """One broker's sessions."""
 
     def __init__(self, id: BrokerId, plan: BrokerPlan, agenda: Agenda, ledger: Ledger) -> None:
         self.id = id
@@ -64,7 +58,7 @@ class MessageBroker:
         self._started_ms = 0
         self._numbers: dict[str, int] = {}
         self._stored: dict[str, Message] = {}
-        self.life = 0
+        self.life = 0  # grows when it starts and when it stops
         self.start()
 
     # --- its own life ---
@@ -121,8 +115,7 @@ class MessageBroker:
         if session is None or not present:
             session = self.sessions[client_id] = Session(client_id, persistent)
         session.persistent, session.expiry_ms = persistent, expiry_ms
-        session.no_local = no_local
-        session.receiver = receiver
+        session.no_local, session.receiver = no_local, receiver
         session.connection += 1
         version = {3: 1, 4: 2, 5: 5}[protocol]
         flags = f"p{version}, c{int(clean)}, k60"
@@ -181,11 +174,10 @@ class MessageBroker:
             if session.no_local and session.client_id == publisher:
                 continue
             wanted = session.qos_of(message.topic)
-            if wanted is None:
-                continue
-            lower = wanted < message.qos
-            copy = replace(message, qos=wanted, retain=False) if lower else message
-            self._offer(session, copy)
+            if wanted is not None:
+                lower = wanted < message.qos
+                copy = replace(message, qos=wanted, retain=False) if lower else message
+                self._offer(session, copy)
 
     def acknowledge(self, session: Session, connection: int, packet_id: int) -> None:
         """The client has the message."""
@@ -199,8 +191,7 @@ class MessageBroker:
             if present:
                 self._audit(session, message)
                 self._hand_over(session, 0, message)
-            return
-        if present and len(session.in_flight) < IN_FLIGHT_MAX and not session.queue:
+        elif present and len(session.in_flight) < IN_FLIGHT_MAX and not session.queue:
             self._audit(session, message)
             self._send(session, message)
         elif len(session.queue) < self.plan.queued_max + (0 if present else IN_FLIGHT_MAX):
@@ -208,14 +199,11 @@ class MessageBroker:
             session.queue.append(message)
             session.dropping = False
         else:
-            self._overflow(session, message)
-
-    def _overflow(self, session: Session, message: Message) -> None:
-        self._ledger.dropped(self.id, session.client_id, message)
-        if not session.dropping:
-            session.dropping = True
-            id = session.client_id
-            self._log("N", f"Outgoing messages are being dropped for client {id}.")
+            self._ledger.dropped(session.client_id, message)
+            if not session.dropping:
+                session.dropping = True
+                id = session.client_id
+                self._log("N", f"Outgoing messages are being dropped for client {id}.")
 
     def _audit(self, session: Session, message: Message) -> None:
         if message.number >= 0:

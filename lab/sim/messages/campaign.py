@@ -3,8 +3,6 @@
 The federation must stand before anything goes wrong: from then on its promises count. After
 healing it has a bound to stand again, and to pay what it owes; then everybody publishes once more
 in the calm, and everything must arrive.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -19,7 +17,7 @@ from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
 from lab.sim.messages.mishaps import schedule_mishaps
-from lab.sim.messages.story import ClientPublication, MessageStory
+from lab.sim.messages.story import MessageStory
 from lab.sim.messages.world import MessageWorld
 from lab.sim.scenario import TOPICS
 
@@ -44,7 +42,8 @@ def tell(
     world: MessageWorld, story: MessageStory, *, stood: Callable[[], None] = lambda: None
 ) -> SeedResult:
     """Let ``story`` happen in ``world``; ``stood`` is called once the federation stood."""
-    bound_ms = _bound_ms(story)
+    counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
+    bound_ms = convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
 
     def acts() -> Iterator[int]:
         _settle(world, story)
@@ -55,11 +54,6 @@ def tell(
 
     nothing = SeedResult(story.seed, story.topology, len(world.plan.ids), None, bound_ms)
     return told(nothing, world, acts())
-
-
-def _bound_ms(story: MessageStory) -> int:
-    counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
-    return convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
 
 
 def _settle(world: MessageWorld, story: MessageStory) -> None:
@@ -80,18 +74,14 @@ def _play(world: MessageWorld, story: MessageStory) -> None:
         subscriber = world.subscribers[change.client]
         world.agenda.at(change.at_ms, subscriber.change_filters, dict(change.filters))
     for item in story.publications:
-        _schedule(world, item, story.heal_ms)
+        what = (item.publisher, item.node, item.topic, item.qos)
+        for at_ms in range(item.at_ms, story.heal_ms, max(1, item.gap_ms))[: item.count]:
+            world.agenda.at(at_ms, world.client_publishes, *what)
     world.run_until(story.heal_ms)
     world.wires.loss = 0.0
     world.wires.duplication = 0.0
     for subscriber in world.subscribers.values():
         subscriber.acknowledges_after_ms = 1
-
-
-def _schedule(world: MessageWorld, item: ClientPublication, heal_ms: int) -> None:
-    for at_ms in range(item.at_ms, heal_ms, max(1, item.gap_ms))[: item.count]:
-        what = (item.publisher, item.node, item.topic, item.qos)
-        world.agenda.at(at_ms, world.client_publishes, *what)
 
 
 def _heal(world: MessageWorld, heal_ms: int, bound_ms: int) -> int:

@@ -7,7 +7,7 @@ Source: OASIS MQTT 5.0, sections 3.1.2.4 and 4.4.
 """
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from federator.protocol.types import BrokerId
 from lab.sim.agenda import Agenda
@@ -30,36 +30,26 @@ class SubscriberPlan:
     start_ms: int = 0  # when it connects first: before the agents listen, or after
 
 
+@dataclass(eq=False, repr=False)
 class Subscriber:
-    """A running client.
+    """A running client."""
 
-    Attributes:
-        filters: What it wants, with the QoS it asks for.
-        heard: What it held when an agent was last there to hear it subscribe.
-        heard_ms: When that was.
-    """
+    plan: SubscriberPlan
+    _broker: MessageBroker
+    _agenda: Agenda
+    _rng: random.Random
+    _ledger: Ledger
+    absences: int = 0
+    acknowledges_after_ms: int = LOCAL_MS
+    # What it held when an agent was last there to hear it subscribe, and when that was.
+    heard: dict[str, int] = field(default_factory=dict)
+    heard_ms: int = 0
+    _session: Session | None = None
+    _connection: int = 0
+    _attempts: int = 0
 
-    def __init__(
-        self,
-        plan: SubscriberPlan,
-        broker: MessageBroker,
-        agenda: Agenda,
-        rng: random.Random,
-        ledger: Ledger,
-    ) -> None:
-        self.plan = plan
-        self.filters = dict(plan.filters)
-        self.absences = 0
-        self.acknowledges_after_ms = LOCAL_MS
-        self._broker = broker
-        self._agenda = agenda
-        self._rng = rng
-        self._ledger = ledger
-        self.heard: dict[str, int] = {}
-        self.heard_ms = 0
-        self._session: Session | None = None
-        self._connection = 0
-        self._attempts = 0
+    def __post_init__(self) -> None:
+        self.filters = dict(self.plan.filters)  # what it wants, with the QoS it asks for
 
     @property
     def subscribed(self) -> bool:

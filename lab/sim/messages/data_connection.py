@@ -11,20 +11,22 @@ Source: OASIS MQTT 5.0, section 4.9 (flow control); ``runtime.mqtt.window``.
 
 from collections import deque
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
+
+from mqtt5 import PublishPacket
 
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.publications import packets_in
-from lab.sim.agents import Agent
 from lab.sim.data import DataWorld, number_of
 from lab.sim.disks import Writer
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import IN_FLIGHT_MAX, Message, Session, data_client_id
+from lab.sim.network import Agent
 
 QUEUE_MAX = 1_000
-NOTED_MS = 2_500
-"""By then what was sent is acknowledged, and its marker noted, once a second."""
+NOTED_MS = 2_500  # by then what was sent is acknowledged, and its marker noted, once a second
 
 
 class HostContext(DataWorld, Protocol):
@@ -38,12 +40,6 @@ class HostContext(DataWorld, Protocol):
     def acknowledging(self, agent: Agent, number: int) -> None:
         """The agent tells its broker that it has a publication."""
 
-    def delivering(self, agent: Agent, number: int, topic: str) -> None:
-        """The agent publishes on its broker what came from another."""
-
-    def too_old(self, numbers: list[int]) -> None:
-        """Publications that its log has no room for any more."""
-
     def tend(self, agent: Agent) -> None:
         """A second has passed: its custody is bounded."""
 
@@ -51,32 +47,27 @@ class HostContext(DataWorld, Protocol):
         """The agent is killed here, between two writes."""
 
 
+@dataclass(eq=False, repr=False)
 class DataConnection(Writer):
-    """The connection of a process to its own broker, as the data plane and custody's disk see it.
-
-    Attributes:
-        session: At the broker, and which connection of it; ``None`` without one.
-        session_number: Grows with each connection.
-    """
+    """A process's connection to its own broker, as the data plane and custody's disk see it."""
 
     urgent_bytes = 0
 
-    def __init__(
-        self, agent: Agent, broker: MessageBroker, ledger: Ledger, world: HostContext
-    ) -> None:
-        self.session: tuple[Session, int] | None = None
-        self.session_number = 0
-        self._agent = agent
-        self._client_id = data_client_id(agent.id)
-        self._broker = broker
-        self._agenda = world.agenda
-        self._ledger = ledger
-        self._world = world
-        self._life = 0  # of the broker that we are connected to
-        self._queue: deque[Message] = deque()
-        self._in_flight: deque[Message] = deque()
-        self._unmarked: list[int] = []  # sent to the broker behind the last marker
-        self._lately: deque[tuple[int, int]] = deque()  # when sent, and what
+    _agent: Agent
+    _broker: MessageBroker
+    _ledger: Ledger
+    _world: HostContext
+    session: tuple[Session, int] | None = None  # at the broker, and which connection of it
+    session_number: int = 0  # grows with each connection
+    _life: int = 0  # of the broker that we are connected to
+    _queue: deque[Message] = field(default_factory=deque)
+    _in_flight: deque[Message] = field(default_factory=deque)
+    _unmarked: list[int] = field(default_factory=list)  # sent to the broker behind the last marker
+    _lately: deque[tuple[int, int]] = field(default_factory=deque)  # when sent, and what
+
+    def __post_init__(self) -> None:
+        self._agenda = self._world.agenda
+        self._client_id = data_client_id(self._agent.id)
 
     # --- as a connection ---
 
@@ -107,8 +98,8 @@ class DataConnection(Writer):
         if self.session is None or self._agent.doomed:
             return False
         for packet in packets_in(b"".join(parts)):
-            self._world.delivering(self._agent, number_of(packet), packet.topic)
-            self._broker.publish(self._client_id, Message(packet.topic, 0, number_of(packet)))
+            number = self._delivered(packet)
+            self._broker.publish(self._client_id, Message(packet.topic, 0, number))
         return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
@@ -120,12 +111,17 @@ class DataConnection(Writer):
             self._offer(Message(parsed.topic, 1, payload=parsed.payload, retain=True))
             self.step()
             return True
-        number = number_of(parsed)
-        self._world.delivering(self._agent, number, parsed.topic)
+        number = self._delivered(parsed)
         if not self.noted:
             self._ledger.tolerate_at(self._agent.id, number)
         self._offer(Message(parsed.topic, qos, number))
         return True
+
+    def _delivered(self, packet: PublishPacket) -> int:
+        number = number_of(packet)
+        if not self._ledger.may_repeat(number):
+            self._world.watcher.delivered(self._agent, number, packet.topic)
+        return number
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
         """Tell our broker that it need not keep publications."""
@@ -154,7 +150,8 @@ class DataConnection(Writer):
 
     def too_old(self, numbers: list[int]) -> None:
         """The log had no room any more for these publications."""
-        self._world.too_old(numbers)
+        for number in numbers:
+            self._ledger.excuse(number, "log full")
 
     def disk_full(self, event: str) -> None:
         """A write was refused."""

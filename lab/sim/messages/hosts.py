@@ -10,28 +10,15 @@ Source: docs/ARCHITECTURE.md, "Two local connections" and "Discovery".
 from dataclasses import dataclass, field
 from functools import partial
 
-from federator.protocol.discovery import (
-    LOG_TOPICS,
-    SYS_TOPICS,
-    CountOwn,
-    Discovery,
-    DiscoveryEffect,
-    DiscoveryParameters,
-    DiscoveryRecord,
-    InterestChanged,
-    MembersChanged,
-    ProbeCounts,
-    decode_record,
-    encode_record,
-)
+from federator.protocol import discovery as d
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
-from lab.sim.agents import Agent
-from lab.sim.data import DataPath, packet_of
+from lab.sim.data import Alarm, DataPath, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, HostContext
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
+from lab.sim.network import Agent
 
 FED = "$fed/fed/"
 CONTROL_SESSION_EXPIRY_MS = 60_000
@@ -60,34 +47,29 @@ class HostDisk:
         self.custody.lose()
 
 
+@dataclass(eq=False, repr=False)
 class Host:
-    """The local side of one running agent; ``disk`` is what its earlier lives left."""
+    """The local side of one running agent."""
 
-    def __init__(
-        self,
-        agent: Agent,
-        broker: MessageBroker,
-        disk: HostDisk,
-        path: DataPath,
-        connection: DataConnection,
-        world: HostContext,
-    ) -> None:
-        self._disk = disk
-        self._agenda = world.agenda
-        self.agent = agent
-        self.broker = broker
-        own_id = control_client_id(agent.id)
-        self.discovery = Discovery(own_id=own_id, parameters=DiscoveryParameters())
-        self.connection = connection
-        self._path = path
-        self.data: Session | None = None
-        self._world = world
-        self._control: Session | None = None
-        self._connections = (0, 0)
-        self._cover: frozenset[str] = frozenset()
-        self._probing = False
-        self._armed_at_ms: int | None = None
-        self._saved_revision = -1
+    agent: Agent
+    broker: MessageBroker
+    _disk: HostDisk  # what earlier lives of the agent left
+    _path: DataPath
+    connection: DataConnection
+    _world: HostContext
+    data: Session | None = None
+    _control: Session | None = None
+    _connections: tuple[int, int] = (0, 0)
+    _cover: frozenset[str] = frozenset()
+    _probing: bool = False
+    _saved_revision: int = -1
+
+    def __post_init__(self) -> None:
+        self._agenda = self._world.agenda
+        own_id = control_client_id(self.agent.id)
+        self.discovery = d.Discovery(own_id=own_id, parameters=d.DiscoveryParameters())
+        next_deadline_ms = self.discovery.next_deadline_ms
+        self._alarm = Alarm(self.agent, self._world, next_deadline_ms, self._on_time)
 
     # --- the process ---
 
@@ -96,7 +78,7 @@ class Host:
         disk = self._disk
         self.agent.data.custody.resume(self._world.now_of(self.agent))
         if disk.record:
-            record: DiscoveryRecord = decode_record(disk.record)
+            record: d.DiscoveryRecord = d.decode_record(disk.record)
             away_ms = self._wall_ms() - disk.saved_at_ms
             known_ms = away_ms if disk.closed and away_ms >= 0 else None
             effects = self.discovery.load(
@@ -111,8 +93,11 @@ class Host:
         if orderly and not self.agent.doomed:
             self.agent.data.custody.destination.save(leaving=True)
             self._save(closed=True)
-        self.connection.down()
+        self._hang_up(orderly=orderly)
         self.connection.process_dies()
+
+    def _hang_up(self, *, orderly: bool) -> None:
+        self.connection.down()
         for session, connection in zip((self._control, self.data), self._connections, strict=True):
             if session is not None:
                 self.broker.disconnect(session, connection, orderly=orderly)
@@ -162,12 +147,9 @@ class Host:
 
     def disconnect(self) -> None:
         """The connections are gone."""
-        if self._control is None or self.data is None:
+        if self._control is None:
             return
-        self.broker.disconnect(self._control, self._connections[0], orderly=False)
-        self.broker.disconnect(self.data, self._connections[1], orderly=False)
-        self._control = self.data = None
-        self.connection.down()
+        self._hang_up(orderly=False)
         self.agent.data.intake.on_local_down(self._world.now_of(self.agent))
         self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
 
@@ -202,24 +184,24 @@ class Host:
         now_ms, topic = self._now_ms(), message.topic
         if topic == self.agent.data.delivery.marker_topic:
             self.agent.data.custody.destination.on_marker(message.payload)
-        elif topic in LOG_TOPICS:
+        elif topic in d.LOG_TOPICS:
             self._perform(self.discovery.on_log(topic, message.payload, now_ms=now_ms))
         else:
             said, stored = message.payload, message.stored
             self._perform(self.discovery.on_sys(topic, said, now_ms=now_ms, retained=stored))
 
-    def _perform(self, effects: list[DiscoveryEffect]) -> None:
+    def _perform(self, effects: list[d.DiscoveryEffect]) -> None:
         for effect in effects:
             match effect:
-                case InterestChanged(added, removed):
+                case d.InterestChanged(added, removed):
                     self._world.interest_changed(self.agent, added, removed)
-                case ProbeCounts(subscribe):
+                case d.ProbeCounts(subscribe):
                     self._probe(subscribe)
-                case MembersChanged() | CountOwn():
+                case d.MembersChanged() | d.CountOwn():
                     pass  # shared subscriptions, and lost lines: there are none here
                 case Notice():
                     self._world.noticed(effect)
-        self._arm()
+        self._alarm.arm()
 
     def _probe(self, subscribe: bool) -> None:
         self._probing = subscribe
@@ -230,24 +212,12 @@ class Host:
         else:
             self.broker.unsubscribe(self._control, _PROBES)
 
-    def _arm(self) -> None:
-        deadline_ms = self.discovery.next_deadline_ms()
-        if deadline_ms is None:
-            return
-        when_ms = max(self._agenda.now_ms, deadline_ms - self.agent.clock_offset_ms)
-        if self._armed_at_ms is None or when_ms < self._armed_at_ms:
-            self._armed_at_ms = when_ms
-            self._agenda.at(when_ms, self._world.run, self.agent, self._wake, when_ms)
-
-    def _wake(self, when_ms: int) -> None:
-        if self._armed_at_ms != when_ms:
-            return
-        self._armed_at_ms = None
+    def _on_time(self) -> None:
         deadline_ms = self.discovery.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self._now_ms():
             self._perform(self.discovery.on_deadline(now_ms=self._now_ms()))
         else:
-            self._arm()
+            self._alarm.arm()
 
     def _every_second(self) -> None:
         """Save what changed, and bound custody."""
@@ -265,12 +235,12 @@ class Host:
         self._saved_revision = self.discovery.revision
         disk.closed = closed
         disk.saved_at_ms = self._wall_ms()
-        disk.record = encode_record(self.discovery.record(now_ms=self._now_ms()))
+        disk.record = d.encode_record(self.discovery.record(now_ms=self._now_ms()))
 
     def _control_filters(self) -> tuple[str, ...]:
         marker = self.agent.data.delivery.marker_topic
         probes = _PROBES if self._probing else ()
-        return (*LOG_TOPICS, *SYS_TOPICS, *_CONTROL_TOPICS, marker, *probes)
+        return (*d.LOG_TOPICS, *d.SYS_TOPICS, *_CONTROL_TOPICS, marker, *probes)
 
     def _data_filters(self) -> tuple[str, ...]:
         return (self.agent.data.data_topic, *sorted(self._cover))

@@ -24,8 +24,7 @@ from lab.sim.messages.sessions import Message, Session
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 
-INVENTED = 2**62
-"""From this number on nobody published it: a member of the federation made it up."""
+INVENTED = 2**62  # from this number on nobody published it: a member of the federation made it up
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,19 +42,14 @@ class Published:
 class Ledger:
     """Everything published and everything received.
 
-    Args:
-        home: The broker of each subscribing client.
-        life_of: Which incarnation of a broker's agent runs; 0 when none does.
-
-    Attributes:
-        calm: Nothing goes wrong any more: everything is promised.
-        lied_to: A member tells lies about numbers: what came may come again, or never have been.
-        fired: How often each excuse and outcome occurred.
+    ``home`` is the broker of each subscribing client; ``life_of`` says which incarnation of a
+    broker's agent runs, 0 when none does.
     """
 
     def __init__(self, home: Mapping[str, BrokerId], *, life_of: Callable[[BrokerId], int]) -> None:
-        self.calm = self.lied_to = False
-        self.fired: Counter[str] = Counter()
+        self.calm = False  # nothing goes wrong any more: everything is promised
+        self.lied_to = False  # a member lies about numbers: what came may come again, or never was
+        self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
         self.published: list[Published] = []
         self._home = home
         self._life_of = life_of
@@ -101,11 +95,7 @@ class Ledger:
         self._set_back.add(broker)
 
     def trust_all(self) -> bool:
-        """The federation stands again: what it promises now is said anew.
-
-        Returns:
-            Whether some agent had lost its log.
-        """
+        """The federation stands again, and says its promises anew; whether a log had been lost."""
         distrusted = bool(self._distrusted)
         self._promised.clear()
         self._distrusted.clear()
@@ -176,13 +166,10 @@ class Ledger:
             granted = {f: q for f, q in filters.items() if topic_matches(f, topic)}
             if not self.calm and granted.keys() <= self._waived:
                 continue
-            if granted and self._is_promised(item, min(qos, *granted.values()), client):
+            trusted = broker not in self._distrusted or self._home[client] == broker
+            if granted and (self.calm or (trusted and min(qos, *granted.values()) > 0)):
                 self._owed[client].add(item.number)
         return item
-
-    def _is_promised(self, item: Published, qos: int, client: str) -> bool:
-        trusted = item.broker not in self._distrusted or self._home[client] == item.broker
-        return self.calm or (qos > 0 and trusted)
 
     def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
         """A broker put a copy into a session."""
@@ -199,7 +186,7 @@ class Ledger:
         if item.topic != message.topic or not item.qos >= message.qos:
             raise InvariantError("as_published", f"{client_id!r} gets {item} as {message}")
 
-    def dropped(self, broker: BrokerId, client_id: str, message: Message) -> None:
+    def dropped(self, client_id: str, message: Message) -> None:
         """A queue was full."""
         if message.number < 0:
             self.fired["log line dropped"] += 1

@@ -2,8 +2,6 @@
 
 Faults of links, agents and brokers are those of ``lab.sim.faults``; these need a world with
 clients.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -17,8 +15,7 @@ from lab.sim.messages.world import MessageWorld
 
 SLOW_ACKNOWLEDGEMENT_MS = 400
 CLOCK_JUMP_MS = 3_600_000
-STORM_FILTERS = 40
-"""Subscriptions made one after the other; more than a small queue holds."""
+STORM_FILTERS = 40  # subscriptions made one after the other; more than a small queue holds
 
 
 class MishapKind(Enum):

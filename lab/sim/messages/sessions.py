@@ -14,8 +14,7 @@ from dataclasses import dataclass, field, replace
 from federator.protocol.types import BrokerId
 from lab.sim.topics import topic_matches
 
-IN_FLIGHT_MAX = 20
-"""``max_inflight_messages`` of Mosquitto, and its Receive Maximum."""
+IN_FLIGHT_MAX = 20  # ``max_inflight_messages`` of Mosquitto, and its Receive Maximum
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,8 +2,6 @@
 
 As with ``lab.sim.scenario`` everything is drawn before the first event and kept as data, so that a
 story can be written to a file, told again, and told with a part left out.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -14,17 +12,16 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.parameters import Parameters, Strategy
-from federator.protocol.types import BrokerId, Cost, Millis
-from lab.sim import strategies, topologies
+from federator.protocol.types import BrokerId, Millis
+from lab.sim import topologies
 from lab.sim.disks import RECORDS_MAX
 from lab.sim.faults import Fault, draw_faults
 from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
-from lab.sim.network import Link
-from lab.sim.plan import LinkPlan, WorldPlan
-from lab.sim.scenario import FILTERS, TOPICS
+from lab.sim.plan import Link, WorldPlan, under
+from lab.sim.scenario import FILTERS, TOPICS, draw_link
 
 PARTS = ("faults", "mishaps", "changes", "publications")
 """What can be left out of a story, item by item."""
@@ -84,7 +81,7 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
 ) -> MessageStory:
-    """The story of ``seed``, with so many brokers, or few, under one of ``strategies.NAMES``."""
+    """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``."""
     rng = random.Random(f"messages {seed} {nodes} {topology}")
     nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
     name, raw_links = topologies.draw(topology, nodes, rng)
@@ -94,7 +91,7 @@ def draw(
     plan = _draw_plan(rng, ids, links)
     if not faulty:
         plan = replace(plan, world=replace(plan.world, loss=0.0, duplication=0.0))
-    plan = replace(plan, world=strategies.under(strategy, plan.world, seed=seed))
+    plan = replace(plan, world=under(strategy, plan.world, seed=seed))
     slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
     settle_ms = 4_000 + 3 * slowest_ms
     heal_ms = settle_ms + (LONG_FAULTY_MS if rng.random() < 0.1 else FAULTY_MS)
@@ -148,11 +145,7 @@ def encode(story: MessageStory) -> bytes:
 
 
 def decode(content: bytes) -> MessageStory:
-    """The story that ``encode`` wrote.
-
-    Raises:
-        DecodeError: It is none.
-    """
+    """The story that ``encode`` wrote. Raises ``DecodeError``: it is none."""
     try:
         return msgspec.json.decode(content, type=MessageStory)
     except (msgspec.MsgspecError, UnicodeDecodeError) as error:
@@ -193,7 +186,7 @@ def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> Me
     rough = rng.random()
     world = WorldPlan(
         ids=tuple(ids),
-        links=tuple(_draw_link(rng, link, slowest_ms) for link in links),
+        links=tuple(draw_link(rng, link, slowest_ms) for link in links),
         parameters=Parameters(
             redundancy=rng.randint(1, 3),
             solicit_timeout_ms=Millis(max(500, 4 * slowest_ms * len(ids))),
@@ -215,19 +208,6 @@ def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> Me
         subscribers.append(replace(subscriber, start_ms=start_ms))
     records_max = rng.choice((5, 20)) if rng.random() < 0.1 else RECORDS_MAX
     return MessagePlan(world, brokers, tuple(subscribers), records_max)
-
-
-def _draw_link(rng: random.Random, link: Link, slowest_ms: int) -> LinkPlan:
-    a, b = link
-    fastest_ms = rng.randint(0, slowest_ms)
-    return LinkPlan(
-        a=a,
-        b=b,
-        cost=Cost(1),
-        configured=(a, b) if rng.random() < 0.7 else (rng.choice((a, b)),),
-        delay_ms_min=fastest_ms,
-        delay_ms_max=rng.randint(fastest_ms, slowest_ms),
-    )
 
 
 def _draw_broker(rng: random.Random) -> BrokerPlan:

@@ -3,8 +3,6 @@
 To the world of agents and links this adds what stands around them: brokers that keep sessions and
 queues, clients that publish and subscribe, and agents that learn of those clients only from their
 broker's log. Every publication is followed from client to client by the ledger.
-
-Source: docs/simulator.md.
 """
 
 import random
@@ -14,7 +12,6 @@ from dataclasses import dataclass
 from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Now
-from lab.sim.agents import Agent
 from lab.sim.data import DataPath
 from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
 from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, BrokerPlan, MessageBroker
@@ -23,12 +20,12 @@ from lab.sim.messages.data_connection import DataConnection
 from lab.sim.messages.hosts import Host, HostDisk
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, data_client_id
+from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.world import World
 
-DOOMED_MS = 300
-"""How long an agent stays away that was killed between two writes."""
+DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,16 +158,6 @@ class MessageWorld(World):
         if not logged and not self.ledger.calm and self.ledger.owed_elsewhere(number):
             item = self.ledger.published[number]
             raise InvariantError("logged_before_acknowledged", f"{agent.id} acknowledges {item}")
-
-    def delivering(self, agent: Agent, number: int, topic: str) -> None:
-        """An agent publishes on its broker what came from another."""
-        if not self.ledger.may_repeat(number):
-            self.watcher.delivered(agent, number, topic)
-
-    def too_old(self, numbers: list[int]) -> None:
-        """Publications that a log has no room for any more."""
-        for number in numbers:
-            self.ledger.excuse(number, "log full")
 
     def tend(self, agent: Agent) -> None:
         """A second has passed: the agent's custody is bounded."""

@@ -13,7 +13,7 @@ from lab.sim import scenario
 from lab.sim.campaign import run_scenario
 from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
-from lab.sim.strategies import MIXED
+from lab.sim.plan import MIXED
 from tests.effort import seeds
 from tests.lab.sim.violations import violations
 

@@ -3,9 +3,8 @@
 import numpy as np
 import pytest
 
-from lab.papers.codecs.games import HORIZON, Rule
+from lab.papers.codecs.games import HORIZON, Game, Rule, play
 from lab.papers.codecs.plan import Problem, checked, needs, surviving, totals
-from lab.papers.codecs.rounds import Game, play
 from tests.lab.papers.codecs.trees import random_problem
 
 

@@ -8,10 +8,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.papers.pricing.channels import COMES, STAYS, Channel, Rate, charge, leaves
-from lab.papers.pricing.losses import Detour, want
+from lab.papers.pricing.channels import (
+    COMES,
+    STAYS,
+    Channel,
+    Rate,
+    charge,
+    for_sale,
+    leavers,
+    leaves,
+)
 from lab.papers.pricing.messages import Price, Seat, Want
-from lab.papers.pricing.seats import for_sale, leavers
+from lab.papers.pricing.topic_state import Detour, want
 
 SEATS = st.lists(
     st.tuples(st.integers(1, 6), st.one_of(st.floats(0, 50), st.just(math.inf))), max_size=7

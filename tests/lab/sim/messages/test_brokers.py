@@ -18,9 +18,9 @@ class Book(Ledger):
 
     drops = 0
 
-    def dropped(self, broker, client_id, message) -> None:
+    def dropped(self, client_id, message) -> None:
         self.drops += 1
-        super().dropped(broker, client_id, message)
+        super().dropped(client_id, message)
 
 
 class Edge:

@@ -9,7 +9,7 @@ from federator.errors import DecodeError
 from lab.cli.sim import VIOLATED, command
 from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
-from lab.sim.shrink import Shrinker
+from lab.sim.shrink import shrink
 from tests.lab.sim.messages.test_message_mutants import acknowledges_early, owes_nothing
 
 
@@ -31,8 +31,7 @@ def size(story):
 def test_the_shortest_story_fails_alike_and_nothing_can_be_left_out(monkeypatch):
     story, result = failing(owes_nothing, monkeypatch)
 
-    shrinker = Shrinker(run_story, parts=stories.PARTS, simpler=stories.simpler)
-    shortest = shrinker.shrink(story, result)
+    shortest = shrink(run_story, story, result, parts=stories.PARTS, simpler=stories.simpler)
 
     assert size(shortest.story) < size(story)
     assert shortest.result.violation.invariant == result.violation.invariant
@@ -47,7 +46,7 @@ def test_the_shortest_story_fails_alike_and_nothing_can_be_left_out(monkeypatch)
 def test_shrinking_ends_at_its_bound(monkeypatch):
     story, result = failing(acknowledges_early, monkeypatch)
 
-    shortest = Shrinker(run_story, parts=stories.PARTS, runs_max=5).shrink(story, result)
+    shortest = shrink(run_story, story, result, parts=stories.PARTS, runs_max=5)
 
     assert shortest.runs <= 5
     assert shortest.result.violation is not None
