@@ -68,8 +68,7 @@ class Lag:
 def segments_of(log: Path) -> list[Segment]:
     """The segments below ``log``, in the order in which they came to be.
 
-    Raises:
-        InputMissingError: There is none.
+    Raises ``InputMissingError``: there is none.
     """
     found = sorted(log.rglob("*.jsonl"), key=_age)
     if not found:
@@ -88,8 +87,7 @@ def measure(
 
     ``log`` is moved, not copied; its beginning is what lands for ``warm_s`` at a low rate.
 
-    Raises:
-        UnavailableError: ``stream`` ended, or did not come to the end in time.
+    Raises ``UnavailableError``: ``stream`` ended, or did not come to the end in time.
     """
     first, *rest = segments_of(log)
     landing, out = home / "landing", home / "out"

@@ -9,8 +9,8 @@ import pytest
 
 from federator.errors import LinkError
 from lab.bench.filters import measure_filters
+from lab.bench.generator import pace, saturate
 from lab.bench.layout import Layout, topics
-from lab.bench.load import pace, saturate
 from lab.bench.wire import Wire, open_connection
 from tests.real.polling import until
 
