@@ -32,17 +32,9 @@ HOLD_S: Final = (5.0, 10.0)
 WORDS: Final = tuple(
     topic(FEDERATION)
     for topic in (
-        topics.claims_topic,
-        topics.cover_topic,
-        topics.data_topic,
-        topics.drain_topic,
-        topics.mark_topic,
-        topics.recall_topic,
-        topics.retained_mark_topic,
-        topics.sessions_topic,
-        topics.settle_topic,
-        topics.agents_topic,
-        topics.trace_topic,
+        *(topics.claims_topic, topics.cover_topic, topics.data_topic, topics.drain_topic),
+        *(topics.mark_topic, topics.recall_topic, topics.retained_mark_topic),
+        *(topics.sessions_topic, topics.settle_topic, topics.agents_topic, topics.trace_topic),
     )
 )
 """Where strangers speak, besides where they heard somebody."""
@@ -66,8 +58,7 @@ class _Stranger(LinkObserver):
 class Strangers:
     """One stranger at each broker, all of one mind.
 
-    Attributes:
-        said: How much they published or asked for.
+    ``said``: how much they published or asked for.
     """
 
     def __init__(self, stage: Stage, move: Move, rng: random.Random) -> None:
