@@ -84,7 +84,7 @@ class _Data:
                 "frames": total - self.rng.binomial(total - 1, 0.3),
                 "out_of_order": late,
                 "repaired": np.where(groups[3][group] > 0, late // 2, 0),
-                **sketched.columns(),
+                **sketched,
             },
         )
 
@@ -286,7 +286,7 @@ class _Data:
                 "strategy": [self.strategy] * len(total),
                 "publications": total,
                 "expected": total,
-                **sketched.columns(),
+                **sketched,
                 "delays_us": [",".join(map(str, one.tolist())) for one in each],
             },
         )
