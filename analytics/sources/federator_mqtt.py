@@ -13,7 +13,7 @@
 A row is one record line as its agent wrote it, with where it came from; ``spark.read`` gives what
 the spools hold now. Offsets are (broker, spool, batch), and what lies between two of them is asked
 from the agents by the executors, so a restart from a checkpoint reads each micro-batch again as it
-was. The options are those of ``analytics.sources.live.options``.
+was.
 
 Source: docs/metrics.md, "Replay"; docs/analytics.md, "The live source".
 """
@@ -42,9 +42,17 @@ from pyspark.sql.types import StructType
 from analytics.errors import DataLossError, UnavailableError
 from analytics.schemas.fields import struct
 from analytics.sources.live.heads import Heads
-from analytics.sources.live.options import Options, Place, read_options
-from analytics.sources.live.positions import Held, Offsets, advance, between, past
-from analytics.sources.live.replay import Lost, Replay, loss_text
+from analytics.sources.live.link import Options, Place, read_options
+from analytics.sources.live.replay import (
+    Held,
+    Lost,
+    Offsets,
+    Replay,
+    advance,
+    between,
+    loss_text,
+    past,
+)
 from federator.protocol.telemetry.records import Events, encode
 
 LIVE_LINES = struct("line string", "broker long", "spool string", "batch long")

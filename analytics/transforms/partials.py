@@ -44,24 +44,24 @@ class Partial:
 
     def merged(self, rows: DataFrame) -> DataFrame:
         """One row per key, of any number of partials put together."""
-        return rows.groupBy(*self.keys).agg(*self._measures()).select(*self.columns)
+        ways = (_WAYS[use](name).alias(name) for use, name in self.measures)
+        return rows.groupBy(*self.keys).agg(*ways).select(*self.columns)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Keys, then measures."""
-        return self.keys + self.sums + self.least + self.greatest + self.bits
+        return (*self.keys, *(name for _, name in self.measures))
 
-    def _measures(self) -> list[Column]:
-        return [
-            *(F.sum(name).alias(name) for name in self.sums),
-            *(F.min(name).alias(name) for name in self.least),
-            *(F.max(name).alias(name) for name in self.greatest),
-            *(F.bit_or(name).alias(name) for name in self.bits),
-        ]
+    @property
+    def measures(self) -> list[tuple[str, str]]:
+        """Each measure, behind how it adds up: a key of ``_WAYS``."""
+        each = zip(_WAYS, (self.sums, self.least, self.greatest, self.bits), strict=True)
+        return [(use, name) for use, names in each for name in names]
 
 
+_WAYS = {"sum": F.sum, "least": F.min, "greatest": F.max, "bits": F.bit_or}
 _FLOW = ("origin", "destination", "hops", "qos", "strategy")
-_SPAN_LEAST, _SPAN_GREATEST = ("first_us",), ("last_us",)
+_SPAN: dict[str, tuple[str, ...]] = {"least": ("first_us",), "greatest": ("last_us",)}
 
 OF_TABLE: dict[str, dict[str, Partial]] = {
     "deliveries": {
@@ -80,16 +80,14 @@ OF_TABLE: dict[str, dict[str, Partial]] = {
         "offered": Partial(
             ("filter", "origin", "qos", "strategy"),
             sums=("publications", "bytes"),
-            least=_SPAN_LEAST,
-            greatest=_SPAN_GREATEST,
+            **_SPAN,
         ),
     },
     "arrived": {
         "arrived": Partial(
             ("filter", "origin", "destination", "qos", "strategy"),
             sums=("publications", "bytes"),
-            least=_SPAN_LEAST,
-            greatest=_SPAN_GREATEST,
+            **_SPAN,
         ),
     },
     "links": {
@@ -142,12 +140,7 @@ OF_TABLE: dict[str, dict[str, Partial]] = {
 }
 """Partials by the table of records that they are made of, row by row."""
 
-SEEN = Partial(
-    ("federation", "broker", "epoch"),
-    sums=("records",),
-    least=_SPAN_LEAST,
-    greatest=_SPAN_GREATEST,
-)
+SEEN = Partial(("federation", "broker", "epoch"), sums=("records",), **_SPAN)
 """``agents_seen``, of all records."""
 DELAYS = Partial(("window_us", *_FLOW, "value_us"), sums=("publications",))
 """A row for each bucket of a delivery's histogram."""
@@ -241,16 +234,11 @@ def slots_of(how: Partial) -> dict[str, str]:
     return {name: slot for slot, name in _slots(how)}
 
 
-def merged(packed: DataFrame) -> DataFrame:
+def merged_parts(packed: DataFrame) -> DataFrame:
     """One row per part and key."""
     return (
         packed.groupBy(*_ALL_KEYS)
-        .agg(
-            *(F.sum(name).alias(name) for name in _NAMES["sum"]),
-            *(F.min(name).alias(name) for name in _NAMES["least"]),
-            *(F.max(name).alias(name) for name in _NAMES["greatest"]),
-            *(F.bit_or(name).alias(name) for name in _NAMES["bits"]),
-        )
+        .agg(*(way(name).alias(name) for use, way in _WAYS.items() for name in _NAMES[use]))
         .select(*PACKED.fieldNames())
     )
 
@@ -258,12 +246,8 @@ def merged(packed: DataFrame) -> DataFrame:
 def _slots(how: Partial) -> Iterator[tuple[str, str]]:
     """(numbered column, column of the partial)."""
     uses = [("t" if key in TEXTS else "n", key) for key in how.keys]
-    uses += [("sum", name) for name in how.sums]
-    uses += [("least", name) for name in how.least]
-    uses += [("greatest", name) for name in how.greatest]
-    uses += [("bits", name) for name in how.bits]
     taken = dict.fromkeys(_NAMES, 0)
-    for use, name in uses:
+    for use, name in uses + how.measures:
         assert taken[use] < _SLOTS[use], f"{name}: more columns of use {use} are wanted"
         yield _NAMES[use][taken[use]], name
         taken[use] += 1
