@@ -1,7 +1,7 @@
 """The bench itself: systems side by side, run by run in turn, each at its own best.
 
 All systems are started once and stay up, idle when it is not their turn. For throughput every
-system first climbs the same ladder of windows (see ``load.saturate``) and keeps the one with the
+system first climbs the same ladder of windows (see ``generator.saturate``) and keeps the one with the
 highest rate at which nothing was lost: a bridge chain and our agents have different queues, and
 one window for all would favour one of them. A measured run that loses something all the same does
 not count: the window goes down a step and the run is repeated.
@@ -23,10 +23,10 @@ from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind
 from lab.bench import records as r
 from lab.bench.generator import Ends, Generator, Outcome
-from lab.bench.layout import Layout, topics
 from lab.bench.processor import processor_s, resident_mb
 from lab.bench.records import Key, Results
 from lab.bench.systems import AGENTS, AgentLine, BrokerLine, Echo, GatewayFront, System
+from lab.bench.wire import Layout, topics
 from lab.grid.processes.children import Started
 from lab.grid.trial import Progress
 

@@ -27,8 +27,7 @@ from typing import Final
 import numpy as np
 
 from federator.errors import LinkError
-from lab.bench.layout import Layout, topics
-from lab.bench.wire import Wire
+from lab.bench.wire import Layout, Wire, topics
 from lab.grid.processes.children import Helper, answer, python
 from lab.grid.processes.precise_loop import sharpen_timers
 
@@ -214,7 +213,7 @@ class Generator(Helper):
         await self.ask({"name": self._name, "pairs": self._pairs, **asdict(ends), **shape})
 
     async def run(self, load: str, **how: float) -> Outcome:
-        """Have it ``saturate`` or ``pace``: functions of ``load``, with these arguments."""
+        """Have it ``saturate`` or ``pace``: functions above, with these arguments."""
         return Outcome(**await self.ask({load: {"run": next(self._runs), **how}}))
 
 
@@ -234,10 +233,8 @@ def _serve() -> None:
         order = json.loads(line)
         gc.collect()
         gc.disable()  # a collection is a delay of ours, not of the system under test
-        if "saturate" in order:
-            outcome = saturate(wires, **order["saturate"])
-        else:
-            outcome = pace(wires, **order["pace"])
+        ((load, how),) = order.items()
+        outcome = saturate(wires, **how) if load == "saturate" else pace(wires, **how)
         gc.enable()
         answer(asdict(outcome))
     for wire in wires:

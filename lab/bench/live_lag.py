@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -73,11 +74,8 @@ def segments_of(log: Path) -> list[Segment]:
     found = sorted(log.rglob("*.jsonl"), key=_age)
     if not found:
         raise InputMissingError(f"{log}: holds no *.jsonl; a log by simulate is wanted")
-    segments, lines = [], 0
-    for path in found:
-        lines += path.read_bytes().count(b"\n")
-        segments.append(Segment(path, lines))
-    return segments
+    lines_so_far = accumulate(path.read_bytes().count(b"\n") for path in found)
+    return [Segment(*each) for each in zip(found, lines_so_far, strict=True)]
 
 
 def measure(

@@ -88,8 +88,7 @@ class System(ABC):
         if self._relays is None:
             self._relays = RelayProcess(self._folder)
             await self._relays.start()
-        delay_ms = self._link_delay_ms
-        return await self._relays.add(link, host=broker.host, port=broker.port, delay_ms=delay_ms)
+        return await self._relays.add(link, broker.place, delay_ms=self._link_delay_ms)
 
 
 class BrokerLine(System):

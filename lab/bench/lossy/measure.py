@@ -236,15 +236,11 @@ async def _datagrams(stage: Stage) -> Counter[str]:
 
 
 def _client(stage: Stage, at: int, role: str, name: str, folder: Path) -> Helper:
-    order = {
-        "role": role,
-        "host": address_of(at),
-        "port": MQTT_PORT,
-        "topic": TOPIC,
-        "client_id": f"{role}-{name}",
-    }
-    command = stage.inside(at, python("lab.bench.lossy.client", json.dumps(order)))
-    return Helper(command, log=folder / f"{role}-{name}.log")
+    client_id = f"{role}-{name}"
+    order = {"role": role, "host": address_of(at), "port": MQTT_PORT, "topic": TOPIC}
+    told = json.dumps(order | {"client_id": client_id})
+    command = stage.inside(at, python("lab.bench.lossy.client", told))
+    return Helper(command, log=folder / f"{client_id}.log")
 
 
 async def _until_through(publisher: Helper, subscriber: Helper) -> None:
@@ -287,12 +283,8 @@ class Verdict:
 
 def judged(rows: list[Row]) -> list[Verdict]:
     """Every part of the bar that ``rows`` say something of."""
-    found: list[Verdict] = []
-    for row in rows:
-        if row.transport != DATAGRAMS or row.turn != ALL_ROUNDS:
-            continue
-        found += _lossy(row, rows) if row.plr else _lossless(row, rows)
-    return found
+    of_all = [row for row in rows if (row.transport, row.turn) == (DATAGRAMS, ALL_ROUNDS)]
+    return [part for row in of_all for part in (_lossy if row.plr else _lossless)(row, rows)]
 
 
 def _lossy(row: Row, rows: list[Row]) -> Iterator[Verdict]:

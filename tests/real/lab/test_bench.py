@@ -10,8 +10,7 @@ import pytest
 from federator.errors import LinkError
 from lab.bench.filters import measure_filters
 from lab.bench.generator import pace, saturate
-from lab.bench.layout import Layout, topics
-from lab.bench.wire import Wire, open_connection
+from lab.bench.wire import Layout, Wire, open_connection, topics
 from tests.real.polling import until
 
 LAYOUT = Layout("bench/t", 0, 64)
