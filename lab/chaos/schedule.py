@@ -15,7 +15,7 @@ apart, so their order differs from one to the next.
 import asyncio
 import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -148,7 +148,21 @@ ROLES: Final[dict[str, Callable[[Layout], tuple[BrokerId, ...]]]] = {
 }
 
 
-def _kill(what: str, role: str) -> Draw:
+def _process(stage: Stage, what: str, here: BrokerId) -> Child:
+    return stage.grid.brokers[here] if what == "broker" else stage.grid.agents[here]
+
+
+def _down(
+    stage: Stage, kind: str, what: str, here: BrokerId, hold_s: float, inflict: Act, how: str
+) -> Injury:
+    """An end of a broker or an agent, which is back after ``hold_s``."""
+    heal = partial(stage.start_broker if what == "broker" else stage.start_agent, here)
+    felt = soon(lambda: not _process(stage, what, here).running)
+    detail = f"{how}, back after {hold_s:g} s"
+    return Injury(kind, frozenset({f"{what} {here}"}), detail, hold_s, inflict, heal, felt)
+
+
+def _kill_kind(what: str, role: str) -> Kind:
     def draw(stage: Stage, rng: random.Random) -> Injury:
         here = rng.choice(ROLES[role](stage.layout))
         is_broker = what == "broker"
@@ -156,66 +170,44 @@ def _kill(what: str, role: str) -> Draw:
         kill = soon(partial(stage.kill_broker if is_broker else stage.kill_agent, here))
         return _down(stage, f"{what}-kill-{role}", what, here, hold_s, kill, "kill -9")
 
-    return draw
+    def lacks(stage: Stage) -> str:
+        return "" if ROLES[role](stage.layout) else f"no broker is a {role} here"
+
+    return Kind(f"{what}-kill-{role}", f"kill -9 of a {role}'s {what}", draw, lacks)
 
 
-def _restart_broker(kind: str, *, persistent: bool) -> Draw:
+def _restart_kind(name: str, *, persistent: bool) -> Kind:
+    def restartable(stage: Stage) -> list[BrokerId]:
+        return [i for i in stage.grid.grid.ids if (i in stage.persistent) == persistent]
+
     def draw(stage: Stage, rng: random.Random) -> Injury:
-        here = rng.choice(_restartable(stage, persistent=persistent))
+        here = rng.choice(restartable(stage))
         hold_s, stop = stage.span_s(rng, (RESTART_S,)), partial(stage.stop_broker, here)
-        return _down(stage, kind, "broker", here, hold_s, stop, "SIGTERM")
+        return _down(stage, name, "broker", here, hold_s, stop, "SIGTERM")
 
-    return draw
-
-
-def _restartable(stage: Stage, *, persistent: bool) -> list[BrokerId]:
-    return [i for i in stage.grid.grid.ids if (i in stage.persistent) == persistent]
+    what = f"a broker restarted in order, {'with' if persistent else 'without'} persistence"
+    return Kind(name, what, draw, lambda stage: "" if restartable(stage) else "no such broker")
 
 
-def _down(
-    stage: Stage, kind: str, what: str, here: BrokerId, hold_s: float, inflict: Act, how: str
-) -> Injury:
-    """An end of a broker or an agent, which is back after ``hold_s``."""
-    grid, is_broker = stage.grid, what == "broker"
-    processes: Mapping[BrokerId, Child] = grid.brokers if is_broker else grid.agents
-    heal = partial(stage.start_broker if is_broker else stage.start_agent, here)
-    felt = soon(lambda: not processes[here].running)
-    detail = f"{how}, back after {hold_s:g} s"
-    return Injury(kind, frozenset({f"{what} {here}"}), detail, hold_s, inflict, heal, felt)
+def _pause_kind(what: str, article: str) -> Kind:
+    def draw(stage: Stage, rng: random.Random) -> Injury:
+        here, hold_s = rng.choice(stage.grid.grid.ids), stage.span_s(rng, HURT_S)
 
+        def pause() -> None:
+            if what == "broker":
+                stage.ledger.interrupted(here, stage.now_s())
+            _process(stage, what, here).pause()
 
-def _draw_agent_pause(stage: Stage, rng: random.Random) -> Injury:
-    here = rng.choice(stage.grid.grid.ids)
-    agent, hold_s = stage.grid.agents[here], stage.span_s(rng, HURT_S)
-    return _pause("agent", here, agent, hold_s, lambda: agent.pause(), lambda: agent.resume())
+        def resume() -> None:
+            if what == "broker":
+                stage.ledger.goes_on(here, stage.now_s())
+            _process(stage, what, here).resume()
 
+        victims, detail = frozenset({f"{what} {here}"}), f"SIGSTOP, {hold_s:g} s"
+        felt = soon(lambda: _is_stopped(_process(stage, what, here).pid))
+        return Injury(f"{what}-pause", victims, detail, hold_s, soon(pause), soon(resume), felt)
 
-def _draw_broker_pause(stage: Stage, rng: random.Random) -> Injury:
-    here = rng.choice(stage.grid.grid.ids)
-    broker = stage.grid.brokers[here]
-
-    def pause() -> None:
-        stage.ledger.interrupted(here, stage.now_s())
-        broker.pause()
-
-    def resume() -> None:
-        stage.ledger.goes_on(here, stage.now_s())
-        broker.resume()
-
-    return _pause("broker", here, broker, stage.span_s(rng, HURT_S), pause, resume)
-
-
-def _pause(
-    what: str,
-    here: BrokerId,
-    process: Child,
-    hold_s: float,
-    pause: Callable[[], None],
-    resume: Callable[[], None],
-) -> Injury:
-    victims, detail = frozenset({f"{what} {here}"}), f"SIGSTOP, {hold_s:g} s"
-    felt = soon(lambda: _is_stopped(process.pid))
-    return Injury(f"{what}-pause", victims, detail, hold_s, soon(pause), soon(resume), felt)
+    return Kind(f"{what}-pause", f"SIGSTOP of {article} {what}", draw)
 
 
 def _is_stopped(pid: int) -> bool:
@@ -231,25 +223,6 @@ def _draw_disk_full(stage: Stage, rng: random.Random) -> Injury:
     return Injury("disk-full", frozenset({f"agent {here}"}), detail, hold_s, *acts)
 
 
-def _kill_kinds(what: str) -> list[Kind]:
-    def lacks(role: str) -> Callable[[Stage], str]:
-        return lambda stage: "" if ROLES[role](stage.layout) else f"no broker is a {role} here"
-
-    return [
-        Kind(f"{what}-kill-{role}", f"kill -9 of a {role}'s {what}", _kill(what, role), lacks(role))
-        for role in ROLES
-    ]
-
-
-def _restart_kind(name: str, *, persistent: bool) -> Kind:
-    return Kind(
-        name,
-        f"a broker restarted in order, {'with' if persistent else 'without'} persistence",
-        _restart_broker(name, persistent=persistent),
-        lambda stage: "" if _restartable(stage, persistent=persistent) else "no such broker",
-    )
-
-
 _HALF_OPEN: Final = "a link's connections swallow all bytes, one way or both, until given up"
 
 FAULTS: Final = (
@@ -259,12 +232,11 @@ FAULTS: Final = (
     _of_links("link-silence", "a link carries nothing, one way or both", _draw_silence),
     _of_links("half-open", _HALF_OPEN, _draw_half_open),
     _of_links("link-delay", "a link takes 100 to 300 ms more", _draw_delay),
-    *_kill_kinds("broker"),
-    *_kill_kinds("agent"),
+    *(_kill_kind(what, role) for what in ("broker", "agent") for role in ROLES),
     _restart_kind("broker-restart", persistent=False),
     _restart_kind("broker-restart-saved", persistent=True),
-    Kind("agent-pause", "SIGSTOP of an agent", _draw_agent_pause),
-    Kind("broker-pause", "SIGSTOP of a broker", _draw_broker_pause),
+    _pause_kind("agent", "an"),
+    _pause_kind("broker", "a"),
     Kind(
         "disk-full",
         "no room for an agent's state (takes root)",
