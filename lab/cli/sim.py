@@ -251,7 +251,6 @@ def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
 
 
 def _replay(path: Path) -> None:
-    """Tell the story in a file."""
     try:
         story = stories.decode(path.read_bytes())
     except DecodeError as error:

@@ -106,13 +106,10 @@ def _column(key: str, values: list[Any]) -> tuple[str, list[Any]]:
     """The place holder of a column in the line, and the values that fit it."""
     if key in ("delay", "delays_us"):
         return "[%s]", values
-    if key in TEXTS:
-        if None in values:
-            return "%s", ["null" if value is None else f'"{value}"' for value in values]
-        return '"%s"', values
+    place = '"%s"' if key in TEXTS else "%d"
     if None in values:
-        return "%s", ["null" if value is None else str(value) for value in values]
-    return "%d", values
+        return "%s", ["null" if value is None else place % value for value in values]
+    return place, values
 
 
 def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> dict[str, Any]:

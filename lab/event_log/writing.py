@@ -142,7 +142,6 @@ class _Play:
 
     @property
     def log_s(self) -> int:
-        """The length of the log."""
         return sum(len(chunk.seconds) for chunk in self.chunks)
 
 

@@ -108,10 +108,7 @@ class Tally:
         self._step = step
         self._begun_ns: int | None = None
         self._completed_ms: list[float] = []
-        self.received = 0
-        self.duplicates = 0
-        self.disordered = 0
-        self.foreign = 0
+        self.received = self.duplicates = self.disordered = self.foreign = 0
 
     def has(self, number: int) -> bool:
         """Whether publication ``number`` arrived."""
@@ -271,17 +268,14 @@ class _Experiment:
 
     @property
     def clients(self) -> list[_Client]:
-        """Every client."""
         return [*self._subscribers.values(), *self._publishers.values()]
 
     async def connected(self) -> None:
-        """Wait until every client is connected and subscribed."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             for client in self.clients:
                 await client.subscribed.wait()
 
     async def run(self, traffic: Traffic, report: Callable[[int], None]) -> dict[str, Arrivals]:
-        """Publish everything, wait for everything, count."""
         self._runs += 1
         tallies = {}
         for name, client in self._subscribers.items():

@@ -303,7 +303,7 @@ class Measurement:
         floor_ms = hops * self.scenario.link_delay_ms
         folder = self.running.folder
         async with BrokerProcess(folder / f"broker-{name}") as broker:
-            port = await relays.add(name, host=broker.host, port=broker.port, delay_ms=floor_ms)
+            port = await relays.add(name, broker.place, delay_ms=floor_ms)
             async with ClientProcess(folder, name) as clients:
                 await clients.connect(
                     {FIRST_PUBLISHER: (broker.host, port)},

@@ -57,14 +57,9 @@ def write_clients(runs: Iterable[Run], folder: Path, *, federation: str) -> None
         by_destination.setdefault(run.destination, []).append(run)
     for destination, own in sorted(by_destination.items()):
         spool = secrets.token_hex(8)
-        log: dict[str, Any] = {
-            "federation": federation,
-            "epoch": MEASURED_EPOCH,
-            "spool": spool,
-            "batch": 1,
-        }
+        log: dict[str, Any] = {"federation": federation, "epoch": MEASURED_EPOCH, "spool": spool}
         records = (
-            Clients(broker=destination, row=row, **log, **_fields(run))
+            Clients(broker=destination, row=row, batch=1, **log, **_fields(run))
             for row, run in enumerate(own)
         )
         content = b"".join(encode(record) + b"\n" for record in records)

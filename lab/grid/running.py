@@ -177,11 +177,8 @@ class RunningGrid(Federated):
             if one == here
         }
         for there in self.grid.neighbours[here]:
-            broker = self.brokers[there]
-            name, delay_ms = relay_name(here, there), self.link_delay_ms
-            port = await self.relays.add(
-                name, host=broker.host, port=broker.port, delay_ms=delay_ms
-            )
+            place, name = self.brokers[there].place, relay_name(here, there)
+            port = await self.relays.add(name, place, delay_ms=self.link_delay_ms)
             urls[there] = f"mqtt://127.0.0.1:{port}"
         keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
         return AgentConfig(

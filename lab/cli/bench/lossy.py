@@ -93,7 +93,6 @@ def _table(rows: list[Row], plan: Plan) -> Table:
 
 
 def _bar(verdicts: list[Verdict]) -> Table:
-    """What the project asks for."""
     table = Table("", "wanted", "got", "met", title="The bar", title_justify="left")
     for verdict in verdicts:
         table.add_row(verdict.what, verdict.wanted, verdict.got, "yes" if verdict.met else "NO")

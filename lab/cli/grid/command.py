@@ -220,12 +220,13 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
 async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:
     with Bars() as bars:
         if trial.settings:
-            each = trial.settings
-            outcomes = await strategies.compare(trial.arrangement, each, folder, progress=bars)
+            trials = [(trial.arrangement, setting) for setting in trial.settings]
+            outcomes = await strategies.compare(trials, folder, progress=bars)
             faults, told = strategies.faults(outcomes), strategies.as_json(outcomes)
             shown = strategies.render(outcomes)
         else:
-            outcomes = await strategies.complete(trial.arrangement, folder, progress=bars)
+            trials = strategies.completing(trial.arrangement)
+            outcomes = await strategies.compare(trials, folder, progress=bars)
             faults = strategies.completion_faults(outcomes)
             told = strategies.completion_json(outcomes)
             shown = strategies.render_completion(outcomes)

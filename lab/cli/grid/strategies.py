@@ -1,6 +1,6 @@
 """Strategies of routing side by side, as tables; and the completion times of ``chen2020``."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, Final
@@ -66,32 +66,20 @@ def settings(strategy: str, redundancy: int) -> tuple[Setting, ...]:
 
 
 async def compare(
-    arrangement: Arrangement, each: Sequence[Setting], folder: Path, *, progress: Progress
+    trials: Iterable[tuple[Arrangement, Setting]], folder: Path, *, progress: Progress
 ) -> list[TrialOutcome]:
-    """Send the same traffic under one setting after the other."""
-    return [
-        await run_trial(arrangement, setting, _within(folder, number), progress=progress)
-        for number, setting in enumerate(each)
-    ]
-
-
-async def complete(
-    arrangement: Arrangement, folder: Path, *, progress: Progress
-) -> list[TrialOutcome]:
-    """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
+    """Carry one trial out after the other, each in a folder of its own."""
     found = []
-    for number, setting in enumerate(BOTH):
-        on_path = replace(arrangement, subscribers=path_of(setting))
-        inside = _within(folder, number)
-        found.append(await run_trial(on_path, setting, inside, progress=progress))
+    for number, (arrangement, setting) in enumerate(trials):
+        inside = folder / str(number)
+        inside.mkdir(parents=True, exist_ok=True)
+        found.append(await run_trial(arrangement, setting, inside, progress=progress))
     return found
 
 
-def _within(folder: Path, number: int) -> Path:
-    """A folder for one trial."""
-    inside = folder / str(number)
-    inside.mkdir(parents=True, exist_ok=True)
-    return inside
+def completing(arrangement: Arrangement) -> list[tuple[Arrangement, Setting]]:
+    """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
+    return [(replace(arrangement, subscribers=path_of(setting)), setting) for setting in BOTH]
 
 
 def bars(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, bool]]:

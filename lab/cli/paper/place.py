@@ -216,18 +216,13 @@ def compare_command(
     click.echo(f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}")
     rows = [("method", "power mW", "at least", "gap %", "seconds")]
     for method in methods or METHODS:
-        started_s = time.perf_counter()
+        started_s, cells = time.perf_counter(), ("nothing found", "", "")
         try:
-            found = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
+            if (found := solve(instance, method, seed=seed, time_limit_s=time_limit_s)) is not None:
+                cells = (f"{found.power:.6g}", "", "")
+                if method in PROVING:
+                    cells = (cells[0], f"{found.lower_bound:.6g}", f"{100 * found.gap:.3f}")
         except PlacementError as error:
-            rows.append((method, str(error), "", "", f"{time.perf_counter() - started_s:.2f}"))
-            continue
-        took = f"{time.perf_counter() - started_s:.2f}"
-        if found is None:
-            rows.append((method, "nothing found", "", "", took))
-        elif method not in PROVING:
-            rows.append((method, f"{found.power:.6g}", "", "", took))
-        else:
-            gap = f"{100 * found.gap:.3f}"
-            rows.append((method, f"{found.power:.6g}", f"{found.lower_bound:.6g}", gap, took))
+            cells = (str(error), "", "")
+        rows.append((method, *cells, f"{time.perf_counter() - started_s:.2f}"))
     click.echo("\n".join(columns(rows)))

@@ -21,9 +21,9 @@ class RelayProcess(Helper):
         super().__init__(python("lab.grid.processes.relay_process"), log=folder / "relays.log")
         self._turn = asyncio.Lock()
 
-    async def add(self, name: str, *, host: str, port: int, delay_ms: float) -> int:
-        """A new relay to ``host:port``; returns the loopback port it listens on."""
-        found = await self.order("add", name, host=host, port=port, delay_ms=delay_ms)
+    async def add(self, name: str, place: tuple[str, int], *, delay_ms: float) -> int:
+        """A new relay to ``place``; returns the loopback port it listens on."""
+        found = await self.order("add", name, host=place[0], port=place[1], delay_ms=delay_ms)
         return int(found["port"])
 
     async def counters(self, name: str) -> dict[str, int]:
