@@ -9,7 +9,7 @@ says how bad it is: ``bad`` is a promise broken or a part that is dead; ``look``
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from statistics import median_low
 from typing import Any, Literal
@@ -419,10 +419,7 @@ def summarise(tables: Tables, title: str = "") -> dict[str, Any]:
     if summary["span"] is None:
         word, sentence = "unknown", "There is nothing to report on: no record was read."
     summary["verdict"], summary["sentence"] = word, sentence
-    summary["findings"] = [
-        {"weight": finding.weight, "section": finding.section, "text": finding.text}
-        for finding in found
-    ]
+    summary["findings"] = [*map(asdict, found)]
     return summary
 
 

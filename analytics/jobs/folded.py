@@ -8,7 +8,7 @@ row for each value that a flow has had, whenever it was.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 
@@ -120,7 +120,7 @@ class Folded:
         return _Parts(made)
 
     def facts(self) -> PairFacts:
-        """The facts of all pairs, as ``pairs.facts_of`` finds them in a batch report."""
+        """The facts of all pairs, as ``clocks.facts_of`` finds them in a batch report."""
         measured = {
             (row["broker"], row["neighbour"]): row["round_trip_us"]
             for row in self._parts["links"].to_pylist()
@@ -203,25 +203,19 @@ class Folded:
         return self._steps
 
 
-class _Parts(Mapping[str, DataFrame]):
+class _Parts(dict[str, DataFrame]):
     """Parts that are given to Spark when a table first wants them, from whichever thread."""
 
     def __init__(self, makers: Mapping[str, Callable[[], DataFrame]]) -> None:
+        super().__init__()
         self._makers = makers
-        self._made: dict[str, DataFrame] = {}
         self._lock = Lock()
 
-    def __getitem__(self, name: str) -> DataFrame:
+    def __missing__(self, name: str) -> DataFrame:
         with self._lock:
-            if name not in self._made:
-                self._made[name] = self._makers[name]()
-            return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
+            if name not in self:
+                self[name] = self._makers[name]()
+            return self[name]
 
 
 def _at_once(spans: Sequence[Span]) -> list[list[Span]]:

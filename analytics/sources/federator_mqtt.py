@@ -116,7 +116,6 @@ class _Once(DataSourceReader):
             heads.close()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The lines of one spool."""
         if not isinstance(partition, _Range):  # Spark's stand-in for no partitions at all
             return iter(())
         return _read(partition, self._options)
@@ -171,7 +170,6 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: spools forget by size and age, not because one of their readers is done."""
 
     def stop(self) -> None:
-        """The query ended."""
         if self._heads is not None:
             self._heads.close()
 

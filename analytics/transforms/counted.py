@@ -210,9 +210,7 @@ of_pairs = partial(Ranked, ("origin", "destination"), "window_us", "one")
 
 def over_windows(delays: Ranked) -> pa.Table:
     """(window_us, *WAY, publications, *PERCENTS), as measured. ``delays``: as ``of_windows``."""
-    told = {"publications": delays.totals()}
-    told |= {name: delays.quantiles(percent) for name, percent in PERCENTS.items()}
-    return _beside(delays.groups, told)
+    return _found(delays, PERCENTS, publications=delays.totals())
 
 
 def by_link(round_trips: pa.Table) -> pa.Table:
@@ -225,12 +223,11 @@ def by_link(round_trips: pa.Table) -> pa.Table:
 
 def over_links(round_trips: Ranked) -> pa.Table:
     """What ``transforms.load.median_round_trips`` gives. ``round_trips``: as ``of_links``."""
-    told = {name: round_trips.quantiles(percent) for name, percent in MEDIAN.items()}
-    return _beside(round_trips.groups, told)
+    return _found(round_trips, MEDIAN)
 
 
 def seen(windows: Ranked, least: pa.Table) -> dict[Pair, OneWay]:
-    """What ``pairs.pair_facts`` takes of each pair. ``least``: LEAST."""
+    """What ``clocks.pair_facts`` takes of each pair. ``least``: LEAST."""
     pairs = zip(*(windows.groups[key].to_pylist() for key in LEAST.keys), strict=True)
     count = dict(zip(pairs, windows.lengths().tolist(), strict=True))
     rows = zip(*(least[name].to_pylist() for name in LEAST.columns), strict=True)
@@ -241,9 +238,8 @@ def over_steps(steps: pa.Table) -> pa.Table:
     """What ``transforms.hop_times.step_quantiles`` gives. ``steps``: STEPS."""
     ranked = Ranked(hop_times.STEP, "step_us", "one")
     ranked.add(with_one(steps))
-    told = {"samples": ranked.totals()}
-    told |= {name: ranked.quantiles(percent) for name, percent in hop_times.PERCENTS.items()}
-    return _beside(ranked.groups, told | {"least_us": ranked.least()})
+    beside = {"samples": ranked.totals(), "least_us": ranked.least()}
+    return _found(ranked, hop_times.PERCENTS, **beside)
 
 
 def over_scopes(
@@ -283,5 +279,7 @@ def with_one(rows: pa.Table) -> pa.Table:
     return rows.append_column("one", pa.repeat(pa.scalar(1, pa.int64()), len(rows)))
 
 
-def _beside(keys: pa.Table, told: Mapping[str, Whole]) -> pa.Table:
-    return pa.table({name: keys[name] for name in keys.column_names} | dict(told))
+def _found(ranked: Ranked, percents: Mapping[str, int], **beside: Whole) -> pa.Table:
+    """What names each group, what stands ``beside`` it, and its quantiles."""
+    keys = {name: ranked.groups[name] for name in ranked.groups.column_names}
+    return pa.table(keys | beside | {name: ranked.quantiles(of) for name, of in percents.items()})

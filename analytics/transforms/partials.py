@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from analytics.schemas.fields import struct
+from analytics.schemas.records import TABLES
 
 HIGH_BITS = 32
 """Sums of delays are kept in two: hours between clocks overflow 64 bits at 10^9 publications."""
@@ -63,80 +64,65 @@ _WAYS = {"sum": F.sum, "least": F.min, "greatest": F.max, "bits": F.bit_or}
 _FLOW = ("origin", "destination", "hops", "qos", "strategy")
 _SPAN: dict[str, tuple[str, ...]] = {"least": ("first_us",), "greatest": ("last_us",)}
 
-OF_TABLE: dict[str, dict[str, Partial]] = {
-    "deliveries": {
-        "deliveries": Partial(
-            (*_FLOW, "redundancy"),
-            sums=(
-                *("publications", "bytes", "frames", "out_of_order", "repaired"),
-                *("sum_us_high", "sum_us_low"),
-            ),
-            least=("min_us",),
-            greatest=("max_us",),
+_ROW_BY_ROW: dict[str, Partial] = {
+    "deliveries": Partial(
+        (*_FLOW, "redundancy"),
+        sums=(
+            *("publications", "bytes", "frames", "out_of_order", "repaired"),
+            *("sum_us_high", "sum_us_low"),
         ),
-        "pair_windows": Partial(("window_us", "origin", "destination"), least=("min_us",)),
-    },
-    "offered": {
-        "offered": Partial(
-            ("filter", "origin", "qos", "strategy"),
-            sums=("publications", "bytes"),
-            **_SPAN,
+        least=("min_us",),
+        greatest=("max_us",),
+    ),
+    "pair_windows": Partial(("window_us", "origin", "destination"), least=("min_us",)),
+    "offered": Partial(
+        ("filter", "origin", "qos", "strategy"), sums=("publications", "bytes"), **_SPAN
+    ),
+    "arrived": Partial(
+        ("filter", "origin", "destination", "qos", "strategy"),
+        sums=("publications", "bytes"),
+        **_SPAN,
+    ),
+    "links": Partial(
+        ("broker", "neighbour"),
+        sums=(
+            *("windows", "up", "publications_out", "bytes_out"),
+            *("duplicates", "duplicate_publications", "dropped"),
         ),
-    },
-    "arrived": {
-        "arrived": Partial(
-            ("filter", "origin", "destination", "qos", "strategy"),
-            sums=("publications", "bytes"),
-            **_SPAN,
+        least=("round_trip_us",),
+        greatest=("queue_bytes",),
+    ),
+    "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
+    "control": Partial(("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")),
+    "announcements": Partial(("broker",), sums=("announcements",)),
+    "agents": Partial(
+        ("broker",),
+        sums=(
+            *("publications_in", "publications_out", "delivered", "no_route", "dropped"),
+            *("cpu_us", "window_ms"),
         ),
-    },
-    "links": {
-        "links": Partial(
-            ("broker", "neighbour"),
-            sums=(
-                *("windows", "up", "publications_out", "bytes_out"),
-                *("duplicates", "duplicate_publications", "dropped"),
-            ),
-            least=("round_trip_us",),
-            greatest=("queue_bytes",),
+        greatest=(
+            *("clients", "filters", "rss_bytes", "send_queue_bytes"),
+            *("custody_bytes", "loop_lag_us"),
         ),
-        "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
-    },
-    "control": {
-        "control": Partial(
-            ("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")
+    ),
+    "events": Partial(
+        (
+            *("federation", "at_us", "broker", "kind", "neighbour"),
+            *("filter", "subject", "detail", "value"),
         ),
-    },
-    "announcements": {"announcements": Partial(("broker",), sums=("announcements",))},
-    "agents": {
-        "agents": Partial(
-            ("broker",),
-            sums=(
-                *("publications_in", "publications_out", "delivered", "no_route", "dropped"),
-                *("cpu_us", "window_ms"),
-            ),
-            greatest=(
-                *("clients", "filters", "rss_bytes", "send_queue_bytes"),
-                *("custody_bytes", "loop_lag_us"),
-            ),
-        ),
-    },
-    "events": {
-        "events": Partial(
-            (
-                *("federation", "at_us", "broker", "kind", "neighbour"),
-                *("filter", "subject", "detail", "value"),
-            ),
-            sums=("one",),
-        ),
-    },
-    "hops": {
-        "hops": Partial(
-            ("origin", "origin_epoch", "seq", "custody", "receiver"),
-            least=("hop", "sender", "at_us"),
-        ),
-    },
-    "clients": {},
+        sums=("one",),
+    ),
+    "hops": Partial(
+        ("origin", "origin_epoch", "seq", "custody", "receiver"), least=("hop", "sender", "at_us")
+    ),
+}
+_MADE_OF = {"pair_windows": "deliveries", "round_trips": "links"}
+"""The table of records that these are made of; each other one is of the table of its name."""
+
+OF_TABLE = {
+    table: {name: how for name, how in _ROW_BY_ROW.items() if _MADE_OF.get(name, name) == table}
+    for table in TABLES
 }
 """Partials by the table of records that they are made of, row by row."""
 
@@ -148,7 +134,7 @@ CLIENTS = Partial(("origin", "destination", "value_us"), sums=("publications",))
 """A row for each delay that a test client measured."""
 
 PARTIALS: dict[str, Partial] = {
-    **{name: how for of_table in OF_TABLE.values() for name, how in of_table.items()},
+    **_ROW_BY_ROW,
     WIDE: DELAYS,
     "clients": CLIENTS,
     "agents_seen": SEEN,

@@ -67,10 +67,6 @@ def quarantine_counts(lines: DataFrame) -> DataFrame:
     return lines.groupBy("reason").agg(F.count(F.lit(1)).alias("records"))
 
 
-def _as_it_is(part: DataFrame) -> DataFrame:
-    return part
-
-
 OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "overhead": (
         costs.overhead,
@@ -84,8 +80,8 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "links": (load.links, ("links", "median_round_trips")),
     "traffic_matrix": (costs.traffic_matrix, ("arrived", "agents_seen")),
     "clients": (delays.client_delays, ("clients",)),
-    "quarantine": (_as_it_is, ("quarantine",)),
-    "quarantine_counts": (_as_it_is, ("quarantine_counts",)),
+    "quarantine": (lambda part: part, ("quarantine",)),
+    "quarantine_counts": (lambda part: part, ("quarantine_counts",)),
     "span": (load.span, ("agents_seen", "events", "duplicates")),
 }
 """Tables that are made of partials alone, and of which: while these stay as they are, so do they.
