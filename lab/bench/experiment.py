@@ -1,8 +1,8 @@
 """The bench itself: systems side by side, run by run in turn, each at its own best.
 
 All systems are started once and stay up, idle when it is not their turn. For throughput every
-system first climbs the same ladder of windows (see ``generator.saturate``) and keeps the one with the
-highest rate at which nothing was lost: a bridge chain and our agents have different queues, and
+system first climbs the same ladder of windows (see ``generator.saturate``) and keeps the one with
+the highest rate at which nothing was lost: a bridge chain and our agents have different queues, and
 one window for all would favour one of them. A measured run that loses something all the same does
 not count: the window goes down a step and the run is repeated.
 """
