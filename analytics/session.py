@@ -78,8 +78,7 @@ def spark_session(
         java_options: Further options of Java; likewise.
         config: Further Spark configuration; stronger than ours.
 
-    Raises:
-        UnavailableError: Java, Spark or the master is missing or too old.
+    Raises ``UnavailableError``: Java, Spark or the master is missing or too old.
     """
     submitted = "PYSPARK_GATEWAY_PORT" in os.environ  # spark-submit has started the JVM
     if not submitted:
@@ -143,8 +142,7 @@ def is_on_this_machine(master: str) -> bool:
 def find_java() -> int:
     """The major version of the Java that Spark will start.
 
-    Raises:
-        UnavailableError: There is none, or one too old.
+    Raises ``UnavailableError``: there is none, or one too old.
     """
     wanted = f"Java {JAVA_WANTED} or newer is wanted: install it, or point JAVA_HOME at it"
     home = os.environ.get("JAVA_HOME")
@@ -168,8 +166,7 @@ def find_java() -> int:
 def knock(master: str) -> None:
     """Check that something listens at ``spark://HOST:PORT[,HOST:PORT...]``.
 
-    Raises:
-        UnavailableError: Nobody does.
+    Raises ``UnavailableError``: nobody does.
     """
     refused = ""
     for place in master.removeprefix("spark://").split(","):

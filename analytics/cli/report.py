@@ -64,7 +64,6 @@ _WANTED = "no record: metrics files (*.jsonl, docs/metrics.md) are wanted"
 
 
 def _folder(option: str, value: str) -> Path:
-    """The folder that an option names."""
     path = Path(value.removeprefix("file://"))
     if path.exists() and not path.is_dir():
         raise UsageError(f"{option} {value}: is a file, and a folder is wanted")

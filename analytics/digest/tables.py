@@ -4,7 +4,7 @@ The tables are small (brokers squared, not records), but nothing says how many f
 federation has, so each is read up to a bound, and who reads learns which tables were cut.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -48,11 +48,6 @@ def part_files(folder: Path) -> list[Path]:
     )  # fmt: skip
 
 
-def rows_max(name: str) -> int:
-    """How many rows of a table are read."""
-    return QUARANTINE_ROWS_MAX if name == "quarantine" else ROWS_MAX
-
-
 def version_of(folder: Path) -> Path:
     """The folder that holds the tables of one moment.
 
@@ -66,15 +61,19 @@ def version_of(folder: Path) -> Path:
 def read_tables(folder: Path) -> Tables:
     """All tables below ``folder``; a table that is not there has no rows.
 
-    Raises:
-        InputError: a file is not Parquet, or was replaced while it was read: read again.
+    Raises ``InputError``: a file is not Parquet, or was replaced while it was read: read again.
     """
+    home = version_of(folder)
+    return tables_of(lambda name, most: _read(home / name, most))
+
+
+def tables_of(read: Callable[[str, int], Sequence[Row]]) -> Tables:
+    """All tables, by what reads one of this name: so many of its rows, at most."""
     rows: dict[str, Sequence[Row]] = {}
     cut = set()
-    home = version_of(folder)
     for name in NAMES:
-        limit = rows_max(name)
-        found = _read(home / name, limit + 1)
+        limit = QUARANTINE_ROWS_MAX if name == "quarantine" else ROWS_MAX
+        found = read(name, limit + 1)
         if len(found) > limit and name != "quarantine":
             cut.add(name)
         rows[name] = found[:limit]

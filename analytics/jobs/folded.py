@@ -1,14 +1,14 @@
 """All that the stream has folded, merged, in the driver's memory: what its tables are made of.
 
 A part is read once, when it is new. Sums are added; delays stay in order, and new ones slide in
-(``transforms.ranked``); only the ways of new sampled frames are climbed again. So a refresh
+(``transforms.counted``); only the ways of new sampled frames are climbed again. So a refresh
 costs what is new, and what it costs to make a table of all; however late a record is, it lands in
 its own window. What is held grows as the module ``stream`` says, but for the delays: of them one
 row for each value that a flow has had, whenever it was.
 """
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from threading import Lock
 
@@ -20,10 +20,9 @@ from pyspark.sql import DataFrame, SparkSession
 from analytics.jobs.state import UNMERGED, Span, State
 from analytics.jobs.tables import Windows
 from analytics.transforms import counted, hop_times
-from analytics.transforms.clocks import Pair
-from analytics.transforms.events import QUIET_US, STRUCTURAL
+from analytics.transforms.clocks import Pair, PairFacts, pair_facts
 from analytics.transforms.folding import Whole, merged, whole
-from analytics.transforms.pairs import PairFacts, pair_facts
+from analytics.transforms.load import QUIET_US, STRUCTURAL
 from analytics.transforms.partials import WIDE, Partial
 from analytics.transforms.report import (
     EVENTS_READ,
@@ -47,8 +46,6 @@ _PART_OF = {
     "median_round_trips": "round_trips",
 }
 """Parts of tables that are made of a partial of another name."""
-_LISTED = frozenset(GROWING)
-"""Partials whose rows are put one after the other, as few are alike."""
 _FRAME = list(hop_times.FRAME)
 
 
@@ -84,13 +81,12 @@ class Folded:
         self._new = {name: rows for name in self._kept if (rows := state.rows(new, name))}
         for name in self._new.keys() & self._parts.keys():
             every = pa.concat_tables([self._parts[name], self._new[name]])
-            listed = name in _LISTED
-            self._parts[name] = (
-                every.combine_chunks() if listed else merged(self._kept[name], every)
-            )
+            is_listed = name in GROWING  # few of its rows are alike
+            how = self._kept[name]
+            self._parts[name] = every.combine_chunks() if is_listed else merged(how, every)
         self._round_trips.add(counted.by_link(self._of_new("round_trips")))
         pairs = self._of_new("pair_windows")
-        self._pairs.add(counted.by_pair(pairs))
+        self._pairs.add(counted.with_one(pairs))
         least = pa.concat_tables([self._least, pairs.select(self._least.column_names)])
         self._least = merged(counted.LEAST, least)
         self._fresh, self._late = set(), set()
@@ -124,7 +120,7 @@ class Folded:
         return _Parts(made)
 
     def facts(self) -> PairFacts:
-        """The facts of all pairs, as ``pairs.facts_of`` finds them in a batch report."""
+        """The facts of all pairs, as ``clocks.facts_of`` finds them in a batch report."""
         measured = {
             (row["broker"], row["neighbour"]): row["round_trip_us"]
             for row in self._parts["links"].to_pylist()
@@ -177,13 +173,11 @@ class Folded:
         for start in range(0, len(touched), WINDOWS_AT_ONCE):
             some = touched[start : start + WINDOWS_AT_ONCE]
             self._held.add(rows.filter(_among(rows["window_us"], some)))
-            if late := [window for window in some if self._was_let_go(window)]:
+            known = self._windows.keys() & some
+            if late := sorted(known - self._recent.keys()):  # those were let go
                 self._held.add(state.rows(before, WIDE, {"window_us": late}))
                 self._late.update(late)
             self._note_windows(some)
-
-    def _was_let_go(self, window_us: int) -> bool:
-        return window_us in self._windows and window_us not in self._recent
 
     def _note_windows(self, touched: Sequence[int]) -> None:
         """What was found of these; delays are held of the windows that were touched last."""
@@ -209,25 +203,19 @@ class Folded:
         return self._steps
 
 
-class _Parts(Mapping[str, DataFrame]):
+class _Parts(dict[str, DataFrame]):
     """Parts that are given to Spark when a table first wants them, from whichever thread."""
 
     def __init__(self, makers: Mapping[str, Callable[[], DataFrame]]) -> None:
+        super().__init__()
         self._makers = makers
-        self._made: dict[str, DataFrame] = {}
         self._lock = Lock()
 
-    def __getitem__(self, name: str) -> DataFrame:
+    def __missing__(self, name: str) -> DataFrame:
         with self._lock:
-            if name not in self._made:
-                self._made[name] = self._makers[name]()
-            return self._made[name]
-
-    def __iter__(self) -> Iterator[str]:
-        return iter(self._makers)
-
-    def __len__(self) -> int:
-        return len(self._makers)
+            if name not in self:
+                self[name] = self._makers[name]()
+            return self[name]
 
 
 def _at_once(spans: Sequence[Span]) -> list[list[Span]]:

@@ -1,16 +1,25 @@
-"""The input as partial aggregates, each record once, and where they lie until they are merged.
+"""The input as partial aggregates, each record once; where they lie until they are merged, and how
+many partitions a report's queries get: as many as these are worth.
 
 Spark hands blocks of lines to Python workers and keeps what they fold them into, in chunks
 (``transforms.chunks``). Then the marks among it tell which batches hold a record twice
 (``sources.duplicates``). The chunks that have such batches are left out and their files read again:
 the records of these batches alone go through Spark, which keeps one of each, and are folded after
 the others. So lines that are there once, nearly all, are read once.
+
+A shuffle costs a task per partition, and a query of several stages a job per stage, whatever they
+hold. Below ``BYTES_PER_PARTITION`` of staged partial aggregates a report is planned for one
+partition: they are gathered in one, and from there on grouping, joining and sorting need no
+shuffle, so each table is one job of one task.
 """
 
+import os
 import shutil
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from functools import partial
+from urllib.parse import unquote, urlsplit
 
 from pyspark import inheritable_thread_target
 from pyspark.sql import DataFrame, SparkSession
@@ -25,6 +34,88 @@ from analytics.transforms.chunks import CHUNKS, FILE, FILES, fold_in_chunks
 from analytics.transforms.folding import HELD, HELD_RECORDS, Held
 from analytics.transforms.partials import BESIDE, COUNTED, PACKED, pack, unpack
 
+BYTES_PER_PARTITION = 4 * 2**20
+"""Bytes of partial aggregates as they are staged: of a million records, and later of two."""
+_SHUFFLES = "spark.sql.shuffle.partitions"
+_SMALL = {
+    "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
+    "spark.sql.adaptive.enabled": "false",  # so is each stage, with a plan of its own
+    "spark.sql.maxSinglePartitionBytes": str(2**60),  # of a join, Spark guesses the product of both
+}
+"""Settings that make Spark plan for one partition."""
+_INTERPRETED = {
+    "spark.sql.codegen.wholeStage": "false",
+    "spark.sql.codegen.factoryMode": "NO_CODEGEN",
+}
+"""Settings without compilation: for few records and once, it takes longer than to run the query."""
+
+
+def partitions_for(files: DataFrame, but: str | None = None) -> int:
+    """The number of partitions that these files are worth: at most what the session is set to.
+
+    ``files`` is a table as it is read from files; those in folders named ``but`` count nothing.
+    """
+    urls = [url for url in files.inputFiles() if but is None or f"/{but}/" not in url]
+    size = _bytes(files.sparkSession, urls)
+    return max(1, min(_count(files.sparkSession), -(-size // BYTES_PER_PARTITION)))
+
+
+def _bytes(spark: SparkSession, urls: list[str]) -> int:
+    places = [urlsplit(url) for url in urls]
+    if all(place.scheme == "file" for place in places):
+        return sum(os.stat(unquote(place.path)).st_size for place in places)
+    told = spark.read.format("binaryFile").load(urls).agg(F.sum("length")).first()
+    return int(told[0] or 0) if told is not None else 0
+
+
+@contextmanager
+def planned_for(
+    files: DataFrame, but: str | None = None, *, compiled: bool = True
+) -> Iterator[None]:
+    """Plan queries inside for what ``files`` hold.
+
+    If ``compiled``, it makes Java of queries even if the records are few: like ones will come.
+    """
+    spark, count = files.sparkSession, partitions_for(files, but)
+    chosen = {_SHUFFLES: str(count)}
+    if count == 1:
+        chosen |= _SMALL if compiled else _SMALL | _INTERPRETED
+    before = {key: str(spark.conf.get(key)) for key in chosen}
+    for key, value in chosen.items():
+        spark.conf.set(key, value)
+    try:
+        yield
+    finally:
+        for key, value in before.items():
+            spark.conf.set(key, value)
+
+
+def small_session(spark: SparkSession, *, compiled: bool) -> SparkSession:
+    """A session of its own that plans for one partition of few rows. It shares all else.
+
+    ``compiled`` is as of ``planned_for``: Java that was made of a query is kept for the next.
+    """
+    session = spark.newSession()
+    how = _SMALL if compiled else _SMALL | _INTERPRETED
+    for key, value in ({_SHUFFLES: "1"} | how).items():
+        session.conf.set(key, value)
+    return session
+
+
+def gathered(table: DataFrame) -> DataFrame:
+    """The same rows, known to be in one partition where one is what is planned for."""
+    return table.coalesce(1) if _count(table.sparkSession) == 1 else table
+
+
+def as_one_file(table: DataFrame) -> DataFrame:
+    """The same rows in one partition, computed in as many as are planned for."""
+    return gathered(table) if _count(table.sparkSession) == 1 else table.repartition(1)
+
+
+def _count(spark: SparkSession) -> int:
+    return int(str(spark.conf.get(_SHUFFLES)))
+
+
 JOBS_AT_ONCE = 4
 """Spark jobs side by side: small ones do not fill the cores alone."""
 
@@ -36,8 +127,7 @@ def settle(spark: SparkSession, inputs: Sequence[str], folder: str) -> DataFrame
         inputs: As of ``read_lines``.
         folder: Where it is kept while it is used; replaced.
 
-    Raises:
-        InputMissingError: An input is not there.
+    Raises ``InputMissingError``: an input is not there.
     """
     first = _folded(read_lines(spark, inputs), {}, f"{folder}/first")
     marks = unpack(first, "marks", COUNTED, "chunk")

@@ -102,7 +102,7 @@ class State:
         it; says which.
         """
         span = Span(batch, batch)
-        self._show(span, make(self._beside(span)))
+        os.replace(make(self._beside(span)), self._home / span.name)
 
     def rows(self, spans: Sequence[Span], part: str, among: Among | None = None) -> pa.Table:
         """One partial of these parts, not merged; of ``among`` only, if that is told."""
@@ -120,7 +120,7 @@ class State:
                     self._put_together(due, part, home)
                 elif rows := merged(how, self.rows(due, part)):
                     _write(rows, how, home / "part-0.parquet")
-            self._show(span, beside)
+            os.replace(beside, self._home / span.name)
             self._remove_covered()
 
     def _put_together(self, spans: Sequence[Span], part: str, home: Path) -> None:
@@ -138,9 +138,6 @@ class State:
     def _beside(self, span: Span) -> Path:
         """An empty folder in which a part is made."""
         return emptied(self._home / f".{span.name}")
-
-    def _show(self, span: Span, beside: Path) -> None:
-        os.replace(beside, self._home / span.name)
 
     def _files(self, spans: Sequence[Span], part: str) -> list[Path]:
         return [path for span in spans for path in files_of(part, self._home / span.name)]
@@ -224,14 +221,10 @@ _COLUMNS = {
 def fold_into(
     batches: Iterable[pa.RecordBatch], folder: str, held: Held
 ) -> Iterator[pa.RecordBatch]:
-    """Fold BLOCKS as ``transforms.folding.fold``, and write what comes of it.
+    """Fold BLOCKS as ``transforms.folding.fold``; write what comes of it, and return its marks.
 
-    Args:
-        folder: Of a part of the state that is being made, on a disk of all of Spark's machines.
-        held: As of ``fold``.
-
-    Returns:
-        COUNTED_MARKS of what was folded, not merged.
+    ``folder`` is of a part of the state that is being made, on a disk of all of Spark's machines;
+    ``held`` as of ``fold``. The marks are COUNTED_MARKS, not merged.
     """
     task = TaskContext.get()
     number, attempt = (task.partitionId(), task.taskAttemptId()) if task else (0, 0)
@@ -252,8 +245,7 @@ def check_is_seen(folder: Path, counted: pa.Table) -> None:
 
     They were told of ``folder``, and gave ``counted`` back.
 
-    Raises:
-        UsageError: It does not: they have another disk.
+    Raises ``UsageError``: it does not: they have another disk.
     """
     seen = sum(pq.read_metadata(path).num_rows for path in files_of("marks", folder))
     if seen != len(counted):

@@ -6,8 +6,13 @@
 Each micro-batch is folded into partial aggregates (``transforms.partials``), kept in
 ``jobs.state``; every ``refresh_s`` the tables are made of what is folded. Spark's checkpoint gives
 a micro-batch of the same number the same lines again after a kill, and a number that the state
-holds is not folded twice: so each line counts exactly once, wherever the kill fell. Records that
-were read before, in whichever file, are known by their marks (``sources.duplicates``).
+holds is not folded twice: so each line counts exactly once, wherever the kill fell.
+
+Which records were read before, in whichever file, is decided in the driver, beside the state.
+Agents number their batches, and land them in order: of a spool, a batch above the highest that was
+read before is new, and no mark need be looked at. The records of all other batches are held
+(``transforms.folding``), and told apart one by one by the marks (``sources.duplicates``) that the
+state keeps of them.
 
 There is no watermark: partial aggregates are mergeable, so a late record lands in its own window
 however late it is. What bounds the state: one mark per 62 records of a batch; sums do not
@@ -18,25 +23,128 @@ sampled hops and quarantined lines are kept as they are.
 import contextlib
 import shutil
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
 from itertools import chain
 from pathlib import Path
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 
+from analytics.digest.tables import part_files
 from analytics.errors import InputError, UsageError
 from analytics.jobs.folded import Folded
-from analytics.jobs.sizing import small_session
-from analytics.jobs.state import Among, State, check_is_seen, emptied, fold_into
-from analytics.jobs.tables import append, append_windows, files_of, save, write
-from analytics.jobs.told_apart import Highest, tell_apart
-from analytics.sources.duplicates import COUNTED_MARKS
-from analytics.transforms.folding import Held
-from analytics.transforms.partials import BESIDE, PARTIALS
+from analytics.jobs.staging import small_session
+from analytics.jobs.state import (
+    Among,
+    PartFiles,
+    State,
+    check_is_seen,
+    emptied,
+    files_of,
+    fold_into,
+    home_of,
+)
+from analytics.jobs.tables import append, append_windows, save, write
+from analytics.sources.duplicates import COUNTED_MARKS, MARK_KEYS, WORD_BITS, by_spool, merged_marks
+from analytics.sources.lines import parse
+from analytics.transforms.folding import HELD, HELD_RECORDS, Folding, Held
+from analytics.transforms.partials import BESIDE, PARTIALS, as_packed, slots_of
 from analytics.transforms.report import GROWING, report_tables
+
+HELD_AT_ONCE = 50_000
+"""Held records that are in memory together."""
+
+
+class Highest:
+    """The highest batch of each spool that was folded. ``marks``: of all that was folded so far."""
+
+    def __init__(self, marks: pa.Table) -> None:
+        self._of: dict[str, int] = {}
+        self.note(marks)
+
+    def note(self, marks: pa.Table) -> None:
+        """Remember the batches of these marks as folded."""
+        told = marks.group_by("spool", use_threads=False).aggregate([("batch", "max")]).to_pylist()
+        for row in told:
+            spool, batch = row["spool"], row["batch_max"]
+            self._of[spool] = max(batch, self._of.get(spool, 0))
+
+    def doubtful(self, counted: pa.Table) -> Held:
+        """The batches of COUNTED_MARKS with a record twice, or perhaps one that was read before."""
+        marks = merged_marks(counted)
+        twice = np.bitwise_count(marks["bits"].to_numpy()) < marks["records"].to_numpy()
+        spools, batches = marks["spool"].to_pylist(), marks["batch"].to_pylist()
+        return by_spool(
+            (spool, batch)
+            for spool, batch, is_twice in zip(spools, batches, twice, strict=True)
+            if is_twice or batch <= self._of.get(spool, 0)
+        )
+
+
+def tell_apart(folder: Path, known: pa.Table) -> None:
+    """Fold each of the held records once, and none that is known.
+
+    Args:
+        folder: A part of the state that is being made, in which they are.
+        known: The partial ``marks`` of their batches, not merged.
+    """
+    held = files_of(HELD, folder)
+    if not held:
+        return
+    folding, copies = Folding(), Counter[str]()
+    made: list[pa.Table] = []
+    for lines in _first_ones(_rows(held), _bits(known), copies):
+        records, bad = parse(lines)
+        assert not bad, "they were parsed before"
+        made += folding.add(records)
+    made += folding.rest()
+    if copies:
+        told = {"federation": list(copies), "records_twice": list(copies.values())}
+        made.append(as_packed("duplicates", BESIDE["duplicates"], pa.table(told)))
+    files = PartFiles(folder, "told-apart")
+    for rows in made:
+        files.write(rows)
+    files.close()
+    shutil.rmtree(home_of(HELD, folder))
+
+
+def _rows(held: list[Path]) -> Iterator[pa.RecordBatch]:
+    slots = [slots_of(HELD_RECORDS)[name] for name in HELD_RECORDS.keys]
+    for path in held:
+        for rows in pq.ParquetFile(path).iter_batches(HELD_AT_ONCE, columns=slots):
+            yield rows.select(slots).rename_columns(list(HELD_RECORDS.keys))
+
+
+def _bits(known: pa.Table) -> dict[tuple[object, ...], int]:
+    """The bits of each word that has a mark."""
+    bits: dict[tuple[object, ...], int] = {}
+    for *key, one in zip(*(known[name].to_pylist() for name in (*MARK_KEYS, "bits")), strict=True):
+        bits[tuple(key)] = bits.get(tuple(key), 0) | one
+    return bits
+
+
+def _first_ones(
+    held: Iterator[pa.RecordBatch], bits: dict[tuple[object, ...], int], copies: Counter[str]
+) -> Iterator[bytes]:
+    """Blocks of the lines of those that have no bit yet; ``copies``: of a federation's others."""
+    for rows in held:
+        lines: list[str] = []
+        for broker, batch, row, spool, federation, raw in zip(
+            *(column.to_pylist() for column in rows.columns), strict=True
+        ):
+            key, bit = (broker, spool, batch, row // WORD_BITS), 1 << row % WORD_BITS
+            if bits.get(key, 0) & bit:
+                copies[federation] += 1
+            else:
+                bits[key] = bits.get(key, 0) | bit
+                lines.append(raw)
+        yield "\n".join(lines).encode()
+
 
 REFRESH_S = 5
 REST_S = 0.1
@@ -110,7 +218,7 @@ class Fold:
     def _save(self, table: DataFrame, path: str) -> None:
         rows = table.toArrow()
         name = Path(path).name
-        before = [] if self._shown is None else files_of(self._out / name)
+        before = [] if self._shown is None else part_files(self._out / name)
         match name:
             case "delay_over_time":
                 windows = self._folded.windows()
@@ -165,7 +273,7 @@ def run(
     writer = writer.option("checkpointLocation", str(home / HOME / "checkpoint"))
     query = writer.trigger(**trigger).start()
     with ThreadPoolExecutor(1, thread_name_prefix="merge") as aside:
-        merging: Future[None] | None = None
+        merging: Future[None] = aside.submit(lambda: None)
         rest_s = float(refresh_s)
         try:
             _check_is_same(home / HOME / "query", str(query.id))
@@ -173,23 +281,17 @@ def run(
                 begun_s = time.monotonic()
                 if fold.refresh():
                     on_refresh(fold.state.newest())
-                if merging is None or merging.done():
-                    _raise_of(merging)
+                if merging.done():
+                    merging.result()
                     merging = aside.submit(fold.merge)
                 rest_s = max(REST_S, refresh_s - (time.monotonic() - begun_s))
         finally:
             with contextlib.suppress(Exception):  # what ended it is being raised already
                 query.stop()
-        _raise_of(merging)
+        merging.result()
     if fold.refresh():
         on_refresh(fold.state.newest())
     fold.merge()
-
-
-def _raise_of(ended: "Future[None] | None") -> None:
-    """What went wrong aside, here."""
-    if ended is not None:
-        ended.result()
 
 
 def _check_is_same(told: Path, query: str) -> None:

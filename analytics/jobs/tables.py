@@ -19,9 +19,8 @@ import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
 
-from analytics.digest.tables import NAMES, Tables, rows_max
-from analytics.jobs.sizing import as_one_file
-from analytics.jobs.staging import side_by_side
+from analytics.digest.tables import Tables, tables_of
+from analytics.jobs.staging import as_one_file, side_by_side
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms.report import Planned
 
@@ -94,11 +93,6 @@ def _is_of(rows: pa.Table, windows: Collection[int]) -> pa.ChunkedArray:
     return pc.is_in(rows["window_start"].cast(pa.int64()), wanted)
 
 
-def files_of(table: Path) -> list[Path]:
-    """The files of a table, in order."""
-    return sorted(table.glob("*.parquet"))
-
-
 def write(
     spark: SparkSession,
     tables: Planned,
@@ -154,15 +148,11 @@ def _point(link: Path, target: Path) -> None:
 
 def collect_tables(spark: SparkSession, home: str) -> Tables:
     """What ``read_tables`` reads, below a URL."""
-    rows = {}
-    cut = set()
-    for name in NAMES:
-        limit = rows_max(name)
-        found = spark.read.parquet(f"{home}/{name}").limit(limit + 1).collect()
-        if len(found) > limit:
-            cut.add(name)
-        rows[name] = [_in_utc(row) for row in found[:limit]]
-    return Tables(rows, frozenset(cut - {"quarantine"}))
+
+    def read(name: str, most: int) -> list[dict[str, object]]:
+        return [*map(_in_utc, spark.read.parquet(f"{home}/{name}").limit(most).collect())]
+
+    return tables_of(read)
 
 
 def _in_utc(row: SparkRow) -> dict[str, object]:

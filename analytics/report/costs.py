@@ -152,12 +152,7 @@ def loss_section(tables: Tables, summary: dict[str, Any]) -> Section:
     offered = sum(row["offered"] for row in loss["by_qos"])
     share = loss["missing"] / offered if offered else None
     tiles = [
-        Tile(
-            "missing",
-            count(loss["missing"]),
-            f"of {count(offered)} ({percent(share)})",
-            "bad" if loss["missing"] else "good",
-        ),
+        Tile.of_bad("missing", loss["missing"], f"of {count(offered)} ({percent(share)})"),
         Tile(
             "out of order", count(loss["out_of_order"]), "arrived after later ones of their origin"
         ),

@@ -91,9 +91,7 @@ def _by_hops(tables: Tables) -> Block | None:
     rows = hop_rows(tables)
     if not rows:
         return None
-    divisor, unit = vega.time_unit(max((row["delay_us_p99"] or 0) for row in rows))
-    data = vega.spread_data(rows, "hops", divisor, "hops")
-    spec = vega.spread_spec("hops", unit, "links travelled", upright=True)
+    spec, data, divisor = vega.spread(rows, "hops", "links travelled", upright=True)
     floors = [row for row in rows if row["floor_us"] is not None]
     for row in floors:
         tip = f"hops {row['hops']}, links alone: {duration(row['floor_us'])}"
@@ -114,9 +112,7 @@ def _by_strategy(tables: Tables) -> Block | None:
     rows = sorted(delay_rows(tables, "strategy"), key=lambda row: str(row["strategy"]))
     if not rows:
         return None
-    divisor, unit = vega.time_unit(max((row["delay_us_p99"] or 0) for row in rows))
-    data = vega.spread_data(rows, "strategy", divisor, "strategy")
-    spec = vega.spread_spec("strategy", unit, None, upright=False)
+    spec, data, _ = vega.spread(rows, "strategy", None, upright=False)
     several = "Several routing strategies ran." if len(rows) > 1 else "One routing strategy ran."
     return Block(
         "Per strategy",

@@ -97,12 +97,11 @@ def brokers_section(tables: Tables, summary: dict[str, Any]) -> Section:
     """What each agent took, gave, and needed for it."""
     rows = tables["brokers"]
     load = summary["load"]
-    dropped = "bad" if load["dropped"] else "good"
     tiles = [
         Tile("highest CPU", *_top(load["cpu_share_max"], percent, "of one core")),
         Tile("most memory", *_top(load["rss_bytes_max"], size, "resident")),
         Tile("longest stall", *_top(load["loop_lag_us_max"], duration, "until an agent looked up")),
-        Tile("dropped", count(load["dropped"]), "publications", dropped),
+        Tile.of_bad("dropped", load["dropped"], "publications"),
     ]
     charts = (
         ("Publications taken", "publications_in", "publications", count, "s"),

@@ -117,6 +117,11 @@ class Tile:
     note: str = ""
     weight: str = ""
 
+    @classmethod
+    def of_bad(cls, label: str, number: int, note: str, weight: str = "bad") -> "Tile":
+        """How many there are of what should not be."""
+        return cls(label, count(number), note, weight if number else "good")
+
 
 @dataclass(frozen=True, slots=True)
 class Section:

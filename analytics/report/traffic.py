@@ -84,19 +84,9 @@ def quality_section(tables: Tables, summary: dict[str, Any]) -> Section:
     doubted = quality["clocks"].get("flagged", 0)
     tiles = [
         Tile("records read", count(span["records"] if span else 0)),
-        Tile(
-            "unreadable",
-            count(quality["quarantined"]),
-            "records, in quarantine",
-            "look" if quality["quarantined"] else "good",
-        ),
-        Tile("clocks in doubt", count(doubted), "pairs of brokers", "look" if doubted else "good"),
-        Tile(
-            "never came",
-            count(quality["dropped_batches"]),
-            "batches of a second",
-            "look" if quality["dropped_batches"] else "good",
-        ),
+        Tile.of_bad("unreadable", quality["quarantined"], "records, in quarantine", "look"),
+        Tile.of_bad("clocks in doubt", doubted, "pairs of brokers", "look"),
+        Tile.of_bad("never came", quality["dropped_batches"], "batches of a second", "look"),
     ]
     return Section(
         "quality",

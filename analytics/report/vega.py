@@ -159,22 +159,33 @@ DELAY_COLUMNS = (
 """What every table of delays shows."""
 
 
-def spread_spec(key: str, unit: str, title: str | None, *, upright: bool) -> Spec:
-    """One line per value of ``key``, with a mark of its own colour and shape per quantile.
+def spread(
+    rows: Sequence[Row], key: str, title: str | None, *, upright: bool
+) -> tuple[Spec, list[dict[str, Any]], int]:
+    """One line per row, with a mark of its own colour and shape per quantile of its delay.
 
-    Args:
-        key: The field that names the group.
-        unit: What the values are in.
-        title: Of the groups' axis.
-        upright: The lines stand; else they lie.
+    ``key`` names the row, ``title`` is of the rows' axis, and the lines stand or lie. Returns the
+    specification, its data, and by what their microseconds were divided.
     """
+    divisor, unit = time_unit(max(row["delay_us_p99"] or 0 for row in rows))
+    data = [
+        {
+            key: str(row[key]),
+            "name": name,
+            "value": row[quantile] / divisor,
+            "tip": f"{key} {row[key]}, {name}: {duration(row[quantile])}",
+        }
+        for row in rows
+        for quantile, name in QUANTILES
+        if row[quantile] is not None
+    ]
     names = [name for _, name in QUANTILES]
     groups, along = ("x", "y") if upright else ("y", "x")
     values = {along: measured("value", title=unit)}
     told = {"field": "name", "type": "nominal"}
     colours = {"domain": names, "range": [BLUE, PURPLE, VERMILION]}
     shapes = {"domain": names, "range": ["circle", "triangle-up", "square"]}
-    return {
+    spec: Spec = {
         "encoding": {
             groups: {"field": key, "type": "ordinal", "title": title, "axis": {"labelAngle": 0}}
         },
@@ -194,18 +205,4 @@ def spread_spec(key: str, unit: str, title: str | None, *, upright: bool) -> Spe
             },
         ],
     }
-
-
-def spread_data(rows: list[Row], key: str, divisor: int, word: str) -> list[dict[str, Any]]:
-    """The rows' quantiles, one per mark; ``word`` says what ``key`` is."""
-    return [
-        {
-            key: str(row[key]),
-            "name": name,
-            "value": row[quantile] / divisor,
-            "tip": f"{word} {row[key]}, {name}: {duration(row[quantile])}",
-        }
-        for row in rows
-        for quantile, name in QUANTILES
-        if row[quantile] is not None
-    ]
+    return spec, data, divisor

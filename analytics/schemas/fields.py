@@ -26,8 +26,7 @@ TYPES: dict[str, types.DataType] = {
 def struct(*fields: str) -> StructType:
     """A schema from ``"name type"`` or ``"name type?"`` (NULL may be), in order.
 
-    Args:
-        fields: Each is one field, or several with commas between.
+    ``fields``: each is one field, or several with commas between.
     """
     told = [field.split() for text in fields for field in text.split(",")]
     return StructType(

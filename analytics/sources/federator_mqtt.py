@@ -13,7 +13,7 @@
 A row is one record line as its agent wrote it, with where it came from; ``spark.read`` gives what
 the spools hold now. Offsets are (broker, spool, batch), and what lies between two of them is asked
 from the agents by the executors, so a restart from a checkpoint reads each micro-batch again as it
-was. The options are those of ``analytics.sources.live.options``.
+was.
 
 Source: docs/metrics.md, "Replay"; docs/analytics.md, "The live source".
 """
@@ -42,9 +42,17 @@ from pyspark.sql.types import StructType
 from analytics.errors import DataLossError, UnavailableError
 from analytics.schemas.fields import struct
 from analytics.sources.live.heads import Heads
-from analytics.sources.live.options import Options, Place, read_options
-from analytics.sources.live.positions import Held, Offsets, advance, between, past
-from analytics.sources.live.replay import Lost, Replay, loss_text
+from analytics.sources.live.link import Options, Place, read_options
+from analytics.sources.live.replay import (
+    Held,
+    Lost,
+    Offsets,
+    Replay,
+    advance,
+    between,
+    loss_text,
+    past,
+)
 from federator.protocol.telemetry.records import Events, encode
 
 LIVE_LINES = struct("line string", "broker long", "spool string", "batch long")
@@ -108,7 +116,6 @@ class _Once(DataSourceReader):
             heads.close()
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The lines of one spool."""
         if not isinstance(partition, _Range):  # Spark's stand-in for no partitions at all
             return iter(())
         return _read(partition, self._options)
@@ -163,7 +170,6 @@ class _Stream(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """Nothing: spools forget by size and age, not because one of their readers is done."""
 
     def stop(self) -> None:
-        """The query ended."""
         if self._heads is not None:
             self._heads.close()
 

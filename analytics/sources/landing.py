@@ -28,8 +28,7 @@ _READ = {"recursiveFileLookup": "true", "pathGlobFilter": SEGMENTS}
 def read_lines(spark: SparkSession, inputs: Sequence[str]) -> DataFrame:
     """BLOCKS of every segment below ``inputs`` (folders or files, local or on object storage).
 
-    Raises:
-        InputMissingError: One of them is not there.
+    Raises ``InputMissingError``: one of them is not there.
     """
     try:
         return _blocks(spark.read.format("binaryFile").options(**_READ).load(list(inputs)))
@@ -42,8 +41,7 @@ def stream_lines(
 ) -> DataFrame:
     """BLOCKS of every segment in ``folder``, and of those that come.
 
-    Raises:
-        InputMissingError: The folder is not there.
+    Raises ``InputMissingError``: the folder is not there.
     """
     reader = spark.readStream.format("binaryFile").schema(_FILE)
     reader = reader.options(**_READ, maxFilesPerTrigger=files_per_trigger)

@@ -18,6 +18,7 @@ from pyspark.sql.types import StructType
 
 from analytics.schemas.fields import struct
 from analytics.sources.lines import Record
+from analytics.transforms.counted import numbered
 from analytics.transforms.delays import FLOW
 from analytics.transforms.folding import (
     Columns,
@@ -30,7 +31,6 @@ from analytics.transforms.folding import (
     whole,
 )
 from analytics.transforms.partials import PACKED, WIDE, Partial, as_packed
-from analytics.transforms.ranked import numbered
 
 RECORDS_MIN = 50_000
 """Records of a chunk, unless it is the last of its worker's."""

@@ -14,53 +14,41 @@ difference of its brokers' clocks to others, along the fastest pairs (Kruskal), 
 it; else it is flagged.
 
 The least delay that links allow between two brokers, the floor, is half the round trips along the
-least path: a link's round trip is the smallest that either end measured, and paths are found by
-Dijkstra's algorithm. Brokers are few, so this happens in the driver, on collected links.
+least path: a link's round trip is the smallest that either end measured, and paths are found as by
+Floyd and Warshall. Brokers are few, so this happens in the driver, on collected links.
 """
 
-import heapq
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
+
+import numpy as np
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from analytics.schemas.fields import here, struct
+from analytics.schemas.reports import REPORT_TABLES
 
 Pair = tuple[int, int]
 
 
-def half_round_trips(least_us: Mapping[Pair, int]) -> dict[Pair, int]:
-    """(broker, neighbour) to the least round trip it measured, to (a, b) with a < b, halved."""
-    halves: dict[Pair, int] = {}
-    for (one, other), round_trip_us in least_us.items():
-        pair = (min(one, other), max(one, other))
-        half = round_trip_us // 2
-        halves[pair] = min(half, halves.get(pair, half))
-    return halves
+_APART_US = 2**60
 
 
-def floors(halves: Mapping[Pair, int]) -> dict[Pair, int]:
-    """Links to the least sum between any two brokers that are joined, a < b."""
-    beside: dict[int, dict[int, int]] = {}
-    for (a, b), half_us in halves.items():
-        beside.setdefault(a, {})[b] = half_us
-        beside.setdefault(b, {})[a] = half_us
-    return {
-        (source, other): us
-        for source in sorted(beside)
-        for other, us in _distances(beside, source).items()
-        if source < other
-    }
+def floors(round_trips_us: Mapping[Pair, int]) -> dict[Pair, int]:
+    """The least that links take between any two brokers that are joined, a < b.
 
-
-def _distances(beside: Mapping[int, Mapping[int, int]], source: int) -> dict[int, int]:
-    settled: dict[int, int] = {}
-    waiting = [(0, source)]
-    while waiting:
-        us, broker = heapq.heappop(waiting)
-        if broker in settled:
-            continue
-        settled[broker] = us
-        for other, link_us in beside[broker].items():
-            if other not in settled:
-                heapq.heappush(waiting, (us + link_us, other))
-    return settled
+    ``round_trips_us``: the least that each (broker, neighbour) measured.
+    """
+    brokers = sorted({end for pair in round_trips_us for end in pair})
+    place = {broker: at for at, broker in enumerate(brokers)}
+    least = np.full((len(brokers), len(brokers)), _APART_US)
+    for (one, other), round_trip_us in round_trips_us.items():
+        a, b = place[one], place[other]
+        least[a, b] = least[b, a] = min(least[a, b], round_trip_us // 2)
+    for via in range(len(brokers)):
+        np.minimum(least, least[:, [via]] + least[[via]], out=least)
+    joined = np.argwhere(np.triu(least < _APART_US, 1)).tolist()
+    return {(brokers[a], brokers[b]): int(least[a, b]) for a, b in joined}
 
 
 TOLERANCE_US = 1_000
@@ -147,15 +135,9 @@ def _one_way(
     left_us = told.least_us - sign * (known_us or 0)
     believed = not _impossible(left_us, floor_us) and left_us < floor_us + IMPLAUSIBLE_US
     said = "flagged" if not believed else "corrected" if known_us else "ok"
-    return Verdict(
-        a,
-        b,
-        (known_us or 0) if believed else None,
-        there.least_us if there else None,
-        back.least_us if back else None,
-        told.windows,
-        said,
-    )
+    offset_us = (known_us or 0) if believed else None
+    least_us = there.least_us if there else None, back.least_us if back else None
+    return Verdict(a, b, offset_us, *least_us, told.windows, said)
 
 
 def _relative(verdicts: Mapping[Pair, Verdict]) -> dict[int, tuple[int, int]]:
@@ -186,3 +168,66 @@ def _between(relative_us: Mapping[int, tuple[int, int]], a: int, b: int) -> int 
     if here is None or there is None or here[0] != there[0]:
         return None
     return there[1] - here[1]
+
+
+PAIRS = struct("origin long, destination long, floor_us long?, offset_us long?, quality string")
+PairRow = tuple[int, int, int | None, int | None, str]
+Judged = tuple[int | None, str]
+"""(offset_us, quality) of a pair."""
+
+
+@dataclass(frozen=True, slots=True)
+class PairFacts:
+    """Floors between brokers (a < b) and the verdicts on their clocks."""
+
+    flows: tuple[Pair, ...]
+    floors_us: dict[Pair, int]
+    clocks: Clocks
+
+    def pairs(self, like: DataFrame) -> DataFrame:
+        """PAIRS, one row for each (origin, destination) that had deliveries."""
+        return here(like.sparkSession, self.rows(), PAIRS)
+
+    def rows(self) -> list[PairRow]:
+        """PAIRS, in the driver."""
+        return [self._row(*flow) for flow in self.flows]
+
+    def judged(self) -> dict[Pair, Judged]:
+        """The verdict on each (origin, destination)."""
+        return {
+            (origin, destination): (offset_us, quality)
+            for origin, destination, _, offset_us, quality in self.rows()
+        }
+
+    def _row(self, origin: int, destination: int) -> PairRow:
+        pair = (min(origin, destination), max(origin, destination))
+        offset_us = self.clocks.offset_us(origin, destination)
+        verdict = self.clocks.verdicts.get(pair)
+        floor_us = 0 if origin == destination else self.floors_us.get(pair)
+        return origin, destination, floor_us, offset_us, verdict.verdict if verdict else "ok"
+
+    def clock_table(self, like: DataFrame) -> DataFrame:
+        """CLOCKS."""
+        rows = [astuple(verdict) for _, verdict in sorted(self.clocks.verdicts.items())]
+        return here(like.sparkSession, rows, REPORT_TABLES["clocks"])
+
+
+def facts_of(pair_windows: DataFrame, links: DataFrame) -> PairFacts:
+    """The facts, from the partials of these names. Runs two small jobs: brokers are few."""
+    ways = pair_windows.groupBy("origin", "destination").agg(
+        F.min("min_us").alias("least_us"), F.count(F.lit(1)).alias("windows")
+    )
+    seen = {
+        (row.origin, row.destination): OneWay(row.least_us, row.windows) for row in ways.collect()
+    }
+    measured = {
+        (row.broker, row.neighbour): row.round_trip_us
+        for row in links.where(F.col("round_trip_us").isNotNull()).collect()
+    }
+    return pair_facts(seen, measured)
+
+
+def pair_facts(seen: Mapping[Pair, OneWay], round_trips_us: Mapping[Pair, int]) -> PairFacts:
+    """The facts, from what was seen of (origin, destination) and the least round trips of links."""
+    floors_us = floors(round_trips_us)
+    return PairFacts(tuple(sorted(seen)), floors_us, judge(seen, floors_us))

@@ -258,11 +258,10 @@ def _spread(lists: list[list[int]], *, width: int) -> tuple[Whole, Whole]:
 
 def _parted(records: list[Record], held: Held) -> tuple[list[Record], list[Record]]:
     """Records to fold, and those of held batches."""
-    passed = [record for record in records if record.batch in held.get(record.spool, ())]
-    if not passed:
-        return records, passed
-    rest = [record for record in records if record.batch not in held.get(record.spool, ())]
-    return rest, passed
+    parted: tuple[list[Record], list[Record]] = [], []
+    for record in records:
+        parted[record.batch in held.get(record.spool, ())].append(record)
+    return parted
 
 
 def _passed(records: list[Record]) -> pa.Table:

@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from analytics.schemas.fields import here, struct
 from analytics.transforms.clocks import TOLERANCE_US
-from analytics.transforms.quantiles import weighted_quantiles
+from analytics.transforms.delays import weighted_quantiles
 
 FRAME = ("origin", "origin_epoch", "seq", "custody")
 STEP = ("origin", "destination", "hop", "sender", "receiver")

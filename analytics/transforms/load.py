@@ -1,11 +1,16 @@
-"""Load of brokers and of the links between them."""
+"""Load of brokers and of the links between them; events, and how long it took to settle after each.
 
-from pyspark.sql import Column, DataFrame
+Events that follow each other within ``QUIET_US``, at whichever brokers, are one disturbance. It
+began with its first event, which names it, and had settled with its last.
+"""
+
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from analytics.transforms.quantiles import weighted_quantiles
+from analytics.transforms.delays import weighted_quantiles
 
 MEDIAN = {"round_trip_us_p50": 50}
+_HIGHEST = ("rss_bytes", "send_queue_bytes", "custody_bytes", "loop_lag_us")
 MISSING = ("collector_gap", "batches_missed")
 """What a collector, or the live source, says of batches that it could not have."""
 
@@ -19,14 +24,7 @@ def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
     window_us = F.col("window_ms").cast("double") * 1_000
     return (
         agents.join(lives, "broker")
-        .withColumnsRenamed(
-            {
-                "rss_bytes": "rss_bytes_max",
-                "send_queue_bytes": "send_queue_bytes_max",
-                "custody_bytes": "custody_bytes_max",
-                "loop_lag_us": "loop_lag_us_max",
-            }
-        )
+        .withColumnsRenamed({name: f"{name}_max" for name in _HIGHEST})
         .withColumn("cpu_share", F.col("cpu_us") / F.nullif(window_us, F.lit(0.0)))
     )
 
@@ -88,4 +86,46 @@ def span(agents_seen: DataFrame, events: DataFrame, duplicates: DataFrame) -> Da
         .join(duplicates, "federation", "left")
         .na.fill(0, ["dropped_batches", "records_twice"])
         .withColumnRenamed("records_twice", "duplicates_removed")
+    )
+
+
+QUIET_US = 3_000_000
+"""The time for which a broken link may go unnoticed (``hello_timeout``); later is a new story."""
+
+STRUCTURAL = (
+    *("link_up", "link_down", "broker_up", "broker_down", "agent_started", "agent_stopped"),
+    *("core_changed", "mesh_joined", "mesh_left", "parent_changed"),
+    *("controller_changed", "takeover"),
+)
+"""Kinds that take part in a disturbance."""
+
+
+def events(happened: DataFrame) -> DataFrame:
+    """EVENTS from the partial ``events``."""
+    told = happened.select("*", F.explode(F.sequence(F.lit(1).cast("long"), "one")))
+    return told.withColumn("window_start", F.timestamp_micros("at_us"))
+
+
+def convergence(happened: DataFrame) -> DataFrame:
+    """CONVERGENCE from the partial ``events``."""
+    in_time = Window.orderBy("at_us", "kind", "broker")
+    gap_us = F.col("at_us") - F.lag("at_us").over(in_time)
+    begins = F.when(gap_us <= QUIET_US, 0).otherwise(1)
+    numbered = (
+        happened.where(F.col("kind").isin(*STRUCTURAL))
+        .withColumn("begins", begins)
+        .withColumn("story", F.sum("begins").over(in_time))
+    )
+    stories = numbered.groupBy("story").agg(
+        F.min_by("kind", F.struct("at_us", "kind", "broker")).alias("what"),
+        F.min("at_us").alias("first_us"),
+        F.max("at_us").alias("last_us"),
+        F.count_distinct("broker").alias("brokers"),
+    )
+    return stories.select(
+        "what",
+        F.timestamp_micros("first_us").alias("started"),
+        F.timestamp_micros("last_us").alias("settled"),
+        (F.col("last_us") - F.col("first_us")).alias("duration_us"),
+        "brokers",
     )

@@ -21,6 +21,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType
 
 from analytics.schemas.fields import struct
+from analytics.schemas.records import TABLES
 
 HIGH_BITS = 32
 """Sums of delays are kept in two: hours between clocks overflow 64 bits at 10^9 publications."""
@@ -44,110 +45,88 @@ class Partial:
 
     def merged(self, rows: DataFrame) -> DataFrame:
         """One row per key, of any number of partials put together."""
-        return rows.groupBy(*self.keys).agg(*self._measures()).select(*self.columns)
+        ways = (_WAYS[use](name).alias(name) for use, name in self.measures)
+        return rows.groupBy(*self.keys).agg(*ways).select(*self.columns)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """Keys, then measures."""
-        return self.keys + self.sums + self.least + self.greatest + self.bits
+        return (*self.keys, *(name for _, name in self.measures))
 
-    def _measures(self) -> list[Column]:
-        return [
-            *(F.sum(name).alias(name) for name in self.sums),
-            *(F.min(name).alias(name) for name in self.least),
-            *(F.max(name).alias(name) for name in self.greatest),
-            *(F.bit_or(name).alias(name) for name in self.bits),
-        ]
+    @property
+    def measures(self) -> list[tuple[str, str]]:
+        """Each measure, behind how it adds up: a key of ``_WAYS``."""
+        each = zip(_WAYS, (self.sums, self.least, self.greatest, self.bits), strict=True)
+        return [(use, name) for use, names in each for name in names]
 
 
+_WAYS = {"sum": F.sum, "least": F.min, "greatest": F.max, "bits": F.bit_or}
 _FLOW = ("origin", "destination", "hops", "qos", "strategy")
-_SPAN_LEAST, _SPAN_GREATEST = ("first_us",), ("last_us",)
+_SPAN: dict[str, tuple[str, ...]] = {"least": ("first_us",), "greatest": ("last_us",)}
 
-OF_TABLE: dict[str, dict[str, Partial]] = {
-    "deliveries": {
-        "deliveries": Partial(
-            (*_FLOW, "redundancy"),
-            sums=(
-                *("publications", "bytes", "frames", "out_of_order", "repaired"),
-                *("sum_us_high", "sum_us_low"),
-            ),
-            least=("min_us",),
-            greatest=("max_us",),
+_ROW_BY_ROW: dict[str, Partial] = {
+    "deliveries": Partial(
+        (*_FLOW, "redundancy"),
+        sums=(
+            *("publications", "bytes", "frames", "out_of_order", "repaired"),
+            *("sum_us_high", "sum_us_low"),
         ),
-        "pair_windows": Partial(("window_us", "origin", "destination"), least=("min_us",)),
-    },
-    "offered": {
-        "offered": Partial(
-            ("filter", "origin", "qos", "strategy"),
-            sums=("publications", "bytes"),
-            least=_SPAN_LEAST,
-            greatest=_SPAN_GREATEST,
+        least=("min_us",),
+        greatest=("max_us",),
+    ),
+    "pair_windows": Partial(("window_us", "origin", "destination"), least=("min_us",)),
+    "offered": Partial(
+        ("filter", "origin", "qos", "strategy"), sums=("publications", "bytes"), **_SPAN
+    ),
+    "arrived": Partial(
+        ("filter", "origin", "destination", "qos", "strategy"),
+        sums=("publications", "bytes"),
+        **_SPAN,
+    ),
+    "links": Partial(
+        ("broker", "neighbour"),
+        sums=(
+            *("windows", "up", "publications_out", "bytes_out"),
+            *("duplicates", "duplicate_publications", "dropped"),
         ),
-    },
-    "arrived": {
-        "arrived": Partial(
-            ("filter", "origin", "destination", "qos", "strategy"),
-            sums=("publications", "bytes"),
-            least=_SPAN_LEAST,
-            greatest=_SPAN_GREATEST,
+        least=("round_trip_us",),
+        greatest=("queue_bytes",),
+    ),
+    "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
+    "control": Partial(("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")),
+    "announcements": Partial(("broker",), sums=("announcements",)),
+    "agents": Partial(
+        ("broker",),
+        sums=(
+            *("publications_in", "publications_out", "delivered", "no_route", "dropped"),
+            *("cpu_us", "window_ms"),
         ),
-    },
-    "links": {
-        "links": Partial(
-            ("broker", "neighbour"),
-            sums=(
-                *("windows", "up", "publications_out", "bytes_out"),
-                *("duplicates", "duplicate_publications", "dropped"),
-            ),
-            least=("round_trip_us",),
-            greatest=("queue_bytes",),
+        greatest=(
+            *("clients", "filters", "rss_bytes", "send_queue_bytes"),
+            *("custody_bytes", "loop_lag_us"),
         ),
-        "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
-    },
-    "control": {
-        "control": Partial(
-            ("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")
+    ),
+    "events": Partial(
+        (
+            *("federation", "at_us", "broker", "kind", "neighbour"),
+            *("filter", "subject", "detail", "value"),
         ),
-    },
-    "announcements": {"announcements": Partial(("broker",), sums=("announcements",))},
-    "agents": {
-        "agents": Partial(
-            ("broker",),
-            sums=(
-                *("publications_in", "publications_out", "delivered", "no_route", "dropped"),
-                *("cpu_us", "window_ms"),
-            ),
-            greatest=(
-                *("clients", "filters", "rss_bytes", "send_queue_bytes"),
-                *("custody_bytes", "loop_lag_us"),
-            ),
-        ),
-    },
-    "events": {
-        "events": Partial(
-            (
-                *("federation", "at_us", "broker", "kind", "neighbour"),
-                *("filter", "subject", "detail", "value"),
-            ),
-            sums=("one",),
-        ),
-    },
-    "hops": {
-        "hops": Partial(
-            ("origin", "origin_epoch", "seq", "custody", "receiver"),
-            least=("hop", "sender", "at_us"),
-        ),
-    },
-    "clients": {},
+        sums=("one",),
+    ),
+    "hops": Partial(
+        ("origin", "origin_epoch", "seq", "custody", "receiver"), least=("hop", "sender", "at_us")
+    ),
+}
+_MADE_OF = {"pair_windows": "deliveries", "round_trips": "links"}
+"""The table of records that these are made of; each other one is of the table of its name."""
+
+OF_TABLE = {
+    table: {name: how for name, how in _ROW_BY_ROW.items() if _MADE_OF.get(name, name) == table}
+    for table in TABLES
 }
 """Partials by the table of records that they are made of, row by row."""
 
-SEEN = Partial(
-    ("federation", "broker", "epoch"),
-    sums=("records",),
-    least=_SPAN_LEAST,
-    greatest=_SPAN_GREATEST,
-)
+SEEN = Partial(("federation", "broker", "epoch"), sums=("records",), **_SPAN)
 """``agents_seen``, of all records."""
 DELAYS = Partial(("window_us", *_FLOW, "value_us"), sums=("publications",))
 """A row for each bucket of a delivery's histogram."""
@@ -155,7 +134,7 @@ CLIENTS = Partial(("origin", "destination", "value_us"), sums=("publications",))
 """A row for each delay that a test client measured."""
 
 PARTIALS: dict[str, Partial] = {
-    **{name: how for of_table in OF_TABLE.values() for name, how in of_table.items()},
+    **_ROW_BY_ROW,
     WIDE: DELAYS,
     "clients": CLIENTS,
     "agents_seen": SEEN,
@@ -241,16 +220,11 @@ def slots_of(how: Partial) -> dict[str, str]:
     return {name: slot for slot, name in _slots(how)}
 
 
-def merged(packed: DataFrame) -> DataFrame:
+def merged_parts(packed: DataFrame) -> DataFrame:
     """One row per part and key."""
     return (
         packed.groupBy(*_ALL_KEYS)
-        .agg(
-            *(F.sum(name).alias(name) for name in _NAMES["sum"]),
-            *(F.min(name).alias(name) for name in _NAMES["least"]),
-            *(F.max(name).alias(name) for name in _NAMES["greatest"]),
-            *(F.bit_or(name).alias(name) for name in _NAMES["bits"]),
-        )
+        .agg(*(way(name).alias(name) for use, way in _WAYS.items() for name in _NAMES[use]))
         .select(*PACKED.fieldNames())
     )
 
@@ -258,12 +232,8 @@ def merged(packed: DataFrame) -> DataFrame:
 def _slots(how: Partial) -> Iterator[tuple[str, str]]:
     """(numbered column, column of the partial)."""
     uses = [("t" if key in TEXTS else "n", key) for key in how.keys]
-    uses += [("sum", name) for name in how.sums]
-    uses += [("least", name) for name in how.least]
-    uses += [("greatest", name) for name in how.greatest]
-    uses += [("bits", name) for name in how.bits]
     taken = dict.fromkeys(_NAMES, 0)
-    for use, name in uses:
+    for use, name in uses + how.measures:
         assert taken[use] < _SLOTS[use], f"{name}: more columns of use {use} are wanted"
         yield _NAMES[use][taken[use]], name
         taken[use] += 1

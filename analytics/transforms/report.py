@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from analytics.schemas.reports import REPORT_TABLES
-from analytics.transforms import delays, hop_times, load, loss, overhead
-from analytics.transforms.events import convergence, events
-from analytics.transforms.pairs import PairFacts
+from analytics.transforms import costs, delays, hop_times, load
+from analytics.transforms.clocks import PairFacts
+from analytics.transforms.load import convergence, events
 
 Planned = Mapping[str, Callable[[], DataFrame]]
 """What makes each table. Of a small one, that takes as long as computing it: it is done aside."""
@@ -67,25 +67,21 @@ def quarantine_counts(lines: DataFrame) -> DataFrame:
     return lines.groupBy("reason").agg(F.count(F.lit(1)).alias("records"))
 
 
-def _as_it_is(part: DataFrame) -> DataFrame:
-    return part
-
-
 OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "overhead": (
-        overhead.overhead,
+        costs.overhead,
         ("deliveries", "offered", "links", "control", "announcements", "agents_seen"),
     ),
-    "control_by_kind": (overhead.control_by_kind, ("control",)),
-    "loss": (loss.loss, ("offered", "arrived", "deliveries", "events")),
+    "control_by_kind": (costs.control_by_kind, ("control",)),
+    "loss": (costs.loss, ("offered", "arrived", "deliveries", "events")),
     "events": (events, ("happened",)),
     "convergence": (convergence, ("unsettled",)),
     "brokers": (load.brokers, ("agents", "agents_seen")),
     "links": (load.links, ("links", "median_round_trips")),
-    "traffic_matrix": (loss.traffic_matrix, ("arrived", "agents_seen")),
+    "traffic_matrix": (costs.traffic_matrix, ("arrived", "agents_seen")),
     "clients": (delays.client_delays, ("clients",)),
-    "quarantine": (_as_it_is, ("quarantine",)),
-    "quarantine_counts": (_as_it_is, ("quarantine_counts",)),
+    "quarantine": (lambda part: part, ("quarantine",)),
+    "quarantine_counts": (lambda part: part, ("quarantine_counts",)),
     "span": (load.span, ("agents_seen", "events", "duplicates")),
 }
 """Tables that are made of partials alone, and of which: while these stay as they are, so do they.
@@ -96,7 +92,7 @@ what is not in ``events`` yet, and what takes part in disturbances that are to b
 """
 GROWING = ("events", "quarantine")
 """Tables of which each row is of one row of their partial: those of new records are added."""
-EVENTS_READ = (*loss.NOTES, *load.MISSING)
+EVENTS_READ = (*costs.NOTES, *load.MISSING)
 """Kinds of events that tables other than ``events`` and ``convergence`` are made of."""
 
 

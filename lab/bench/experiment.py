@@ -1,15 +1,16 @@
 """The bench itself: systems side by side, run by run in turn, each at its own best.
 
 All systems are started once and stay up, idle when it is not their turn. For throughput every
-system first climbs the same ladder of windows (see ``load.saturate``) and keeps the one with the
-highest rate at which nothing was lost: a bridge chain and our agents have different queues, and
+system first climbs the same ladder of windows (see ``generator.saturate``) and keeps the one with
+the highest rate at which nothing was lost: a bridge chain and our agents have different queues, and
 one window for all would favour one of them. A measured run that loses something all the same does
 not count: the window goes down a step and the run is repeated.
 """
 
 import asyncio
+import contextlib
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,24 +19,68 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.errors import LinkError
+from federator.gateway import wire
+from federator.gateway.wire import V5, V311, Kind
 from lab.bench import records as r
-from lab.bench.generator import Ends, Generator
-from lab.bench.idle import idle_clients
-from lab.bench.layout import Layout, topics
-from lab.bench.load import Outcome
+from lab.bench.generator import Ends, Generator, Outcome
 from lab.bench.processor import processor_s, resident_mb
 from lab.bench.records import Key, Results
 from lab.bench.systems import AGENTS, AgentLine, BrokerLine, Echo, GatewayFront, System
-from lab.grid.processes.started import Started
+from lab.bench.wire import Layout, topics
+from lab.grid.processes.children import Started
+from lab.grid.trial import Progress
+
+AT_ONCE = 50
+"""Connections being made."""
+
+ANSWER_TIMEOUT_S = 30.0
+SETTLE_S = 2.0
+"""What was needed only to connect is given back meanwhile."""
+
+
+@contextlib.asynccontextmanager
+async def idle_clients(host: str, port: int, *, count: int) -> AsyncIterator[None]:
+    """``count`` clients that subscribe and then do nothing, half of each MQTT version.
+
+    Raises ``LinkError``: one was not let in.
+    """
+    room = asyncio.Semaphore(AT_ONCE)
+    writers: list[asyncio.StreamWriter] = []
+
+    async def connect(number: int) -> None:
+        async with room, asyncio.timeout(ANSWER_TIMEOUT_S):
+            reader, writer = await asyncio.open_connection(host, port)
+            writers.append(writer)
+            version = V5 if number % 2 else V311
+            hello = wire.Connect(version, f"idle-{number}", clean=True, keep_alive=600)
+            wish = wire.Subscribe(1, ((f"idle/{number}", 1),))
+            writer.write(wire.write_connect(hello) + wire.write_request(wish, version))
+            splitter = wire.Splitter(limit=1_000, firsts=wire.FROM_SERVER)
+            heard: list[int] = []
+            while Kind.SUBACK not in heard:
+                data = await reader.read(1_000)
+                _, packets = splitter.feed(data)
+                heard += [packet[0] for packet in packets]
+                if not data or splitter.fault is not None:
+                    raise LinkError(f"idle client {number} was not let in")
+
+    try:
+        try:
+            await asyncio.gather(*(connect(number) for number in range(count)))
+        except (OSError, TimeoutError) as error:
+            raise LinkError(f"{len(writers)} of {count} idle clients connected: {error}") from error
+        await asyncio.sleep(SETTLE_S)
+        yield
+    finally:
+        for writer in writers:
+            writer.close()
+
 
 WINDOWS: Final = (100, 300, 900, 2_000, 4_000, 8_000)
 PROBE_RATE: Final = 200.0
 PROBE_S: Final = 0.5
 PROBE_TIMEOUT_S: Final = 60.0
 MILLION: Final = 1e6
-
-Progress = Callable[[str, int, int], None]
-"""Told what is under way, how much of it is done, and how much there is."""
 
 
 @dataclass(frozen=True, slots=True)

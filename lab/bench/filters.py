@@ -21,9 +21,9 @@ from federator.errors import LinkError
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from lab.bench.processor import resident_mb
-from lab.grid.running import RunningGrid
+from lab.grid.running import Pages, RunningGrid
 from lab.grid.topology import Graph
 
 KNOWN_TIMEOUT_S: Final = 120.0
@@ -91,8 +91,7 @@ async def measure_filters(
 ) -> FilterCosts:
     """Measure an agent with ``filters`` filters.
 
-    Raises:
-        LinkError: The agents did not come to know them all in time.
+    Raises ``LinkError``: the agents did not come to know them all in time.
     """
     table = made_up_filters(filters)
     cached_us, uncached_us = lookup_us(table)
@@ -140,34 +139,20 @@ class _Pair(RunningGrid):
     async def until_known(self, filters: int) -> None:
         """Wait until both agents are ready, linked, and have ``filters`` filters in their tables.
 
-        Raises:
-            LinkError: They do not in time.
+        Raises ``LinkError``: they do not in time.
         """
-        deadline = time.monotonic() + KNOWN_TIMEOUT_S
-        while True:
-            states = [await agent.status() for agent in self.agents.values()]
-            if all(_knows(state, filters) for state in states):
-                return
-            if time.monotonic() > deadline:
-                known = [state["meshes_total"] for state in states]
-                raise LinkError(f"agents know {known} filters, {filters} wanted")
-            await asyncio.sleep(POLL_S)
+
+        def unknown(statuses: Pages) -> str | None:
+            if all(_knows(status, filters) for status in statuses.values()):
+                return None
+            known = [status["meshes_total"] for status in statuses.values()]
+            return f"agents know {known} filters, {filters} wanted"
+
+        await self.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
 
 
-class _Silent:
-    """Hears nothing: nobody publishes."""
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """The subscriptions are on their way."""
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        """Nothing to do: the agents' tables tell."""
-
-    def on_down(self, link: MqttLink, reason: str) -> None:
-        """Nothing to do: the broker was killed on purpose."""
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Nothing to do: nobody publishes."""
+class _Silent(LinkObserver):
+    """Hears nothing: nobody publishes, and the agents' tables tell the rest."""
 
 
 def _knows(status: dict[str, Any], filters: int) -> bool:

@@ -19,6 +19,7 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from multiprocessing import get_context
 from pathlib import Path
 
@@ -68,17 +69,13 @@ class Lag:
 def segments_of(log: Path) -> list[Segment]:
     """The segments below ``log``, in the order in which they came to be.
 
-    Raises:
-        InputMissingError: There is none.
+    Raises ``InputMissingError``: there is none.
     """
     found = sorted(log.rglob("*.jsonl"), key=_age)
     if not found:
         raise InputMissingError(f"{log}: holds no *.jsonl; a log by simulate is wanted")
-    segments, lines = [], 0
-    for path in found:
-        lines += path.read_bytes().count(b"\n")
-        segments.append(Segment(path, lines))
-    return segments
+    lines_so_far = accumulate(path.read_bytes().count(b"\n") for path in found)
+    return [Segment(*each) for each in zip(found, lines_so_far, strict=True)]
 
 
 def measure(
@@ -88,8 +85,7 @@ def measure(
 
     ``log`` is moved, not copied; its beginning is what lands for ``warm_s`` at a low rate.
 
-    Raises:
-        UnavailableError: ``stream`` ended, or did not come to the end in time.
+    Raises ``UnavailableError``: ``stream`` ended, or did not come to the end in time.
     """
     first, *rest = segments_of(log)
     landing, out = home / "landing", home / "out"

@@ -16,8 +16,7 @@ _UTIME, _STIME = 11, 12  # fields after the program's name, which may contain sp
 def processor_s(pids: Iterable[int]) -> float:
     """Processor seconds, user and system, that the living processes ``pids`` have used so far.
 
-    Raises:
-        LinkError: One of them is gone.
+    Raises ``LinkError``: one of them is gone.
     """
     return sum(_ticks(pid) for pid in pids) / _TICKS_PER_S
 

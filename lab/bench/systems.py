@@ -42,43 +42,12 @@ BRIDGE_LINES: Final = (
 """All of a bridge's configuration; protocol, queues and socket options are the defaults."""
 
 
-class Links:
-    """The links of a line: loopback as it is, or through relays that delay, each way."""
-
-    def __init__(self, folder: Path, *, delay_ms: float) -> None:
-        self._folder = folder
-        self._delay_ms = delay_ms
-        self._relays: RelayProcess | None = None  # since the first link that delays
-
-    async def to(self, broker: BrokerProcess, *, name: str) -> int:
-        """The port by which ``broker`` is reached over the link ``name``."""
-        if not self._delay_ms:
-            return broker.port
-        if self._relays is None:
-            relays = RelayProcess(self._folder)
-            await relays.start()
-            self._relays = relays
-        return await self._relays.add(
-            name, host=broker.host, port=broker.port, delay_ms=self._delay_ms
-        )
-
-    async def stop(self) -> None:
-        """End the relays."""
-        if self._relays is not None:
-            await self._relays.stop()
-
-
 class System(ABC):
     """Something that carries publications from one end to the other.
 
-    Args:
-        folder: For configurations, state and logs; made when missing.
-        hops: Links from end to end.
-        link_delay_ms: Of each, each way.
-
-    Attributes:
-        brokers: Processes that are no agents, as far as they were started.
-        agents: Processes of ours, likewise.
+    Its ``hops`` links are loopback as it is, or lead through relays that delay ``link_delay_ms``,
+    each way. ``brokers`` are processes that are no agents, as far as they were started, ``agents``
+    those of ours. What is in ``folder``, made when missing, are configurations, state and logs.
     """
 
     name: str
@@ -89,28 +58,37 @@ class System(ABC):
         self.brokers: list[Child | Helper] = []
         self.agents: list[Child] = []
         self._folder = folder
-        self._links = Links(folder, delay_ms=link_delay_ms)
+        self._link_delay_ms = link_delay_ms
+        self._relays: RelayProcess | None = None  # since the first link that delays
 
     @abstractmethod
     async def start(self) -> Ends:
         """Start all processes, the far end first; returns when each answers.
 
-        Raises:
-            LinkError: One does not.
+        Raises ``LinkError``: one does not.
         """
 
     async def stands(self, filter: str) -> None:  # noqa: B027 - probes or SUBACK tell of most
         """Wait until the subscription of ``filter`` at the far end is known at the near end.
 
-        Raises:
-            LinkError: It is not in time.
+        Raises ``LinkError``: it is not in time.
         """
 
     async def stop(self) -> None:
         """End everything that was started."""
         await asyncio.gather(*(agent.stop() for agent in self.agents))
         await asyncio.gather(*(broker.stop() for broker in self.brokers))
-        await self._links.stop()
+        if self._relays is not None:
+            await self._relays.stop()
+
+    async def _port_of(self, broker: BrokerProcess, *, link: str) -> int:
+        """The port by which ``broker`` is reached over the link of this name."""
+        if not self._link_delay_ms:
+            return broker.port
+        if self._relays is None:
+            self._relays = RelayProcess(self._folder)
+            await self._relays.start()
+        return await self._relays.add(link, broker.place, delay_ms=self._link_delay_ms)
 
 
 class BrokerLine(System):
@@ -126,7 +104,7 @@ class BrokerLine(System):
         for number in range(self.hops, -1, -1):
             bridge: tuple[str, ...] = ()
             if line:
-                port = await self._links.to(line[0], name=f"{number}>{number + 1}")
+                port = await self._port_of(line[0], link=f"{number}>{number + 1}")
                 values = {"host": line[0].host, "port": port}
                 bridge = tuple(text.format(**values) for text in BRIDGE_LINES)
             place = self._folder / f"broker-{number}"
@@ -183,7 +161,7 @@ class AgentLine(System):
             urls = {}
             for there in (BrokerId(here - 1), BrokerId(here + 1)):
                 if there in self._line:
-                    port = await self._links.to(self._line[there], name=f"{here}>{there}")
+                    port = await self._port_of(self._line[there], link=f"{here}>{there}")
                     urls[there] = f"mqtt://127.0.0.1:{port}"
             more: dict[str, dict[str, Any]] = {"broker": {"socket": self._sockets[here]}}
             if self.name == "polling":

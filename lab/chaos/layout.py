@@ -45,8 +45,7 @@ class Layout:
 def draw_layout(grid: Grid, rng: random.Random) -> Layout:
     """Clients for ``grid``: some brokers are origin and destination both, some are neither.
 
-    Raises:
-        ValueError: A grid of one broker has nobody to send to.
+    Raises ``ValueError``: a grid of one broker has nobody to send to.
     """
     if len(grid.ids) < 2:
         raise ValueError("chaos needs at least 2 brokers")

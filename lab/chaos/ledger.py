@@ -379,10 +379,8 @@ class Ledger:
     def _resumed_at_destination(receipt: Receipt, death: Death) -> int:
         stream = receipt.stream
         back_s = min((s for s in receipt.subscribed_s if s > death.up_s), default=float("inf"))
-        for number in range(stream.after(back_s), len(receipt.came_s)):
-            if receipt.came_s[number] > 0:
-                return number
-        return len(stream.sent_s)
+        later = range(stream.after(back_s), len(receipt.came_s))
+        return next((n for n in later if receipt.came_s[n] > 0), len(stream.sent_s))
 
     # The end
 

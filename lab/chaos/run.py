@@ -19,8 +19,7 @@ from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout, draw_layout
 from lab.chaos.ledger import CALM, UNPROMISED_AT_QOS_0, Counts, Ledger, Violation
 from lab.chaos.schedule import KINDS, MIXED, Episode, episodes
-from lab.chaos.small_disk import SmallDisk
-from lab.chaos.stage import Injury, Stage, draw_persistent
+from lab.chaos.stage import Injury, SmallDisk, Stage, draw_persistent
 from lab.chaos.traffic import Traffic
 from lab.chaos.vitals import SAMPLE_S, Vital, Vitals
 from lab.grid.running import RunningGrid
@@ -154,8 +153,7 @@ class ChaosRun:
     async def run(self) -> Outcome:
         """Carry the whole run out. What goes wrong is in the outcome.
 
-        Raises:
-            LinkError: The grid did not start, or its mesh never stood.
+        Raises ``LinkError``: the grid did not start, or its mesh never stood.
         """
         asyncio.get_running_loop().set_exception_handler(self._on_own_fault)
         async with self._grid() as grid:

@@ -18,7 +18,7 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.protocol.messages import topics
 from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
-from lab.chaos.stage import Act, Draw, Injury, Kind, Stage, soon
+from lab.chaos.stage import Injury, Kind, Stage, soon
 from lab.grid.running import FEDERATION
 
 MOVE_S: Final = 0.02
@@ -32,17 +32,9 @@ HOLD_S: Final = (5.0, 10.0)
 WORDS: Final = tuple(
     topic(FEDERATION)
     for topic in (
-        topics.claims_topic,
-        topics.cover_topic,
-        topics.data_topic,
-        topics.drain_topic,
-        topics.mark_topic,
-        topics.recall_topic,
-        topics.retained_mark_topic,
-        topics.sessions_topic,
-        topics.settle_topic,
-        topics.agents_topic,
-        topics.trace_topic,
+        *(topics.claims_topic, topics.cover_topic, topics.data_topic, topics.drain_topic),
+        *(topics.mark_topic, topics.recall_topic, topics.retained_mark_topic),
+        *(topics.sessions_topic, topics.settle_topic, topics.agents_topic, topics.trace_topic),
     )
 )
 """Where strangers speak, besides where they heard somebody."""
@@ -59,15 +51,13 @@ class _Stranger(LinkObserver):
         self._heard = heard
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Remember what was said."""
         self._heard.extend((packet.topic, bytes(packet.payload)) for packet, _, _ in publishes)
 
 
 class Strangers:
     """One stranger at each broker, all of one mind.
 
-    Attributes:
-        said: How much they published or asked for.
+    ``said``: how much they published or asked for.
     """
 
     def __init__(self, stage: Stage, move: Move, rng: random.Random) -> None:
@@ -166,24 +156,19 @@ def set_retained(strangers: Strangers, rng: random.Random) -> None:
         strangers.publish(strangers.someone(rng), topic, rng.randbytes(20), retain=True)
 
 
-def _drawn(name: str, move: Move) -> Draw:
-    def draw(stage: Stage, rng: random.Random) -> Injury:
-        hold_s = stage.span_s(rng, HOLD_S)
-        strangers = Strangers(stage, move, random.Random(rng.getrandbits(32)))
-        come: Act = strangers.come
-        felt = soon(lambda: strangers.said > 0)
-        victims = frozenset({"strangers"})
-        return Injury(name, victims, f"{hold_s:g} s", hold_s, come, strangers.leave, felt)
-
-    return draw
-
-
 def _lacks(stage: Stage) -> str:
     return "" if stage.grid.signed else "an open federation believes anybody: --signed"
 
 
 def _kind(name: str, what: str, move: Move) -> Kind:
-    return Kind(f"strangers-{name}", what, _drawn(f"strangers-{name}", move), _lacks)
+    def draw(stage: Stage, rng: random.Random) -> Injury:
+        hold_s = stage.span_s(rng, HOLD_S)
+        each = Strangers(stage, move, random.Random(rng.getrandbits(32)))
+        felt, victims = soon(lambda: each.said > 0), frozenset({"strangers"})
+        return Injury(kind.name, victims, f"{hold_s:g} s", hold_s, each.come, each.leave, felt)
+
+    kind = Kind(f"strangers-{name}", what, draw, _lacks)
+    return kind
 
 
 STRANGERS: Final = (

@@ -3,51 +3,267 @@
 A payload says which run, topic and number it is; a message whose topic or stamp is another's is
 *unexpected*. Publications that are due while no connection takes them are left out, not saved up:
 a broker's return must not meet a flood of ours.
+
+The clients speak MQTT 5 with persistent sessions, and know the fate of each publication. They are
+written apart from the agent's own link, and as simply as the protocol allows: what checks must not
+share the mistakes of what is checked. They publish only on an open connection with room in the
+broker's Receive Maximum, so that "attempted" means written; what a broken connection left
+unanswered they send again, and say so.
+
+Source: OASIS MQTT 5.0, sections 3.1 to 3.14, 4.3 and 4.4.
 """
 
 import asyncio
+import contextlib
 import itertools
 import struct
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, cast
 
 import mqtt5
 
 from federator.protocol.types import BrokerId
-from lab.chaos.client import Client
 from lab.chaos.layout import Layout, Subscriber
 from lab.chaos.ledger import Ledger
 from lab.grid.processes.broker import BrokerProcess
 
+SESSION_EXPIRY_S: Final = 3_600
+KEEP_ALIVE_S: Final = 60
+PING_S: Final = 15.0
+"""A broker that is paused for less than ``SILENCE_S`` keeps its clients."""
+
+SILENCE_S: Final = 40.0
+CONNECT_TIMEOUT_S: Final = 5.0
+RETRY_S: Final = 0.2
+UNSENT_BYTES_MAX: Final = 1 << 20
+"""QoS 0 to a broker that does not read: more is refused."""
+
+RECEIVE_MAX: Final = 65_535
+
+
+@dataclass(slots=True)
+class _Pending:
+    topic: str
+    payload: bytes
+    number: int
+    released: bool = False  # QoS 2: PUBREC came
+
+
+class Client(asyncio.Protocol):
+    """One client id at one broker; ``run`` connects, and connects again for ever.
+
+    ``qos`` is of its publications and of its subscription to ``filter``, if it has one.
+    """
+
+    def __init__(
+        self,
+        place: tuple[str, int],
+        traffic: "Traffic",
+        *,
+        client_id: str,
+        qos: int,
+        filter: str | None = None,
+    ) -> None:
+        self.client_id = client_id
+        self._place = place
+        self._traffic = traffic
+        self._qos = mqtt5.QoS(qos)
+        self._filter = filter
+        self._transport: asyncio.Transport | None = None
+        self._up = False
+        self._subscribed = False  # in the session
+        self._closed = asyncio.Event()
+        self._heard_s = 0.0
+        self._unread = b""
+        self._pending: dict[int, _Pending] = {}
+        self._room = 0
+        self._last_id = 0
+        self._received: set[int] = set()  # QoS 2, not released
+
+    @property
+    def unanswered(self) -> int:
+        """Publications the broker has not acknowledged."""
+        return len(self._pending)
+
+    @property
+    def ready(self) -> bool:
+        """Whether ``publish`` would be taken."""
+        transport = self._transport
+        if not self._up or transport is None or transport.is_closing():
+            return False
+        if self._qos == 0:
+            return transport.get_write_buffer_size() < UNSENT_BYTES_MAX
+        return len(self._pending) < self._room
+
+    def publish(self, topic: str, payload: bytes, number: int) -> None:
+        """Write a publication; only when ``ready``."""
+        assert self.ready, "not ready"
+        if self._qos == 0:
+            self._write(mqtt5.PublishPacket(topic, payload))
+            self._traffic.ledger.acknowledged(topic, number)
+            return
+        packet_id = self._free_id()
+        self._pending[packet_id] = _Pending(topic, payload, number)
+        self._write(mqtt5.PublishPacket(topic, payload, qos=self._qos, packet_id=packet_id))
+
+    async def run(self) -> None:
+        """Stay connected. Ends by cancellation."""
+        loop = asyncio.get_running_loop()
+        try:
+            while True:
+                self._closed.clear()
+                with contextlib.suppress(OSError, TimeoutError):
+                    async with asyncio.timeout(CONNECT_TIMEOUT_S):
+                        await loop.create_connection(lambda: self, *self._place)
+                    await self._watch()
+                self.disconnect()
+                await asyncio.sleep(RETRY_S)
+        finally:
+            self.disconnect()
+
+    def disconnect(self) -> None:
+        """Drop the connection without a word: the session stays."""
+        if self._transport is not None:
+            self._transport.abort()
+        self._transport = None
+        self._up = False
+
+    async def _watch(self) -> None:
+        """Return when the connection has ended, or the broker is silent for too long."""
+        while True:
+            try:
+                async with asyncio.timeout(PING_S if self._up else CONNECT_TIMEOUT_S):
+                    await self._closed.wait()
+            except TimeoutError:
+                if not self._up or time.monotonic() - self._heard_s > SILENCE_S:
+                    return
+                self._write(mqtt5.PingReqPacket())
+            else:
+                return
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """Say hello."""
+        self._transport = cast(asyncio.Transport, transport)  # uvloop's is no subclass
+        self._unread = b""
+        self._heard_s = time.monotonic()
+        connect = mqtt5.ConnectPacket(
+            self.client_id,
+            clean_start=False,
+            keep_alive=KEEP_ALIVE_S,
+            session_expiry_interval=SESSION_EXPIRY_S,
+            receive_max=RECEIVE_MAX,
+        )
+        self._write(connect)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """Let ``run`` know."""
+        self._up = False
+        self._closed.set()
+
+    def data_received(self, data: bytes) -> None:
+        """Take every whole packet."""
+        self._heard_s = time.monotonic()
+        chunk = memoryview(self._unread + data)
+        offset = 0
+        try:
+            while offset < len(chunk):
+                packet, size = mqtt5.read(chunk[offset:])
+                offset += size
+                self._take(packet)
+        except IndexError:
+            pass  # the codec's word for an incomplete packet
+        self._unread = bytes(chunk[offset:])
+
+    # Packets
+
+    def _take(self, packet: mqtt5.Packet) -> None:
+        match packet:
+            case mqtt5.PublishPacket():
+                self._take_publication(packet)
+            case mqtt5.PubAckPacket() | mqtt5.PubCompPacket():
+                self._settle(packet.packet_id)
+            case mqtt5.PubRecPacket():
+                if (pending := self._pending.get(packet.packet_id)) is not None:
+                    pending.released = True
+                self._write(mqtt5.PubRelPacket(packet.packet_id))
+            case mqtt5.PubRelPacket():
+                self._received.discard(packet.packet_id)
+                self._write(mqtt5.PubCompPacket(packet.packet_id))
+            case mqtt5.SubAckPacket():
+                assert int(packet.reason_codes[0]) < 0x80, f"{self.client_id}: not allowed"
+                self._subscribed = True
+                self._traffic.subscribed(self.client_id)
+            case mqtt5.ConnAckPacket():
+                self._greet(packet)
+            case _:
+                pass
+
+    def _take_publication(self, packet: mqtt5.PublishPacket) -> None:
+        packet_id = packet.packet_id
+        if packet_id is not None and packet.qos == mqtt5.QoS.EXACTLY_ONCE:
+            self._write(mqtt5.PubRecPacket(packet_id))
+            if packet_id in self._received:
+                return
+            self._received.add(packet_id)
+        elif packet_id is not None:
+            self._write(mqtt5.PubAckPacket(packet_id))
+        self._traffic.arrived(self.client_id, packet)
+
+    def _greet(self, packet: mqtt5.ConnAckPacket) -> None:
+        if int(packet.reason_code) >= 0x80:
+            self.disconnect()
+            self._closed.set()
+            return
+        self._up = True
+        self._room = packet.receive_max
+        if not packet.session_present:
+            self._received.clear()
+            self._subscribed = False
+        if self._filter is not None:
+            if self._subscribed:
+                self._traffic.subscribed(self.client_id)
+            else:
+                wanted = mqtt5.TopicFilter(self._filter, max_qos=self._qos)
+                self._write(mqtt5.SubscribePacket(self._free_id(), [wanted]))
+        for packet_id, pending in self._pending.items():
+            self._traffic.ledger.resent(pending.topic, pending.number)
+            if pending.released and packet.session_present:
+                self._write(mqtt5.PubRelPacket(packet_id))
+                continue
+            pending.released = False
+            again = mqtt5.PublishPacket(
+                pending.topic,
+                pending.payload,
+                qos=self._qos,
+                packet_id=packet_id,
+                duplicate=packet.session_present,
+            )
+            self._write(again)
+
+    def _settle(self, packet_id: int) -> None:
+        pending = self._pending.pop(packet_id, None)
+        if pending is not None:
+            self._traffic.ledger.acknowledged(pending.topic, pending.number)
+
+    def _free_id(self) -> int:
+        while True:
+            self._last_id = self._last_id % 65_535 + 1
+            if self._last_id not in self._pending:
+                return self._last_id
+
+    def _write(self, packet: mqtt5.Packet) -> None:
+        transport = self._transport
+        if transport is not None and not transport.is_closing():
+            transport.write(packet.write())
+
+
 TICK_S: Final = 0.01
 _STAMP: Final = struct.Struct(">QIQ")  # run, topic's place, number
 PAYLOAD_BYTES_MIN: Final = _STAMP.size
-
-
-@dataclass(frozen=True, slots=True)
-class _Ears:
-    """Puts what one client sees into the ledger."""
-
-    _traffic: "Traffic"
-    _name: str
-
-    def on_message(self, packet: mqtt5.PublishPacket) -> None:
-        traffic = self._traffic
-        number = traffic.number_of(packet.topic, packet.payload or b"")
-        traffic.ledger.arrived(
-            self._name, packet.topic, number, redelivery=packet.duplicate, now_s=traffic.clock()
-        )
-
-    def on_subscribed(self) -> None:
-        self._traffic.ledger.subscribed(self._name, self._traffic.clock())
-
-    def on_acknowledged(self, topic: str, number: int) -> None:
-        self._traffic.ledger.acknowledged(topic, number)
-
-    def on_resent(self, topic: str, number: int) -> None:
-        self._traffic.ledger.resent(topic, number)
 
 
 class Traffic:
@@ -72,7 +288,7 @@ class Traffic:
         clock: Callable[[], float],
     ) -> None:
         self.ledger = ledger
-        self.clock = clock
+        self._clock = clock
         self._rate = rate
         self._run = run
         self._payload_bytes = max(payload_bytes, PAYLOAD_BYTES_MIN)
@@ -81,7 +297,7 @@ class Traffic:
 
         def client(name: str, here: BrokerId, subscriber: Subscriber | None = None) -> Client:
             place, wanted = brokers[here].place, None if subscriber is None else subscriber.filter
-            return Client(place, _Ears(self, name), client_id=name, qos=qos, filter=wanted)
+            return Client(place, self, client_id=name, qos=qos, filter=wanted)
 
         at = {here: client(f"publisher-{here}", here) for here in layout.origins}
         self._publishers = {topic: at[here] for topic, here in layout.topics.items()}
@@ -94,6 +310,16 @@ class Traffic:
     def unanswered(self) -> int:
         """Publications no broker has acknowledged."""
         return sum(client.unanswered for client in self.clients)
+
+    def subscribed(self, name: str) -> None:
+        """The session at a client's broker has its subscription, after each connection."""
+        self.ledger.subscribed(name, self._clock())
+
+    def arrived(self, name: str, packet: mqtt5.PublishPacket) -> None:
+        """A client got a publication, each QoS 2 one once."""
+        number, now_s = self.number_of(packet.topic, packet.payload or b""), self._clock()
+        again = packet.duplicate
+        self.ledger.arrived(name, packet.topic, number, redelivery=again, now_s=now_s)
 
     def number_of(self, topic: str, payload: bytes) -> int:
         """The number of one of our publications on ``topic``; -1 for any other message."""
@@ -119,6 +345,6 @@ class Traffic:
         client = self._publishers[topic]
         if not client.ready:
             return
-        number = self.ledger.attempted(topic, self.clock())
+        number = self.ledger.attempted(topic, self._clock())
         stamp = _STAMP.pack(self._run, self._place_of[topic], number)
         client.publish(topic, stamp.ljust(self._payload_bytes, b"."), number)

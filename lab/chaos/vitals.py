@@ -6,7 +6,7 @@ once it has started up, for what counts is what a machine must spare for it.
 
 import json
 from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
 from typing import Any, Final
@@ -39,21 +39,6 @@ LINES_SLACK: Final = 200
 _TROUBLE: Final = ("Traceback", '"exception"')
 
 
-@dataclass(slots=True)
-class Series:
-    """Samples of one agent: seconds, KiB resident, open files."""
-
-    at_s: list[float] = field(default_factory=list)
-    resident_kib: list[int] = field(default_factory=list)
-    files: list[int] = field(default_factory=list)
-
-    def quarter(self, values: list[int], which: int) -> float:
-        """The median of the ``which``-th quarter of the samples, from 0; 0 without any."""
-        count = len(values)
-        part = values[count * which // 4 : count * (which + 1) // 4]
-        return median(part) if part else 0.0
-
-
 @dataclass(frozen=True, slots=True)
 class Vital:
     """One agent's figures over a run."""
@@ -75,9 +60,10 @@ class Vitals:
 
     def __init__(self, agents: dict[BrokerId, AgentProcess]) -> None:
         self._agents = agents
-        self._series = {here: Series() for here in agents}
+        self._resident_kib: dict[BrokerId, list[int]] = {here: [] for here in agents}
+        self._files: dict[BrokerId, list[int]] = {here: [] for here in agents}
         self._born: dict[BrokerId, tuple[int, float]] = {}  # process, and when it was first seen
-        self._lines_before = {here: len(_lines(agent)) for here, agent in agents.items()}
+        self._lines_before = {here: len(agent.log_lines()) for here, agent in agents.items()}
 
     def sample(self, now_s: float) -> None:
         """Look at every agent that runs."""
@@ -95,20 +81,18 @@ class Vitals:
                 files = len(list(Path(f"/proc/{agent.pid}/fd").iterdir()))
             except OSError:
                 continue  # it ended while we looked
-            series = self._series[here]
-            series.at_s.append(now_s)
-            series.resident_kib.append(resident_kib)
-            series.files.append(files)
+            self._resident_kib[here].append(resident_kib)
+            self._files[here].append(files)
 
     def judge(self, elapsed_s: float) -> list[Vital]:
         """Every agent against the bars."""
         return [self._judge(here, elapsed_s) for here in self._agents]
 
     def _judge(self, here: BrokerId, elapsed_s: float) -> Vital:
-        series, lines = self._series[here], _lines(self._agents[here])
-        new = lines[self._lines_before[here] :]
-        second, last = (series.quarter(series.resident_kib, q) for q in (1, 3))
-        files_second, files_last = (series.quarter(series.files, q) for q in (1, 3))
+        resident_kib = self._resident_kib[here]
+        new = self._agents[here].log_lines()[self._lines_before[here] :]
+        second, last = (_quarter(resident_kib, which) for which in (1, 3))
+        files_second, files_last = (_quarter(self._files[here], which) for which in (1, 3))
         rate = len(new) / max(elapsed_s, 1.0)
         faults = []
         slack_kib = 0 if elapsed_s > SETTLED_S else GROWTH_SLACK_KIB
@@ -124,7 +108,7 @@ class Vitals:
             agent=here,
             resident_kib_second_quarter=second,
             resident_kib_last_quarter=last,
-            resident_kib=series.resident_kib[:: 1 + len(series.resident_kib) // POINTS_MAX],
+            resident_kib=resident_kib[:: 1 + len(resident_kib) // POINTS_MAX],
             files_second_quarter=files_second,
             files_last_quarter=files_last,
             log_lines=len(new),
@@ -134,10 +118,11 @@ class Vitals:
         )
 
 
-def _lines(agent: AgentProcess) -> list[str]:
-    if not agent.log_path.exists():
-        return []
-    return agent.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+def _quarter(values: list[int], which: int) -> float:
+    """The median of the ``which``-th quarter of the samples, from 0; 0 without any."""
+    count = len(values)
+    part = values[count * which // 4 : count * (which + 1) // 4]
+    return median(part) if part else 0.0
 
 
 def _event(line: str) -> str:

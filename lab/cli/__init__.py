@@ -11,7 +11,7 @@ VERBS = {
     "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),
-    "bench-live": ("bench.live", "Measure how far the stream of analytics lags behind."),
+    "bench-live": ("event_log:live", "Measure how far the stream of analytics lags behind."),
     "event-log": ("event_log", "Write a large, realistic event log made by the simulator."),
     "paper": ("paper", "Remake the tables and figures of the papers, ours beside theirs."),
 }

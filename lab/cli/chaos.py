@@ -22,7 +22,7 @@ from federator.cli.options import FILE, FOLDER, option
 from federator.protocol.parameters import Strategy
 from lab.chaos.run import ChaosRun, Outcome, Plan
 from lab.chaos.schedule import KINDS, MIXED
-from lab.chaos.small_disk import available
+from lab.chaos.stage import available
 from lab.chaos.verdict import as_json, render
 from lab.cli.common import report_console, until_stopped
 from lab.grid.topology import Grid

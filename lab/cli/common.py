@@ -43,8 +43,7 @@ async def until_stopped(
 
     So SIGINT and SIGTERM leave no process and no mount behind.
 
-    Returns:
-        What came of it, or the signal that ended it.
+    What came of it, or the signal that ended it.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name=name)
@@ -63,6 +62,12 @@ async def until_stopped(
         if not received:
             raise
         return received[0]
+
+
+def exit_code_of(work: Coroutine[Any, Any, int], *, name: str) -> int:
+    """Carry out ``work``, whose outcome is an exit code; 130 or 143 when a signal ended it."""
+    ended = asyncio.run(until_stopped(work, name=name))
+    return 128 + ended if isinstance(ended, signal.Signals) else ended
 
 
 @contextlib.contextmanager
@@ -114,9 +119,9 @@ def write_atomically(file: Path, text: str) -> None:
     temporary.replace(file)
 
 
-def report_console(columns: int) -> Console:
+def report_console(columns: int, *, stderr: bool = False) -> Console:
     """A console as wide as the terminal; without one ``columns`` wide, so that no table is cut."""
-    console = Console()
+    console = Console(stderr=stderr)
     if not console.is_terminal:
         console.width = columns
     return console

@@ -15,7 +15,6 @@ from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from dataclasses import asdict, dataclass, replace
 from functools import partial
-from itertools import repeat
 from pathlib import Path
 from typing import Any
 
@@ -54,6 +53,7 @@ class _Drawn:
     topology: str
     faulty: bool
     strategy: str
+    messages: bool
     failover: bool
     joining: bool
     attack: bool
@@ -73,11 +73,11 @@ class _Drawn:
         return failover + strategy + ("" if self.faulty else " --no-faults")
 
 
-def _run(seed: int, drawn: _Drawn, messages: bool) -> SeedResult:
+def _run(seed: int, drawn: _Drawn) -> SeedResult:
     """One seed, in a worker. Its garbage is collected once, at its end."""
     gc.disable()
     try:
-        if messages:
+        if drawn.messages:
             return run_story(stories.draw(seed, **drawn.draws()))
         if drawn.attack:
             return run_attack(attack_story.draw(seed, moves=drawn.moves, **drawn.draws()))
@@ -141,7 +141,6 @@ def command(
     seeds: int,
     nightly: bool,
     first: int,
-    messages: bool,
     replay: Path | None,
     workers: int | None,
     as_json: bool,
@@ -152,21 +151,22 @@ def command(
         _replay(replay)
         return
     drawn = _Drawn(**options)
-    if messages + drawn.failover + drawn.joining + drawn.attack > 1:
+    stories_wanted = drawn.messages + drawn.failover + drawn.joining + drawn.attack
+    if stories_wanted > 1:
         kinds = "--messages, --failover, --joining and --attack"
         raise click.UsageError(f"{kinds} are stories of their own")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
-        few = messages or drawn.failover or drawn.joining or drawn.attack
-        size = f"{drawn.nodes or NODES} nodes" if drawn.nodes or not few else "few nodes"
-        what = ", with clients" if messages else ", failover" if drawn.failover else ""
+        few = stories_wanted and not drawn.nodes
+        size = "few nodes" if few else f"{drawn.nodes or NODES} nodes"
+        what = ", with clients" if drawn.messages else ", failover" if drawn.failover else ""
         what = ", joining" if drawn.joining else what
         what = f", attacked in {drawn.moves} moves" if drawn.attack else what
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()
     results: list[SeedResult] = []
-    for result in _results(range(first, first + seeds), (drawn, messages), workers):
+    for result in _results(range(first, first + seeds), drawn, workers):
         if as_json:
             click.echo(json.dumps(asdict(result)))
         results.append(result)
@@ -176,28 +176,24 @@ def command(
     else:
         _print_table(results)
         for result in violated[:VIOLATIONS_SHOWN_MAX]:
-            if messages:
-                _print_shortest(result, drawn)
-            else:
-                _print_violation(result, drawn)
+            show = _print_shortest if drawn.messages else _print_violation
+            show(result, drawn)
         if len(violated) > VIOLATIONS_SHOWN_MAX:
             click.echo(f"{len(violated)} seeds violated something: {[r.seed for r in violated]}")
     if violated:
         sys.exit(VIOLATED)
 
 
-def _results(
-    seeds: Sequence[int], each: tuple[_Drawn, bool], workers: int | None
-) -> Iterator[SeedResult]:
+def _results(seeds: Sequence[int], drawn: _Drawn, workers: int | None) -> Iterator[SeedResult]:
     workers = min(workers or os.cpu_count() or 1, len(seeds))
-    arguments = (seeds, *map(repeat, each))
+    run = partial(_run, drawn=drawn)
     with Bars() as bars:
         track = partial(bars.progress.track, total=len(seeds), description="simulating")
         if workers == 1:
-            yield from track(map(_run, *arguments))
+            yield from track(map(run, seeds))
             return
         with ProcessPoolExecutor(workers, initializer=gc.freeze) as pool:
-            yield from track(pool.map(_run, *arguments, chunksize=2))
+            yield from track(pool.map(run, seeds, chunksize=2))
 
 
 def _summary(results: Sequence[SeedResult]) -> dict[str, object]:
@@ -255,7 +251,6 @@ def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
 
 
 def _replay(path: Path) -> None:
-    """Tell the story in a file."""
     try:
         story = stories.decode(path.read_bytes())
     except DecodeError as error:

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from itertools import pairwise
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -106,37 +106,21 @@ def _column(key: str, values: list[Any]) -> tuple[str, list[Any]]:
     """The place holder of a column in the line, and the values that fit it."""
     if key in ("delay", "delays_us"):
         return "[%s]", values
-    if key in TEXTS:
-        if None in values:
-            return "%s", ["null" if value is None else f'"{value}"' for value in values]
-        return '"%s"', values
+    place = '"%s"' if key in TEXTS else "%d"
     if None in values:
-        return "%s", ["null" if value is None else str(value) for value in values]
-    return "%d", values
+        return "%s", ["null" if value is None else place % value for value in values]
+    return place, values
 
 
-class Sketches(NamedTuple):
-    """The histograms of many rows, an entry for each; ``delay`` as it stands in the line."""
-
-    sum_us: Ints
-    min_us: Ints
-    max_us: Ints
-    delay: list[str]
-
-    def columns(self) -> dict[str, Any]:
-        """The columns of a table that has delays."""
-        return {"base_us": self.min_us, **self._asdict()}
-
-
-def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> Sketches:
-    """The histograms of ``rows`` rows, each of which has at least one delay.
+def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> dict[str, Any]:
+    """The histograms of ``rows`` rows, each of which has at least one delay, as a table's columns.
 
     Args:
         row: To which row each delay belongs.
         delay_us: The delays, in the order of ``row``'s entries.
     """
     if not rows:
-        return Sketches(row, row, row, [])
+        return {}
     order = np.argsort(row, kind="stable")
     row, delay_us = row[order], delay_us[order]
     starts = np.searchsorted(row, np.arange(rows))
@@ -150,12 +134,13 @@ def sketch_rows(row: Ints, delay_us: Ints, rows: int) -> Sketches:
         _entry(*pair) for pair in zip((key % BUCKETS_MAX).tolist(), count.tolist(), strict=True)
     ]
     ends = np.searchsorted(key, np.arange(1, rows + 1) * BUCKETS_MAX).tolist()
-    return Sketches(
-        sum_us=np.add.reduceat(delay_us, starts),
-        min_us=min_us,
-        max_us=np.maximum.reduceat(delay_us, starts),
-        delay=[",".join(texts[a:b]) for a, b in pairwise([0, *ends])],
-    )
+    return {
+        "base_us": min_us,
+        "sum_us": np.add.reduceat(delay_us, starts),
+        "min_us": min_us,
+        "max_us": np.maximum.reduceat(delay_us, starts),
+        "delay": [",".join(texts[a:b]) for a, b in pairwise([0, *ends])],
+    }
 
 
 @lru_cache(maxsize=65_536)

@@ -10,6 +10,7 @@ changes, and who passes frames on.
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.effects import (
@@ -148,16 +149,11 @@ class Recorder(Watcher):
         self,
         broker: int,
         kind: str,
-        *,
-        neighbour: int | None = None,
-        filter: str | None = None,
-        subject: int | None = None,
-        value: int | None = None,
+        **told: Any,  # noqa: ANN401  # fields of Change by name
     ) -> None:
         if kind in ("link_up", "link_down"):
             self.restless_ms = self._now_ms
-        change = Change(self._now_ms, broker, kind, neighbour, filter, subject, value=value)
-        self.changes.append(change)
+        self.changes.append(Change(self._now_ms, broker, kind, **told))
 
 
 REDUNDANCY = 2

@@ -84,7 +84,7 @@ class _Data:
                 "frames": total - self.rng.binomial(total - 1, 0.3),
                 "out_of_order": late,
                 "repaired": np.where(groups[3][group] > 0, late // 2, 0),
-                **sketched.columns(),
+                **sketched,
             },
         )
 
@@ -233,16 +233,13 @@ class _Data:
         number, second = np.nonzero(self.rng.random(counts.shape) < counts * SAMPLED)
         noise = self.rng.integers(50, 400, len(number)).tolist()
         start_us = window_us(self.layout, self.chunk, self.origin[number], second).tolist()
-        told = list(self._tell(number.tolist(), second.tolist(), start_us, noise))
-        if not told:
-            return Rows(np.zeros(0, np.int64), np.zeros(0, np.int64), {}, np.zeros(0, np.int64))
-        columns = list(zip(*told, strict=True))
-        names = (
-            "origin", "origin_epoch", "seq", "custody", "hop", "sender", "origin_time_us", "qos",
-        )  # fmt: skip
-        own = {name: list(columns[at]) for at, name in enumerate(names, start=3)}
-        broker, second, at_us = (np.array(column, dtype=np.int64) for column in columns[:3])
-        return Rows(broker, second, own, at_us)
+        rows = list(self._tell(number.tolist(), second.tolist(), start_us, noise))
+        told = _told(rows, (
+            "at_us", "origin", "origin_epoch", "seq", "custody", "hop", "sender",
+            "origin_time_us", "qos",
+        ))  # fmt: skip
+        told.at_us = np.array(told.own.pop("at_us", ()), dtype=np.int64)
+        return told
 
     def _tell(
         self, numbers: list[int], seconds: list[int], start_us: list[int], noise: list[int]
@@ -286,7 +283,7 @@ class _Data:
                 "strategy": [self.strategy] * len(total),
                 "publications": total,
                 "expected": total,
-                **sketched.columns(),
+                **sketched,
                 "delays_us": [",".join(map(str, one.tolist())) for one in each],
             },
         )

@@ -1,21 +1,28 @@
-"""Measurement clients: one publisher and some subscribers, in a child process of their own.
+"""Measurement clients: one publisher and some subscribers, in a child process of their own. What
+arrives at a subscriber is counted exactly, and every delay measured.
 
 They are ordinary MQTT v5 clients: they subscribe a filter and publish on a topic. They share one
 clock and one interpreter, and nothing else runs in it, so a delay contains what the system under
-test adds and the client library's own tens of microseconds.
+test adds and the client library's own tens of microseconds. Each payload begins with a stamp (run,
+number, time sent), read on the same machine's monotonic clock at both ends, so a delay needs no
+synchronised clocks, and losses, duplicates and changes of order are facts rather than estimates.
 
 The child takes one order per line on stdin: ``connect`` once, then any number of ``run``; it ends
 with its stdin. ``ClientProcess`` is the parent's side of it.
 """
 
 import asyncio
+import contextlib
 import gc
 import random
+import struct
 import sys
 import time
+from array import array
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
+from statistics import fmean, pstdev
 from typing import Any, Final
 
 import msgspec
@@ -24,10 +31,140 @@ import uvloop
 from mqtt5 import QoS, TopicFilter
 
 from federator.errors import LinkError
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.protocol.telemetry.sketch import sketch
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from lab.grid.processes.children import Helper, answer, orders, python
 from lab.grid.processes.precise_loop import go_first
-from lab.grid.tally import Arrivals, Tally, stamped
+
+_STAMP = struct.Struct(">QQQ")
+STAMP_BYTES = _STAMP.size
+
+DELAYS_KEPT_MAX: Final = 10_000
+"""Runs with more publications keep the histogram alone."""
+
+
+def stamped(run: int, number: int, sent_ns: int, *, payload_bytes: int) -> bytes:
+    """A payload that says which publication it is and when it left."""
+    return _STAMP.pack(run, number, sent_ns).ljust(payload_bytes, b".")
+
+
+@dataclass(frozen=True, slots=True)
+class Delays:
+    """All delays of one subscriber in one run, in microseconds: see ``metric_records.Sketch``."""
+
+    base_us: int = 0
+    sum_us: int = 0
+    min_us: int = 0
+    max_us: int = 0
+    buckets: tuple[tuple[int, int], ...] = ()
+    each_us: tuple[int, ...] = ()  # every delay in order of arrival, unless there are too many
+
+
+@dataclass(frozen=True, slots=True)
+class Arrivals:
+    """What one subscriber got in one run. Delays are client to client, in milliseconds."""
+
+    sent: int  # publications that left the publisher
+    received: int  # publications that arrived, each counted once
+    duplicates: int  # copies beyond the first
+    disordered: int  # first copies that came after a later publication
+    foreign: int  # messages on our topic that we did not send, or with another length
+    delay_ms_mean: float
+    delay_ms_deviation: float
+    delay_ms_min: float
+    delay_ms_p50: float
+    delay_ms_p99: float
+    delay_ms_max: float
+    # Time from sending the first to having each further ``step`` publications.
+    completed_ms: tuple[float, ...] = ()
+    delays: Delays = Delays()  # all of them
+
+    @property
+    def lost(self) -> int:
+        """Publications that never arrived."""
+        return self.sent - self.received
+
+    @property
+    def exact(self) -> bool:
+        """Each publication arrived once, in order, and nothing else did."""
+        return self.lost == self.duplicates == self.disordered == self.foreign == 0
+
+    def __str__(self) -> str:
+        return (
+            f"{self.lost} lost, {self.duplicates} twice, {self.disordered} out of order, "
+            f"{self.foreign} foreign"
+        )
+
+
+class Tally:
+    """Counts one run's arrivals at one subscriber."""
+
+    def __init__(self, run: int, publications: int, *, payload_bytes: int, step: int = 0) -> None:
+        self._run = run
+        self._payload_bytes = payload_bytes
+        self._seen = bytearray(publications)
+        self._delays_ms = array("d")
+        self._latest = -1
+        self._step = step
+        self._begun_ns: int | None = None
+        self._completed_ms: list[float] = []
+        self.received = self.duplicates = self.disordered = self.foreign = 0
+
+    def has(self, number: int) -> bool:
+        """Whether publication ``number`` arrived."""
+        return bool(self._seen[number])
+
+    def arrived(self, payload: bytes, now_ns: int) -> None:
+        """Count one message."""
+        if len(payload) != self._payload_bytes:
+            self.foreign += 1
+            return
+        run, number, sent_ns = _STAMP.unpack_from(payload)
+        if run != self._run or number >= len(self._seen):
+            self.foreign += 1
+            return
+        if self._seen[number]:
+            self.duplicates += 1
+            return
+        self._seen[number] = 1
+        self.received += 1
+        self._delays_ms.append((now_ns - sent_ns) / 1e6)
+        if number == 0:
+            self._begun_ns = sent_ns
+        if self._step and self._begun_ns is not None and self.received % self._step == 0:
+            self._completed_ms.append((now_ns - self._begun_ns) / 1e6)
+        if number < self._latest:
+            self.disordered += 1
+        self._latest = max(self._latest, number)
+
+    def arrivals(self, sent: int) -> Arrivals:
+        """The counts so far, and the delays' distribution (all zero when nothing arrived)."""
+        ordered = sorted(self._delays_ms) or [0.0]
+        last = len(ordered) - 1
+        return Arrivals(
+            sent=sent,
+            received=self.received,
+            duplicates=self.duplicates,
+            disordered=self.disordered,
+            foreign=self.foreign,
+            delay_ms_mean=fmean(ordered),
+            delay_ms_deviation=pstdev(ordered),
+            delay_ms_min=ordered[0],
+            delay_ms_p50=ordered[round(last * 0.50)],
+            delay_ms_p99=ordered[round(last * 0.99)],
+            delay_ms_max=ordered[last],
+            completed_ms=tuple(self._completed_ms),
+            delays=self._delays(),
+        )
+
+    def _delays(self) -> Delays:
+        each_us = tuple(round(1_000 * delay_ms) for delay_ms in self._delays_ms)
+        if not each_us:
+            return Delays()
+        kept = each_us if len(each_us) <= DELAYS_KEPT_MAX else ()
+        made = msgspec.structs.asdict(sketch((delay_us, 1) for delay_us in each_us))
+        return Delays(**made | {"buckets": tuple(made["buckets"])}, each_us=kept)
+
 
 CONNECT_TIMEOUT_S: Final = 30.0
 SILENCE_S: Final = 5.0
@@ -70,8 +207,7 @@ class ClientProcess(Helper):
     async def connect(
         self, publishers: dict[str, Place], subscribers: dict[str, Place], topic: str, *, qos: int
     ) -> None:
-        """Start the child with clients by name; returns when all are connected and subscribed."""
-        await self.start()
+        """Connect clients by name; returns when all are connected and subscribed."""
         clients = {"publishers": publishers, "subscribers": subscribers}
         await self.ask({"name": self._name, **clients, "topic": topic, "qos": qos})
 
@@ -85,7 +221,7 @@ class ClientProcess(Helper):
         return msgspec.convert(message["arrivals"], dict[str, Arrivals])
 
 
-class _Client:
+class _Client(LinkObserver):
     """One connection; counts what arrives on it."""
 
     def __init__(
@@ -98,14 +234,8 @@ class _Client:
         if filter is not None:
             self.link.subscribe([TopicFilter(filter, max_qos=QoS(qos))])
 
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Wait for the subscriptions."""
-
     def on_subscribed(self, link: MqttLink) -> None:
         self.subscribed.set()
-
-    def on_down(self, link: MqttLink, reason: str) -> None:
-        """What it costs shows in the tally."""
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         now_ns = time.monotonic_ns()
@@ -138,17 +268,14 @@ class _Experiment:
 
     @property
     def clients(self) -> list[_Client]:
-        """Every client."""
         return [*self._subscribers.values(), *self._publishers.values()]
 
     async def connected(self) -> None:
-        """Wait until every client is connected and subscribed."""
         async with asyncio.timeout(CONNECT_TIMEOUT_S):
             for client in self.clients:
                 await client.subscribed.wait()
 
     async def run(self, traffic: Traffic, report: Callable[[int], None]) -> dict[str, Arrivals]:
-        """Publish everything, wait for everything, count."""
         self._runs += 1
         tallies = {}
         for name, client in self._subscribers.items():
@@ -194,13 +321,11 @@ class _Experiment:
 
     async def _everywhere(self, number: int, tallies: list[Tally]) -> None:
         """Wait until publication ``number`` arrived at every subscriber, or is lost."""
-        try:
+        with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(SILENCE_S):
                 while not all(tally.has(number) for tally in tallies):
                     self._arrival.clear()
                     await self._arrival.wait()
-        except TimeoutError:
-            return
 
     async def _drain(self, publications: int, tallies: list[Tally]) -> None:
         received, since = -1, time.monotonic()

@@ -6,11 +6,14 @@ runs follow together: each has its own broker, relay and clients, a dozen messag
 A centralised run has one broker with both subscribers beside it; the publisher reaches it over one
 relay whose delay is the sum of the links on the shortest path. The paper counts so too: its
 subscriber A sees the same delay as the federation gives over that path.
+
+Source: Spohn 2021, 7 (Tables 2 and 3) and theorem 1.
 """
 
 import asyncio
 import time
 from collections.abc import Callable
+from dataclasses import dataclass, field
 from functools import partial
 from typing import Final
 
@@ -18,32 +21,107 @@ from federator.errors import LinkError
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from lab.grid.clients import FIRST_PUBLISHER, ClientProcess, Traffic
-from lab.grid.measured import Run
-from lab.grid.observed import (
+from lab.grid.clients import FIRST_PUBLISHER, Arrivals, ClientProcess, Traffic
+from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.reporting import Run
+from lab.grid.running import RunningGrid
+from lab.grid.scenario import Scenario
+from lab.grid.topology import (
     Announced,
+    Mesh,
     Statuses,
     announced,
+    announcement_bound,
+    announcement_flood,
+    expected_mesh,
     mesh_fault,
     next_hops,
     observed_mesh,
     total_control_sent,
 )
-from lab.grid.outcome import (
-    Announcements,
-    Delivery,
-    Outcome,
-    announcement_faults,
-    delivery_faults,
-    differences_from_source,
-)
-from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.relay_process import RelayProcess
-from lab.grid.running import RunningGrid
-from lab.grid.scenario import Scenario
-from lab.grid.tally import Arrivals
-from lab.grid.topology import announcement_bound, announcement_flood, expected_mesh
 from lab.grid.trial import Progress
+
+
+@dataclass(frozen=True, slots=True)
+class Delivery:
+    """One row of a table: what one subscriber got in one run."""
+
+    publications: int  # of the run
+    place: BrokerId  # broker the subscriber is connected to
+    subscriber: str  # ``A`` and ``B`` beside a single broker, else the broker's id
+    hops: int  # links between publisher and subscriber, on a shortest path
+    floor_ms: float  # the sum of their delays: what physics alone costs
+    arrivals: Arrivals
+
+    @property
+    def added_ms(self) -> float:
+        """Mean delay beyond the floor."""
+        return self.arrivals.delay_ms_mean - self.floor_ms
+
+    @property
+    def added_per_hop_ms(self) -> float:
+        """Mean delay beyond the floor, per link; all of it when there is no link."""
+        return self.added_ms / max(self.hops, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Announcements:
+    """What announcing cost since the first federated run."""
+
+    count: int  # core announcements made
+    messages: int  # publications that carried them
+    flood: int  # publications of one announcement when all links delay alike
+    bound: int  # Theorem 1: twice the number of links
+
+    @property
+    def per_announcement(self) -> float:
+        """Publications per core announcement."""
+        return self.messages / self.count
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """Everything one scenario gave."""
+
+    scenario: Scenario
+    mesh: Mesh  # as the agents describe it
+    relayed_to: tuple[BrokerId, ...]  # where the publisher's broker sends
+    federated: list[Delivery]
+    centralised: list[Delivery]
+    announcements: Announcements | None  # ``None`` when they could not be counted
+    control_sent: dict[str, int]  # control messages of all agents since their start, by kind
+    # What is not as it must be, a line each; empty when all is well.
+    faults: list[str] = field(default_factory=list)
+
+
+def delivery_faults(deliveries: list[Delivery]) -> list[str]:
+    """A line for every subscriber that did not get each publication once and in order."""
+    return [
+        f"{d.publications} publications to {d.subscriber} at broker {d.place}: {d.arrivals}"
+        for d in deliveries
+        if not d.arrivals.exact
+    ]
+
+
+def differences_from_source(scenario: Scenario, mesh: Mesh) -> list[str]:
+    """A line for every broker whose parents are not those that the scenario's source prints."""
+    return [
+        f"broker {here} has parents {mesh.parents.get(here, ())}; the source gives {parents}"
+        for here, parents in scenario.parents.items()
+        if mesh.parents.get(here) != parents
+    ]
+
+
+def announcement_faults(announcements: Announcements | None) -> list[str]:
+    """A line when announcing cost more than the paper's bound."""
+    if announcements is None or announcements.messages <= announcements.bound * announcements.count:
+        return []
+    return [
+        f"{announcements.per_announcement:.1f} messages per core announcement: at most "
+        f"{announcements.bound} wanted"
+    ]
+
 
 TOPIC: Final = "grid/measurement"
 SEED: Final = 2021
@@ -56,19 +134,14 @@ DEPOSED_S: Final = 16.0
 ANNOUNCED_TIMEOUT_S: Final = 30.0
 
 
-def silent(what: str, done: int, total: int) -> None:
-    """Progress that nobody watches."""
-
-
 class Measurement:
     """A scenario's clients on a running grid, which is started and of the scenario's shape.
 
-    Attributes:
-        runs: The federated runs so far, as records for ``write_clients``.
+    ``runs``: the federated runs so far, as records for ``write_clients``.
     """
 
     def __init__(
-        self, scenario: Scenario, running: RunningGrid, *, progress: Progress = silent
+        self, scenario: Scenario, running: RunningGrid, *, progress: Progress = lambda *_: None
     ) -> None:
         self.scenario = scenario
         self.running = running
@@ -83,10 +156,10 @@ class Measurement:
     async def subscribe(self) -> None:
         """Connect the clients and wait until the mesh stands.
 
-        Raises:
-            LinkError: It does not become the one that the graph gives.
+        Raises ``LinkError``: it does not become the one that the graph gives.
         """
         brokers = self.running.brokers
+        await self._clients.start()
         await self._clients.connect(
             {FIRST_PUBLISHER: brokers[self.scenario.publisher].place},
             {str(i): brokers[i].place for i in self.scenario.subscribers},
@@ -208,22 +281,17 @@ class Measurement:
         if not cases:
             return []
         what = f"{max(self.scenario.runs)} publications, one broker"
-        relays = RelayProcess(self.running.folder)
-        await relays.start()
         sent = dict.fromkeys(cases, 0)
 
         def progress(case: tuple[int, BrokerId], count: int) -> None:
             sent[case] = count
             self._progress(what, max(sent.values()), max(self.scenario.runs))
 
-        try:
-            async with asyncio.TaskGroup() as tasks:
-                running = [
-                    tasks.create_task(self._centralised(case, relays, partial(progress, case)))
-                    for case in cases
-                ]
-        finally:
-            await relays.stop()
+        async with RelayProcess(self.running.folder) as relays, asyncio.TaskGroup() as tasks:
+            running = [
+                tasks.create_task(self._centralised(case, relays, partial(progress, case)))
+                for case in cases
+            ]
         return [delivery for task in running for delivery in task.result()]
 
     async def _centralised(
@@ -233,10 +301,10 @@ class Measurement:
         name = f"at-{place}-{publications}"
         hops = self.scenario.grid.hops_from(self.scenario.publisher)[place]
         floor_ms = hops * self.scenario.link_delay_ms
-        clients = ClientProcess(self.running.folder, name)
-        async with BrokerProcess(self.running.folder / f"broker-{name}") as broker:
-            port = await relays.add(name, host=broker.host, port=broker.port, delay_ms=floor_ms)
-            try:
+        folder = self.running.folder
+        async with BrokerProcess(folder / f"broker-{name}") as broker:
+            port = await relays.add(name, broker.place, delay_ms=floor_ms)
+            async with ClientProcess(folder, name) as clients:
                 await clients.connect(
                     {FIRST_PUBLISHER: (broker.host, port)},
                     {"A": broker.place, "B": broker.place},
@@ -246,6 +314,4 @@ class Measurement:
                 seed = SEED + self.scenario.runs.index(publications)
                 arrivals = await clients.run(self._traffic(publications, seed), progress=progress)
                 progress(publications)
-            finally:
-                await clients.stop()
         return [self._delivery(publications, place, *each) for each in arrivals.items()]

@@ -11,11 +11,16 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.protocol.types import BrokerId
-from lab.grid.outcome import Delivery, Outcome
+from lab.grid.measure import Delivery, Outcome
 from lab.grid.scenario import Published, Scenario
 from lab.grid.topology import Grid, Mesh
 
 WIDE_COLUMNS = 100
+_OF_SCENARIO = (
+    *("link_delay_ms", "redundancy", "subscribers", "publisher", "payload_bytes"),
+    *("gap_ms", "qos"),
+)
+"""What is told as JSON as it is."""
 
 
 def render(outcome: Outcome, *, columns: int) -> RenderableType:
@@ -38,16 +43,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
     counts = outcome.announcements
     return {
         "scenario": scenario.name,
-        "rows": scenario.grid.rows,
-        "columns": scenario.grid.columns,
-        "first_id": scenario.grid.first_id,
-        "link_delay_ms": scenario.link_delay_ms,
-        "redundancy": scenario.redundancy,
-        "subscribers": list(scenario.subscribers),
-        "publisher": scenario.publisher,
-        "payload_bytes": scenario.payload_bytes,
-        "gap_ms": list(scenario.gap_ms),
-        "qos": scenario.qos,
+        **asdict(scenario.grid),
+        **{name: getattr(scenario, name) for name in _OF_SCENARIO},
         "mesh": {
             "core": outcome.mesh.core,
             "members": sorted(outcome.mesh.members),

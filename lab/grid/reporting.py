@@ -1,19 +1,21 @@
 """A grid's report: made by analytics from what agents and clients wrote, then held against both.
 
 Two witnesses tell the same story here. Agents count and time publications from within; clients do
-so from outside, and agents' counters of data copies are read over HTTP. The report is believed when
-the stories agree: counts exactly, delays within ``DELAY_MS_MAX`` at the median, once the two legs
-between clients and agents, which agents time by themselves, are added to what lies between agents.
+so from outside, as records of the ``clients`` table beside the agents' spools, and agents' counters
+of data copies are read over HTTP. The report is believed when the stories agree: counts exactly,
+delays within ``DELAY_MS_MAX`` at the median, once the two legs between clients and agents, which
+agents time by themselves, are added to what lies between agents.
 
 Analytics is another program (PySpark, Java): it is started, never imported.
 
-Source: docs/metrics.md; docs/analytics.md.
+Source: docs/metrics.md, "clients"; docs/analytics.md.
 """
 
 import asyncio
 import contextlib
 import json
 import os
+import secrets
 import shutil
 import subprocess
 import sys
@@ -21,12 +23,98 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any, Final
 
 from federator.errors import LinkError
+from federator.protocol.telemetry.records import Agents, Clients, decode, encode
+from federator.protocol.telemetry.sketch import quantile
 from federator.protocol.types import BrokerId
-from lab.grid.measured import Run, median_us
+from lab.grid.clients import Arrivals
 from lab.grid.processes.children import mortal, python
+
+MEASURED_EPOCH: Final = 0
+"""Clients have no incarnations."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What one subscriber got of one publisher in one run."""
+
+    at_us: int  # when the run began, Unix time
+    window_ms: int  # how long it took
+    publisher: BrokerId  # the broker it was published at
+    destination: BrokerId  # the subscriber's broker
+    qos: int  # of publications and subscriptions
+    strategy: str  # of the agents
+    arrivals: Arrivals  # what came
+
+
+def write_clients(runs: Iterable[Run], folder: Path, *, federation: str) -> None:
+    """One file per destination into ``folder``, named like a segment of a spool."""
+    by_destination: dict[BrokerId, list[Run]] = {}
+    for run in runs:
+        by_destination.setdefault(run.destination, []).append(run)
+    for destination, own in sorted(by_destination.items()):
+        spool = secrets.token_hex(8)
+        log: dict[str, Any] = {"federation": federation, "epoch": MEASURED_EPOCH, "spool": spool}
+        records = (
+            Clients(broker=destination, row=row, batch=1, **log, **_fields(run))
+            for row, run in enumerate(own)
+        )
+        content = b"".join(encode(record) + b"\n" for record in records)
+        (folder / f"{destination}-{spool}-1-1.jsonl").write_bytes(content)
+
+
+def gather_spools(state_dirs: Iterable[Path], folder: Path) -> int:
+    """Copy the whole segments of stopped agents into ``folder``; how many."""
+    segments = [path for state in state_dirs for path in sorted(state.glob("metrics/*.jsonl"))]
+    for path in segments:
+        shutil.copy2(path, folder / path.name)
+    return len(segments)
+
+
+def broker_legs_us(folder: Path) -> dict[int, float]:
+    """What the agents of the records in ``folder`` say of a leg between a client and them: the
+    median for each broker.
+    """
+    found: dict[int, list[int]] = {}
+    for path in sorted(folder.glob("*.jsonl")):
+        for line in path.read_bytes().splitlines():
+            record = decode(line)
+            if isinstance(record, Agents) and record.broker_round_trip_us is not None:
+                found.setdefault(record.broker, []).append(record.broker_round_trip_us)
+    return {broker: median(each) for broker, each in found.items()}
+
+
+def median_us(runs: Iterable[Run]) -> float:
+    """The middle of all delays; within 1 % when there are too many to have kept each."""
+    sketches = [run.arrivals.delays for run in runs]
+    exact = sorted(delay for each in sketches for delay in each.each_us)
+    if len(exact) == sum(count for each in sketches for _, count in each.buckets):
+        return exact[max(0, -(-len(exact) // 2) - 1)]
+    return quantile([(each.base_us, each.buckets) for each in sketches if each.buckets], 0.5)
+
+
+def _fields(run: Run) -> dict[str, Any]:
+    delays = run.arrivals.delays
+    return {
+        "at_us": run.at_us,
+        "window_ms": run.window_ms,
+        "publisher_broker": run.publisher,
+        "destination": run.destination,
+        "qos": run.qos,
+        "strategy": run.strategy,
+        "publications": run.arrivals.received + run.arrivals.duplicates,
+        "expected": run.arrivals.sent,
+        "base_us": delays.base_us,
+        "sum_us": delays.sum_us,
+        "min_us": delays.min_us,
+        "max_us": delays.max_us,
+        "delay": delays.buckets,
+        "delays_us": delays.each_us,
+    }
+
 
 DELAY_MS_MAX: Final = 0.5
 """Between the report's median and the clients'."""
@@ -63,8 +151,7 @@ class Finding:
 def check_analytics() -> None:
     """See that reports can be made here, before a grid runs for one.
 
-    Raises:
-        LinkError: Something is missing; the text says what to install.
+    Raises ``LinkError``: something is missing; the text says what to install.
     """
     if find_spec("analytics") is None or find_spec("pyspark") is None:
         raise LinkError("--report: PySpark is missing: pip install 'federator[analytics]'")
@@ -75,8 +162,7 @@ def check_analytics() -> None:
 async def make_report(records: Path, out: Path) -> dict[str, Any]:
     """Have analytics make the tables and the page of ``records`` in ``out``; its summary.
 
-    Raises:
-        LinkError: It could not; the text is its own.
+    Raises ``LinkError``: it could not; the text is its own.
     """
     command = mortal(python("analytics", "report", str(records), "--out", str(out), "--json"))
     process = await asyncio.create_subprocess_exec(
@@ -129,8 +215,7 @@ def compare(
     return found
 
 
-def _delays(what: str, row: Mapping[str, Any], runs: Iterable[Run], legs_us: float) -> Finding:
-    own = list(runs)
+def _delays(what: str, row: Mapping[str, Any], own: Sequence[Run], legs_us: float) -> Finding:
     received = sum(run.arrivals.received + run.arrivals.duplicates for run in own)
     reported = row.get("publications") or 0
     text = f"report: {reported:,} of {received:,} deliveries {what}"

@@ -3,22 +3,28 @@
 Two relays make a link, one per dialling direction: agent ``a`` reaches ``b``'s broker through the
 relay named ``a>b``, and what comes back on the same connection takes the same delay. Nothing
 else connects two nodes, so a publication cannot arrive before the links' delays have passed.
+
+In a ``JoinedGrid`` are no relays: brokers join through one of them and arrange their links among
+themselves. Nothing is told to an agent but its broker and the seed; keys it has, too, so that what
+it hears of others' addresses is signed. What the graph is, everybody must say alike
+(docs/topology.md).
 """
 
 import asyncio
 import time
 from collections.abc import Callable, Container, Iterable, Mapping
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
+from federator.protocol.topology.graph import Strength, near_of, strength_of
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.children import Child
+from lab.grid.processes.children import Child, Started
 from lab.grid.processes.relay import Way
 from lab.grid.processes.relay_process import RelayProcess
-from lab.grid.processes.started import Started
 from lab.grid.topology import Link, LinkCosts, Linked
 
 READY_TIMEOUT_S: Final = 60.0
@@ -34,7 +40,73 @@ def relay_name(here: BrokerId, there: BrokerId) -> str:
     return f"{here}>{there}"
 
 
-class RunningGrid(Started):
+Pages = dict[BrokerId, dict[str, Any]]
+"""What each agent says."""
+
+
+class Federated(Started):
+    """Brokers, and an agent beside each: asked and stopped together."""
+
+    def __init__(self, brokers: dict[BrokerId, BrokerProcess]) -> None:
+        self.brokers = brokers
+        self.agents: dict[BrokerId, AgentProcess] = {}
+
+    async def stop(self) -> None:
+        """End everything that was started, agents first: they say goodbye."""
+        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
+        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+
+    async def pages(self, path: str) -> Pages:
+        """A page of every agent, asked at once. Raises ``LinkError``: one did not answer."""
+        answers = await asyncio.gather(*(agent.page(path) for agent in self.agents.values()))
+        return dict(zip(self.agents, answers, strict=True))
+
+    async def until(
+        self,
+        fault: Callable[[Pages], str | None],
+        *,
+        path: str = "/status",
+        within_s: float = READY_TIMEOUT_S,
+        poll_s: float = POLL_S,
+    ) -> Pages:
+        """Ask every agent again and again until ``fault`` finds nothing; returns their pages.
+
+        Raises:
+            LinkError: It still found something after ``within_s``; the text says what.
+        """
+        deadline = time.monotonic() + within_s
+        while True:
+            for here, agent in self.agents.items():
+                if not agent.running:
+                    raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
+            try:
+                pages = await self.pages(path)
+                found = fault(pages)
+            except LinkError as error:
+                found = str(error)
+            if found is None:
+                return pages
+            if time.monotonic() > deadline:
+                raise LinkError(f"not settled after {within_s:g} s: {found}")
+            await asyncio.sleep(poll_s)
+
+    def state(self) -> dict[str, Any]:
+        """Where everything is, for other programs."""
+        brokers = [
+            {
+                "id": here,
+                "host": broker.host,
+                "port": broker.port,
+                "broker_pid": broker.pid,
+                "agent_pid": self.agents[here].pid,
+                "agent_http": self.agents[here].http,
+            }
+            for here, broker in self.brokers.items()
+        ]
+        return {"brokers": brokers, "links": []}
+
+
+class RunningGrid(Federated):
     """Real brokers, relays and agents; an async context manager that starts and stops them.
 
     Args:
@@ -63,16 +135,16 @@ class RunningGrid(Started):
         signed: bool = False,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
-        self.grid = grid
-        self.folder = folder
-        self.link_delay_ms = link_delay_ms
-        self.brokers = {
+        brokers = {
             i: BrokerProcess(
                 folder / f"broker-{i}", extra_config=broker_options, persistence=i in persistent
             )
             for i in grid.ids
         }
-        self.agents: dict[BrokerId, AgentProcess] = {}
+        super().__init__(brokers)
+        self.grid = grid
+        self.folder = folder
+        self.link_delay_ms = link_delay_ms
         self.relays = RelayProcess(folder)
         self.signed = signed
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
@@ -85,8 +157,7 @@ class RunningGrid(Started):
         """Start everything; returns when every agent is ready, knows what its broker's clients
         want, and has all its links.
 
-        Raises:
-            LinkError: Something did not start in time.
+        Raises ``LinkError``: something did not start in time.
         """
         await self.relays.start()
         await start_each("broker", self.brokers, self._progress)
@@ -106,11 +177,8 @@ class RunningGrid(Started):
             if one == here
         }
         for there in self.grid.neighbours[here]:
-            broker = self.brokers[there]
-            name, delay_ms = relay_name(here, there), self.link_delay_ms
-            port = await self.relays.add(
-                name, host=broker.host, port=broker.port, delay_ms=delay_ms
-            )
+            place, name = self.brokers[there].place, relay_name(here, there)
+            port = await self.relays.add(name, place, delay_ms=self.link_delay_ms)
             urls[there] = f"mqtt://127.0.0.1:{port}"
         keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
         return AgentConfig(
@@ -124,45 +192,15 @@ class RunningGrid(Started):
         )
 
     async def stop(self) -> None:
-        """End everything that was started, agents first: they say goodbye."""
-        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
-        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+        """End everything that was started."""
+        await super().stop()
         await self.relays.stop()
 
-    async def statuses(self) -> dict[BrokerId, dict[str, Any]]:
-        """Every agent's ``/status``, asked at once.
+    async def statuses(self) -> Pages:
+        """Every agent's ``/status``. Raises as ``pages``."""
+        return await self.pages("/status")
 
-        Raises:
-            LinkError: An agent did not answer.
-        """
-        answers = await asyncio.gather(*(agent.status() for agent in self.agents.values()))
-        return dict(zip(self.agents, answers, strict=True))
-
-    async def until(
-        self, fault: Callable[[Mapping[BrokerId, dict[str, Any]]], str | None]
-    ) -> dict[BrokerId, dict[str, Any]]:
-        """Ask every agent again and again until ``fault`` finds nothing; returns their statuses.
-
-        Raises:
-            LinkError: It still found something after ``READY_TIMEOUT_S``; the text says what.
-        """
-        deadline = time.monotonic() + READY_TIMEOUT_S
-        while True:
-            for here, agent in self.agents.items():
-                if not agent.running:
-                    raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
-            try:
-                statuses = await self.statuses()
-                found = fault(statuses)
-            except LinkError as error:
-                found = str(error)
-            if found is None:
-                return statuses
-            if time.monotonic() > deadline:
-                raise LinkError(f"not settled after {READY_TIMEOUT_S:g} s: {found}")
-            await asyncio.sleep(POLL_S)
-
-    def links_up(self, statuses: Mapping[BrokerId, dict[str, Any]]) -> str | None:
+    def links_up(self, statuses: Pages) -> str | None:
         """What keeps the grid from being ready: an agent, or a link of one."""
         for here, status in statuses.items():
             if not status["ready"]:
@@ -172,7 +210,7 @@ class RunningGrid(Started):
                 return f"agent {here} has no link to {missing}"
         return None
 
-    def interest_known(self, statuses: Mapping[BrokerId, dict[str, Any]]) -> str | None:
+    def interest_known(self, statuses: Pages) -> str | None:
         """Which agent still asks for more than it knows to be needed, and why."""
         for here, status in statuses.items():
             if status["discovery"]["widened"]:
@@ -198,30 +236,8 @@ class RunningGrid(Started):
 
     def state(self) -> dict[str, Any]:
         """Where everything is, for other programs."""
-        return {
-            "brokers": told_of(self.brokers, self.agents),
-            "links": [
-                {"a": link.a, "b": link.b, "delay_ms": self.link_delay_ms}
-                for link in self.grid.links
-            ],
-        }
-
-
-def told_of(
-    brokers: Mapping[BrokerId, BrokerProcess], agents: Mapping[BrokerId, AgentProcess]
-) -> list[dict[str, Any]]:
-    """Where each broker and its agent is, as the state file of a grid says it."""
-    return [
-        {
-            "id": here,
-            "host": broker.host,
-            "port": broker.port,
-            "broker_pid": broker.pid,
-            "agent_pid": agents[here].pid,
-            "agent_http": agents[here].http,
-        }
-        for here, broker in brokers.items()
-    ]
+        delay = {"delay_ms": self.link_delay_ms}
+        return super().state() | {"links": [asdict(link) | delay for link in self.grid.links]}
 
 
 def _relays_of(links: Iterable[Link]) -> list[str]:
@@ -245,3 +261,76 @@ async def start_each(
     async with asyncio.TaskGroup() as tasks:
         for here in processes:
             tasks.create_task(one(here), name=f"start {here}")
+
+
+NEIGHBOURS: Final = 6
+"""Links that each wants."""
+
+SETTLE_TIMEOUT_S: Final = 180.0
+SETTLE_POLL_S: Final = 0.5
+QUICKLY: Final = {"settle_ms": 2_000, "patience_ms": 2_000, "measure_ms": 1_000}
+"""A grid of an hour has other hurries than a federation of years."""
+
+
+class JoinedGrid(Federated):
+    """Brokers 0 to ``count - 1``, of which 0 is the seed; an async context manager.
+
+    ``folder``, which exists, is for configurations, keys, state and logs.
+    """
+
+    def __init__(self, count: int, folder: Path) -> None:
+        ids = map(BrokerId, range(count))
+        super().__init__({id: BrokerProcess(folder / f"broker-{id}") for id in ids})
+        self._folder = folder
+        self._keys = KeyFolder(folder / "keys", FEDERATION)
+
+    async def start(self) -> None:
+        """Start all brokers, then all agents. Raises ``LinkError``: one did not start."""
+        await start_each("broker", self.brokers)
+        for id in self.brokers:
+            self.agents[id] = AgentProcess(self._folder / f"agent-{id}", self._config(id))
+        await start_each("agent", self.agents)
+
+    def kill(self, id: BrokerId) -> None:
+        """A broker and its agent die as in a power cut."""
+        self.agents.pop(id).kill9()
+        self.brokers.pop(id).kill9()
+
+    async def settled(self) -> Strength:
+        """Wait until all agree on a graph of all that is as promised. Raises as ``until``."""
+        how = {"within_s": SETTLE_TIMEOUT_S, "poll_s": SETTLE_POLL_S}
+        (found,) = _strengths(await self.until(self._complaint, path="/topology", **how))
+        return found
+
+    def _complaint(self, pages: Pages) -> str | None:
+        """What is not as promised, if anything."""
+        found, *others = _strengths(pages)
+        if others:
+            return f"{1 + len(others)} different graphs are told"
+        if found.brokers != len(self.agents):
+            return f"{found.brokers} of {len(self.agents)} brokers are known"
+        if not found.survives_any_death:
+            return f"{len(found.parts)} parts, held together by {found.weak.brokers}"
+        least, most = min(NEIGHBOURS, found.brokers - 1) - 1, NEIGHBOURS + 1
+        if not least <= found.degree_min <= found.degree_max <= most:
+            return f"{found.degree_min} to {found.degree_max} links, {least} to {most} wanted"
+        return None
+
+    def _config(self, id: BrokerId) -> AgentConfig:
+        seed = self.brokers[BrokerId(0)].url
+        topology = {"mode": "auto", "seeds": [seed], "neighbours": NEIGHBOURS, **QUICKLY}
+        more = {"topology": topology, "keys": self._keys.section(id)}
+        url = self.brokers[id].url
+        return AgentConfig(id=id, broker_url=url, neighbours={}, more=more, security="signed")
+
+
+def _strengths(pages: Pages) -> list[Strength]:
+    """The strength of each graph that is told: of one, where all agree."""
+    graphs = {
+        (
+            tuple(BrokerId(broker["broker"]) for broker in page["brokers"]),
+            tuple((BrokerId(a), BrokerId(b)) for a, b in page["links"]),
+        )
+        for page in pages.values()
+    }
+    return [strength_of(near_of(*graph)) for graph in graphs]

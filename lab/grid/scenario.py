@@ -75,6 +75,10 @@ def _ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(number) for number in numbers)
 
 
+def _parents(parents: dict[int, tuple[int, ...]]) -> dict[BrokerId, tuple[BrokerId, ...]]:
+    return {BrokerId(here): _ids(*others) for here, others in parents.items()}
+
+
 SPOHN2021 = Scenario(
     name="spohn2021",
     grid=Grid(3, 3, first_id=0),
@@ -86,13 +90,7 @@ SPOHN2021 = Scenario(
     gap_ms=(50, 100),
     payload_bytes=64,
     centralised=_ids(2, 7),
-    parents={
-        BrokerId(7): _ids(4, 8),
-        BrokerId(4): _ids(1, 5),
-        BrokerId(8): _ids(5),
-        BrokerId(1): _ids(2),
-        BrokerId(5): _ids(2),
-    },
+    parents=_parents({7: (4, 8), 4: (1, 5), 8: (5,), 1: (2,), 5: (2,)}),
     federated_ms={
         (500, BrokerId(2)): Published(34.64, 3.21),
         (500, BrokerId(7)): Published(18.65, 3.2),
@@ -117,16 +115,9 @@ RIBAS2022 = Scenario(
     runs=(1000,),
     gap_ms=(0, 0),
     payload_bytes=122,
-    parents={
-        BrokerId(1): _ids(2),
-        BrokerId(2): _ids(3),
-        BrokerId(4): _ids(1, 5),
-        BrokerId(5): _ids(2, 6),
-        BrokerId(6): _ids(3),
-        BrokerId(7): _ids(4, 8),
-        BrokerId(8): _ids(5, 9),
-        BrokerId(9): _ids(6),
-    },
+    parents=_parents(
+        {1: (2,), 2: (3,), 4: (1, 5), 5: (2, 6), 6: (3,), 7: (4, 8), 8: (5, 9), 9: (6,)}
+    ),
 )
 
 PRESETS = {scenario.name: scenario for scenario in (SPOHN2021, RIBAS2022)}

@@ -1,14 +1,17 @@
-"""Which brokers there are, who neighbours whom, and the mesh the papers' rules give.
+"""Which brokers there are, who neighbours whom, and the mesh: as the papers' rules give it, and as
+agents say they agreed on it.
 
 A grid is numbered row by row from ``first_id``. The expected mesh is worked out here from the graph
 alone, without anything of the routing, so that what the agents agree on can be held against it.
 
-Source: Spohn 2021, 3 and 7.
+Source: Spohn 2021, 3, 4 and 7; the fields are those of an agent's ``/status``.
 """
 
 import heapq
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from federator.protocol.topology.graph import hops_from
 from federator.protocol.types import BrokerId
@@ -146,8 +149,7 @@ def expected_mesh(grid: Linked, subscribers: Iterable[BrokerId], *, redundancy: 
     """The mesh that the paper's rules give: smallest subscriber as core, up to ``redundancy``
     equal-best parents with the smallest ids, members closed over their parents.
 
-    Raises:
-        ValueError: When nobody subscribes.
+    Raises ``ValueError``: when nobody subscribes.
     """
     wanting = sorted(set(subscribers))
     if not wanting:
@@ -177,3 +179,124 @@ def announcement_bound(grid: Linked) -> int:
 def announcement_flood(grid: Linked) -> int:
     """Publications of one flood when all links delay alike: everyone but towards the sender."""
     return announcement_bound(grid) - (len(grid.ids) - 1)
+
+
+Statuses = Mapping[BrokerId, Mapping[str, Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Announced:
+    """Core announcements so far."""
+
+    made: int  # sequence numbers used, summed over all agents: each has its own as a core
+    messages: int  # publications that carried them, summed over all agents
+    heard: bool  # every agent has heard the latest of every core it knows
+
+
+def announced(statuses: Statuses) -> Announced:
+    """Count core announcements and the publications that carried them."""
+    latest: dict[int, int] = {here: s["own_core"]["seq"] for here, s in statuses.items()}
+    return Announced(
+        made=sum(latest.values()),
+        messages=sum(control_sent(status).get("core_ann", 0) for status in statuses.values()),
+        heard=all(
+            core["seq"] == latest[core["core"]]
+            for status in statuses.values()
+            for core in status["cores"]
+        ),
+    )
+
+
+def control_sent(status: Mapping[str, Any]) -> Mapping[str, int]:
+    """Control messages an agent sent since its start, by kind."""
+    sent: Mapping[str, int] = status["counters"]["control_sent"]
+    return sent
+
+
+def total_control_sent(statuses: Statuses) -> dict[str, int]:
+    """Control messages all agents sent since their starts, by kind."""
+    total: Counter[str] = Counter()
+    for status in statuses.values():
+        total.update(control_sent(status))
+    return dict(total)
+
+
+def observed_mesh(statuses: Statuses, filter: str) -> Mesh:
+    """The mesh of ``filter`` as its agents describe it. Agents that disagree about the core show
+    as a difference of parents from what was expected.
+    """
+    entries = {here: _entry(status, filter) for here, status in statuses.items()}
+    cores = [entry["core"] for entry in entries.values() if entry is not None]
+    core = BrokerId(min(cores)) if cores else BrokerId(-1)
+    members = frozenset(here for here, entry in entries.items() if entry and entry["member"])
+    parents = {here: _parents(status, core) for here, status in statuses.items() if here != core}
+    return Mesh(core, members, parents)
+
+
+def mesh_fault(statuses: Statuses, filter: str, expected: Mesh) -> str | None:
+    """What differs from ``expected``, as one line; ``None`` when nothing does.
+
+    A non-member relays to one parent, and to one in the mesh when it has such a parent.
+    """
+    for here, status in statuses.items():
+        entry = _entry(status, filter)
+        if entry is None:
+            return f"broker {here} does not know the mesh of {filter}"
+        if entry["core"] != expected.core:
+            return f"broker {here} takes {entry['core']} for the core, not {expected.core}"
+        if entry["member"] != (here in expected.members):
+            return f"broker {here} is {'a' if entry['member'] else 'no'} member"
+        parents = expected.parents.get(here, ())
+        if here != expected.core and _parents(status, expected.core) != parents:
+            return f"broker {here} has parents {_parents(status, expected.core)}, not {parents}"
+        hops = set(entry["next_hops"])
+        children = set(expected.children(here))
+        if entry["member"]:
+            if hops != {*parents, *children}:
+                return f"broker {here} sends to {sorted(hops)}, not {sorted({*parents, *children})}"
+        else:
+            wanted = tuple(p for p in parents if p in expected.members) or parents
+            if len(hops) != 1 or not hops <= set(wanted):
+                return f"broker {here} relays to {sorted(hops)}, not to one of {wanted}"
+    return None
+
+
+def destinations_fault(
+    statuses: Statuses,
+    filter: str,
+    graph: Linked,
+    subscribers: Collection[BrokerId],
+    costs: LinkCosts,
+) -> str | None:
+    """What of the routing tables of ``filter`` is not as the graph gives it, as one line.
+
+    Every broker knows every subscriber as a destination, and the path there.
+    """
+    for here, status in statuses.items():
+        rows = [row for row in status["destinations"] if row["filter"] == filter]
+        ways = {row["to"]: row["path/topic"] for row in rows}
+        wanted = {}
+        for there in subscribers:
+            path = graph.path(here, there, costs)
+            wanted[there] = f"{'-'.join(map(str, path[1:] or path))}/{filter}"
+        if ways != wanted:
+            return f"broker {here} has the ways {ways}, not {wanted}"
+    return None
+
+
+def next_hops(statuses: Statuses, filter: str, here: BrokerId) -> tuple[BrokerId, ...]:
+    """The neighbours to which ``here`` sends what its own clients publish."""
+    entry = _entry(statuses[here], filter)
+    return tuple(entry["next_hops"]) if entry is not None else ()
+
+
+def _entry(status: Mapping[str, Any], filter: str) -> Mapping[str, Any] | None:
+    found: Mapping[str, Any] | None = next(
+        (mesh for mesh in status["meshes"] if mesh["filter"] == filter), None
+    )
+    return found
+
+
+def _parents(status: Mapping[str, Any], core: BrokerId) -> tuple[BrokerId, ...]:
+    found = next((entry["parents"] for entry in status["cores"] if entry["core"] == core), ())
+    return tuple(BrokerId(parent) for parent in found)

@@ -3,11 +3,22 @@
 Clients on some brokers subscribe one filter; others publish, one after the other, and every
 publication is followed to every subscriber. The same arrangement under another setting is then the
 same traffic, so that two routings can be held side by side.
+
+``CHEN2020`` is the seven-node testbed of TBRouting: how long many items take, with and without
+shortest path. Data comes in at 6 and its consumer is at 1. Without the shortest path it goes by 7,
+4, 3 and 2, as Figure 12 draws it; with it by 4 and 2 (Figure 13). Both times the same brokers and
+links are there: for the long path, the links 6-4 and 4-2 cost more. Each broker on the path has a
+subscriber which notes when it has 500, 1,000, ... 10,000 items, as the paper's counters do. An item
+is published when the one before has arrived everywhere. Node 5 is left out: the paper does not say
+what it is linked to. The edge router is 4, the first router that data reaches on both paths; the
+paper does not say which it means.
+
+Source: Chen 2020, 4.2, Figures 12 to 16.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from functools import partial
 from itertools import count
 from pathlib import Path
@@ -16,12 +27,20 @@ from typing import Any, Final
 
 from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId
-from lab.grid.clients import ClientProcess, Traffic
-from lab.grid.observed import Statuses, destinations_fault, mesh_fault, total_control_sent
+from lab.grid.clients import Arrivals, ClientProcess, Traffic
 from lab.grid.running import RunningGrid
 from lab.grid.scenario import Scenario
-from lab.grid.tally import Arrivals
-from lab.grid.topology import Link, LinkCosts, Linked, expected_mesh
+from lab.grid.topology import (
+    Graph,
+    Link,
+    LinkCosts,
+    Linked,
+    Statuses,
+    destinations_fault,
+    expected_mesh,
+    mesh_fault,
+    total_control_sent,
+)
 
 TOPIC: Final = "grid/trial"
 SEED: Final = 2020
@@ -143,8 +162,7 @@ async def run_trial(
 ) -> TrialOutcome:
     """Start everything in ``folder``, which exists; publish, count, and stop everything.
 
-    Raises:
-        LinkError: The grid did not start, or does not route as its graph says.
+    Raises ``LinkError``: the grid did not start, or does not route as its graph says.
     """
     started, total = count(1), 2 * len(arrangement.graph.ids)
     running = RunningGrid(
@@ -157,12 +175,8 @@ async def run_trial(
         broker_options=("sys_interval 1",),
         progress=lambda what: progress(f"{setting.name}: brokers and agents", next(started), total),
     )
-    async with running:
-        clients = ClientProcess(folder, "trial")
-        try:
-            return await _measure(arrangement, setting, running, clients, progress)
-        finally:
-            await clients.stop()
+    async with running, ClientProcess(folder, "trial") as clients:
+        return await _measure(arrangement, setting, running, clients, progress)
 
 
 async def _measure(
@@ -212,7 +226,11 @@ async def _measure(
         seconds=seconds,
         settling_messages=_control(before),
         state=_state(after),
-        faults=tuple(_faults(pairs)),
+        faults=tuple(
+            f"from {pair.publisher} to {pair.subscriber}: {pair.arrivals}"
+            for pair in pairs
+            if not pair.arrivals.exact
+        ),
     )
 
 
@@ -235,16 +253,6 @@ def _pairs(
             yield Pair(publisher, subscriber, hops[subscriber], floor_ms, each)
 
 
-def _faults(pairs: list[Pair]) -> Iterator[str]:
-    for pair in pairs:
-        got = pair.arrivals
-        if not got.exact:
-            yield (
-                f"from {pair.publisher} to {pair.subscriber}: {got.lost} lost, "
-                f"{got.duplicates} twice, {got.disordered} out of order, {got.foreign} foreign"
-            )
-
-
 def _frames(statuses: Statuses) -> int:
     return sum(status["counters"]["data"]["frames_out"] for status in statuses.values())
 
@@ -263,4 +271,69 @@ def _state(statuses: Statuses) -> State:
         filters=mean(lambda status: status["meshes_total"]),
         children=mean(lambda status: sum(len(mesh["children"]) for mesh in status["meshes"])),
         destinations=mean(lambda status: status["destinations_total"]),
+    )
+
+
+TESTBED: Final = Graph(((6, 7), (4, 7), (3, 4), (2, 3), (1, 2), (4, 6), (2, 4)))
+SOURCE: Final = BrokerId(6)
+CONSUMER: Final = BrokerId(1)
+EDGE_ROUTER: Final = BrokerId(4)
+ITEMS: Final = 10_000
+STEP: Final = 500
+LINK_DELAY_MS: Final = 1.0
+
+WITHOUT: Final = Setting(
+    "without shortest path",
+    Strategy.SHORTEST_PATH,
+    redundancy=1,
+    costs={Link(BrokerId(4), BrokerId(6)): 10, Link(BrokerId(2), BrokerId(4)): 10},
+)
+WITH: Final = Setting("with shortest path", Strategy.SHORTEST_PATH, redundancy=1)
+BOTH: Final = (WITHOUT, WITH)
+
+CHEN2020: Final = Arrangement(
+    graph=TESTBED,
+    link_delay_ms=LINK_DELAY_MS,
+    subscribers=(CONSUMER,),
+    publishers=(SOURCE,),
+    publications=ITEMS,
+    gap_ms=(0.0, 0.0),
+    step=STEP,
+)
+
+
+def path_of(setting: Setting) -> tuple[BrokerId, ...]:
+    """The brokers that data passes, behind the source."""
+    return TESTBED.path(SOURCE, CONSUMER, setting.costs)[1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """Completion times of one setting, in milliseconds, by number of items."""
+
+    consumer: Mapping[int, float]  # at the consumer
+    edge_router: Mapping[int, float]  # at the edge router
+    average: Mapping[int, float]  # over the brokers on the path
+
+
+def completion_of(outcome: TrialOutcome, step: int) -> Completion:
+    """The completion times in an outcome, at as many items as arrived everywhere."""
+    by_broker = {pair.subscriber: pair.arrivals.completed_ms for pair in outcome.pairs}
+    sizes = range(min(map(len, by_broker.values())))
+
+    def at(broker: BrokerId) -> dict[int, float]:
+        return {step * (n + 1): by_broker[broker][n] for n in sizes}
+
+    return Completion(
+        consumer=at(CONSUMER),
+        edge_router=at(EDGE_ROUTER),
+        average={step * (n + 1): fmean(each[n] for each in by_broker.values()) for n in sizes},
+    )
+
+
+def is_faster(short: Completion, long: Completion) -> bool:
+    """Whether the shortest path is faster at every size and place."""
+    pairs = zip(astuple(short), astuple(long), strict=True)
+    return all(
+        a and a.keys() == b.keys() and all(a[size] < b[size] for size in a) for a, b in pairs
     )

@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 
-from analytics.jobs.submit import spark_home
+from analytics.cli.submit import spark_home
 from lab.grid.processes.children import mortal
 
 START_S = 120

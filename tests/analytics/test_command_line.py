@@ -5,8 +5,8 @@ import zipfile
 
 import pytest
 
+from analytics.cli.submit import ship
 from analytics.errors import UnavailableError
-from analytics.jobs.submit import ship
 from analytics.session import find_java, is_on_this_machine
 from tests.analytics.programs import run
 

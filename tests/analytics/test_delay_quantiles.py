@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql.pandas.types import to_arrow_schema
 
-from analytics.jobs import delay_quantiles
+from analytics.jobs import report
 from analytics.transforms import counted
 from analytics.transforms.chunks import (
     ARRAYS,
@@ -88,26 +88,25 @@ def test_two_looks_find_what_one_sort_of_everything_finds(first, second):
     flows = pa.concat_tables([in_arrays(of_chunk) for of_chunk in blocks])
     judged = with_verdicts(flows)
 
-    found = [delay_quantiles._of_pair(rows) for rows in by_pair(judged)]
+    found = [report._of_pair(rows) for rows in by_pair(judged)]
 
-    none = to_arrow_schema(delay_quantiles.FOUND).empty_table()
+    none = to_arrow_schema(report.FOUND).empty_table()
     every = pa.concat_tables([none, *found], promote_options="default")
     parts = {
-        name: every.filter(pc.equal(every["part"], name))
-        for name in (delay_quantiles.WINDOWS, delay_quantiles.STEPS)
+        name: every.filter(pc.equal(every["part"], name)) for name in (report.WINDOWS, report.STEPS)
     }
     windows = ("window_us", *FLOW[:2], "strategy", "publications", *PERCENTS)
     of_windows, of_flows = counted.of_windows(), counted.of_flows()
     of_windows.add(delays)
     of_flows.add(delays)
     assert as_set(parts["windows"], windows) == as_set(counted.over_windows(of_windows), windows)
-    steps = merged(delay_quantiles._STEP, parts["steps"])
-    sought = delay_quantiles._sought(steps)
-    near = list(delay_quantiles._values_near(judged.combine_chunks().to_batches(), sought))
-    how = delay_quantiles._VALUE
+    steps = merged(report._STEP, parts["steps"])
+    sought = report._sought(steps)
+    near = list(report._values_near(judged.combine_chunks().to_batches(), sought))
+    how = report._VALUE
     empty = None if near else counted.empty(how).schema
     values = merged(how, pa.Table.from_batches(near, empty))
-    over_pairs = delay_quantiles._over_pairs(steps, sought, values)
+    over_pairs = report._over_pairs(steps, sought, values)
     scopes = ("scope", *FLOW, *PERCENTS)
     expected = as_set(counted.over_scopes(of_flows, JUDGED), scopes)
     assert as_set(over_pairs, scopes) == {row for row in expected if row[0] in MERGING}

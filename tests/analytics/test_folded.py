@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 from analytics.jobs import folded, state
 from analytics.jobs.state import State
 from analytics.transforms import counted
-from analytics.transforms.clocks import OneWay
+from analytics.transforms.clocks import OneWay, pair_facts
 from analytics.transforms.delays import FLOW
-from analytics.transforms.events import QUIET_US
-from analytics.transforms.pairs import pair_facts
+from analytics.transforms.load import QUIET_US
 from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial
 
 BROKERS = st.integers(1, 3)

@@ -7,9 +7,8 @@ import pytest
 
 from analytics.errors import AnalyticsError
 from analytics.sources.live.heads import Heads
-from analytics.sources.live.options import read_options
-from analytics.sources.live.positions import Held
-from analytics.sources.live.replay import Replay
+from analytics.sources.live.link import read_options
+from analytics.sources.live.replay import Held, Replay
 from lab.grid.processes.ports import free_ports
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer

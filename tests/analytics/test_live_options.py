@@ -1,7 +1,7 @@
 import pytest
 
 from analytics.errors import AnalyticsError
-from analytics.sources.live.options import read_options
+from analytics.sources.live.link import read_options
 
 
 def test_names_are_not_case_sensitive_and_defaults_hold():

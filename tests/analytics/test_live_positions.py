@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.sources.live.positions import Held, advance, between, past
+from analytics.sources.live.replay import Held, advance, between, past
 
 SPOOL, OTHER = "a" * 16, "b" * 16
 

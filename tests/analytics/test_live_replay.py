@@ -5,9 +5,8 @@ import time
 import pytest
 
 from analytics.errors import UnavailableError
-from analytics.sources.live.options import Access, Place
-from analytics.sources.live.positions import Held
-from analytics.sources.live.replay import Lost, Replay
+from analytics.sources.live.link import Access, Place
+from analytics.sources.live.replay import Held, Lost, Replay
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
 

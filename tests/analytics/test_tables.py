@@ -3,8 +3,9 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from analytics.digest.tables import part_files
 from analytics.jobs import tables
-from analytics.jobs.tables import Windows, append, append_windows, files_of, save, write
+from analytics.jobs.tables import Windows, append, append_windows, save, write
 
 
 def rows(*values):
@@ -16,12 +17,12 @@ def test_rows_are_added_to_the_last_file_and_finished_files_stay_as_they_are(tmp
     save(rows(1, 2), str(tmp_path / "1"))
 
     for version, new in enumerate([rows(3), rows(4), rows(), rows(5, 6), rows(7)], 2):
-        append(new, files_of(tmp_path / str(version - 1)), str(tmp_path / str(version)))
+        append(new, part_files(tmp_path / str(version - 1)), str(tmp_path / str(version)))
 
-    files = files_of(tmp_path / "6")
+    files = part_files(tmp_path / "6")
     assert [pq.read_table(file)["x"].to_pylist() for file in files] == [[1, 2, 3], [4, 5, 6], [7]]
     assert pq.read_table(tmp_path / "3")["x"].to_pylist() == [1, 2, 3, 4]
-    assert files[0].samefile(files_of(tmp_path / "2")[0])
+    assert files[0].samefile(part_files(tmp_path / "2")[0])
 
 
 def windows(*values):
@@ -42,9 +43,9 @@ def test_windows_that_move_are_in_the_last_file_and_late_ones_are_replaced_in_an
 
     found = []
     for number, (rows, told) in enumerate(steps, 1):
-        before = files_of(tmp_path / str(number - 1))
+        before = part_files(tmp_path / str(number - 1))
         append_windows(rows, told, before, str(tmp_path / str(number)))
-        files = files_of(tmp_path / str(number))
+        files = part_files(tmp_path / str(number))
         found.append([pq.read_table(file)["x"].to_pylist() for file in files])
 
     assert found == [
@@ -53,7 +54,7 @@ def test_windows_that_move_are_in_the_last_file_and_late_ones_are_replaced_in_an
         [[10, 21], [31, 41]],
         [[21, 31], [41, 11]],
     ]
-    assert files_of(tmp_path / "2")[0].samefile(files_of(tmp_path / "3")[0])
+    assert part_files(tmp_path / "2")[0].samefile(part_files(tmp_path / "3")[0])
 
 
 def test_a_table_that_is_kept_is_the_same_file_in_the_new_version(tmp_path, spark):

@@ -13,9 +13,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from analytics.errors import UsageError
-from analytics.jobs import told_apart
+from analytics.jobs import stream
 from analytics.jobs.state import State, check_is_seen, fold_into
-from analytics.jobs.told_apart import Highest, tell_apart
+from analytics.jobs.stream import Highest, tell_apart
 from analytics.transforms.partials import BESIDE, PARTIALS
 from tests.analytics.landing import AGENT, record, text
 from tests.analytics.test_folding import block
@@ -37,7 +37,7 @@ def folded(folder, records, held):
 
 @given(st.lists(st.lists(RECORDS, max_size=12), max_size=5), st.integers(1, 3))
 def test_each_record_counts_once_over_all_micro_batches(batches, at_once):
-    with tempfile.TemporaryDirectory() as name, patch.object(told_apart, "AT_ONCE", at_once):
+    with tempfile.TemporaryDirectory() as name, patch.object(stream, "HELD_AT_ONCE", at_once):
         state = State(Path(name), PARTIALS | BESIDE)
         highest = Highest(state.rows([], "marks"))
         for number, records in enumerate(batches):

@@ -7,16 +7,14 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analytics.jobs.sizing import BYTES_PER_PARTITION, partitions_for
+from analytics.jobs.staging import BYTES_PER_PARTITION, partitions_for
 from analytics.sources.lines import reason
-from analytics.transforms.events import convergence
+from analytics.transforms.costs import control_by_kind, loss
+from analytics.transforms.delays import weighted_quantiles
 from analytics.transforms.folding import bucket_value_us, fold
 from analytics.transforms.hop_times import hop_times, step_quantiles, steps
-from analytics.transforms.load import span
-from analytics.transforms.loss import loss
-from analytics.transforms.overhead import control_by_kind
-from analytics.transforms.partials import PACKED, PARTIALS, merged, unpack
-from analytics.transforms.quantiles import weighted_quantiles
+from analytics.transforms.load import convergence, span
+from analytics.transforms.partials import PACKED, PARTIALS, merged_parts, unpack
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 from tests.analytics.test_folding import block
 
@@ -32,7 +30,7 @@ def folded(spark, records):
 
 
 def parts(spark, records):
-    packed = merged(folded(spark, records))
+    packed = merged_parts(folded(spark, records))
     return {name: unpack(packed, name, how) for name, how in PARTIALS.items()}
 
 
@@ -73,7 +71,7 @@ def test_partials_of_two_halves_merge_into_the_partials_of_the_whole(spark):
     told = [line for lines in example(seconds=3).values() for line in lines]
     half, other, whole = folded(spark, told[::2]), folded(spark, told[1::2]), folded(spark, told)
 
-    both, at_once = merged(half.union(other)), merged(whole)
+    both, at_once = merged_parts(half.union(other)), merged_parts(whole)
 
     assert {row.part for row in at_once.select("part").distinct().collect()} == {
         *PARTIALS,

@@ -11,9 +11,8 @@ import time
 from dataclasses import dataclass
 
 from analytics.errors import UnavailableError
-from analytics.sources.live.link import Link
-from analytics.sources.live.options import Options, Place, place
-from analytics.sources.live.positions import Held
+from analytics.sources.live.link import Link, Options, Place, place
+from analytics.sources.live.replay import Held
 from federator.errors import DecodeError
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
@@ -52,8 +51,7 @@ class Heads:
     def open(self) -> None:
         """Connect, find the others, and wait until they are heard or have had their time.
 
-        Raises:
-            UnavailableError: No broker answered.
+        Raises ``UnavailableError``: no broker answered.
         """
         for start in self._options.places:
             self._connect(start)

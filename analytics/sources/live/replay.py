@@ -1,4 +1,11 @@
-"""A range of batches of one spool, fetched from its agent: whole, in order, once each.
+"""Which batches a query has read, and which come next; and a range of them, fetched from its agent:
+whole, in order, once each.
+
+A position says ``first`` and ``last`` of what the query takes from one spool, ``first`` being
+where it once began. It stays in the offset for ever, so that two offsets alone say which batches
+lie between them, also when a spool was met for the first time, also after a restart on which the
+beginning is asked for anew. That is what makes re-reading a batch read the same again. Offsets are
+nested dicts because Spark keeps them as JSON: ``{broker: {spool: {first, last}}}``.
 
 What to ask and what of an answer to take is the reader's that the collector has, too. What Spark
 planned may be asked, however much the spool holds by now; so the same range is the same lines,
@@ -10,13 +17,11 @@ Source: docs/metrics.md, "Replay".
 import secrets
 import time
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from analytics.errors import UnavailableError
-from analytics.sources.live.link import Link
-from analytics.sources.live.options import Place
-from analytics.sources.live.positions import Held
+from analytics.sources.live.link import Link, Place
 from federator.errors import DecodeError
 from federator.protocol.messages.topics import (
     metrics_again_topic,
@@ -27,6 +32,69 @@ from federator.protocol.telemetry.reader import SKIPPED, Batch, Pace, SpoolReade
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Again, Ask, Head, decode_head
 from federator.protocol.types import BrokerId, Millis
+
+Position = dict[str, int]
+Offsets = dict[str, dict[str, Position]]
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Batches ``first`` to ``last`` of a spool, both included; none when ``last < first``."""
+
+    broker: int
+    spool: str
+    first: int
+    last: int
+
+
+def past(heads: Iterable[Held]) -> Offsets:
+    """The offset behind everything that ``heads`` hold."""
+    offsets: Offsets = {}
+    for head in heads:
+        _put(offsets, head, {"first": head.last + 1, "last": head.last})
+    return offsets
+
+
+def advance(start: Offsets, heads: Iterable[Held], *, batches_max: int | None) -> Offsets:
+    """The offset after ``start``, at most ``batches_max`` held batches further in each spool.
+
+    What is no longer held does not count: however much was lost, reading goes on behind it.
+    """
+    end: Offsets = {broker: dict(spools) for broker, spools in start.items()}
+    for head in heads:
+        before = start.get(str(head.broker), {}).get(head.spool)
+        if before is None and head.last < head.first:
+            continue  # an empty spool: where it begins is not known yet
+        first = before["first"] if before else head.first
+        read = before["last"] if before else head.first - 1
+        last = head.last
+        if batches_max is not None:
+            last = min(last, max(read, head.first - 1) + batches_max)
+        _put(end, head, {"first": first, "last": max(read, last)})
+    return end
+
+
+def between(start: Offsets, end: Offsets) -> list[Held]:
+    """The batches after ``start`` up to ``end``, per spool, in a fixed order.
+
+    A start that has read nothing of a spool (``last < first``) says nothing of where to begin:
+    it may have been made anew after a restart, and ``end`` knows better.
+    """
+    found = []
+    for broker, spools in sorted(end.items(), key=lambda item: int(item[0])):
+        for spool, position in sorted(spools.items()):
+            before = start.get(broker, {}).get(spool)
+            first = position["first"]
+            if before is not None and before["last"] >= before["first"]:
+                first = before["last"] + 1
+            if first <= position["last"]:
+                found.append(Held(int(broker), spool, first, position["last"]))
+    return found
+
+
+def _put(offsets: Offsets, head: Held, position: Position) -> None:
+    offsets.setdefault(str(head.broker), {})[head.spool] = position
+
 
 ASK_AGAIN_S = 5.0
 """Silence after which the question is repeated."""
@@ -57,8 +125,7 @@ class Lost:
 class Replay:
     """Reads ``wanted`` at ``place``.
 
-    Raises:
-        UnavailableError: By ``read``: no connection, or no answer within ``answer_s``.
+    Raises ``UnavailableError``: by ``read``: no connection, or no answer within ``answer_s``.
     """
 
     def __init__(

@@ -14,19 +14,15 @@ from typing import Any, Final
 import structlog
 from mqtt5 import QoS, TopicFilter
 
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from lab.grid.processes.children import answer, orders
 
 PAYLOAD_BYTES: Final = 64
 _STAMP: Final = struct.Struct(">QQ")
 
 
-class Client:
-    """One end of the flow.
-
-    Attributes:
-        came: (number, delay in microseconds) as they came.
-    """
+class Client(LinkObserver):
+    """One end of the flow. ``came``: (number, delay in microseconds) as they came."""
 
     def __init__(self, order: dict[str, Any]) -> None:
         self.came: list[tuple[int, int]] = []
@@ -48,15 +44,6 @@ class Client:
             self._sent += 1
             self.link.publish(self._topic, stamp.ljust(PAYLOAD_BYTES, b"\0"), qos=qos)
         return first
-
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Nothing to do."""
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        """Nothing to do."""
-
-    def on_down(self, link: MqttLink, reason: str) -> None:
-        """Nothing to do: the link connects again by itself."""
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Note what came, and how old it was."""

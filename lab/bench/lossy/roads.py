@@ -18,8 +18,29 @@ import sys
 from collections import deque
 from typing import Any, Final
 
-from lab.bench.lossy.losses import Losses
 from lab.grid.processes.children import answer, orders
+
+
+class Losses:
+    """The chain of one direction. It begins good.
+
+    Args:
+        rng: Source of chance, asked once per packet.
+        plr: Share of packets lost, below 1; may change while packets pass.
+        abl: Packets lost in a row, on average, at least 1; likewise.
+    """
+
+    def __init__(self, rng: random.Random, *, plr: float = 0.0, abl: float = 1.0) -> None:
+        self.plr, self.abl = plr, abl
+        self._rng = rng
+        self._bad = False
+
+    def take_next(self) -> bool:
+        """Whether the next packet is lost."""
+        stays_bad, to_bad = 1 - 1 / self.abl, self.plr / (1 - self.plr) / self.abl
+        self._bad = self._rng.random() < (stays_bad if self._bad else to_bad)
+        return self._bad
+
 
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
@@ -33,8 +54,7 @@ QUEUE_MAX: Final = 20_000
 def open_tun(namespace: str, device: str) -> int:
     """A new TUN device in a network namespace; ours to read and write from any other.
 
-    Raises:
-        OSError: We may not.
+    Raises ``OSError``: we may not.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     home = os.open("/proc/self/ns/net", os.O_RDONLY)

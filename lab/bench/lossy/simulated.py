@@ -17,10 +17,10 @@ from functools import partial
 from typing import Final
 
 from federator.protocol.datagrams.link import DatagramLink
-from federator.protocol.datagrams.sender import Limits
+from federator.protocol.datagrams.sender import Limits, Outcome
 from federator.protocol.types import Millis
 from federator.runtime.datagrams.raptor import RaptorCoder
-from lab.bench.lossy.losses import Losses
+from lab.bench.lossy.roads import Losses
 
 FRAME_BYTES: Final = 150
 NUMBER_BYTES: Final = 4
@@ -131,17 +131,14 @@ class World:
                 self._later(self._line.delay_ms, partial(self._hear, end ^ 1, datagram))
 
     def _hear(self, end: int, datagram: bytes) -> None:
-        heard = self._links[end].on_datagram(datagram, now_ms=Millis(self._now))
-        self._told(end, heard.datagrams, heard.given_back, heard.frames)
+        self._told(end, self._links[end].on_datagram(datagram, now_ms=Millis(self._now)))
 
-    def _told(
-        self, end: int, datagrams: list[bytes], given_back: list[bytes], frames: list[bytes]
-    ) -> None:
-        self._send(end, datagrams)
+    def _told(self, end: int, outcome: Outcome) -> None:
+        self._send(end, outcome.datagrams)
         node = end // 2 + end % 2
-        for frame in given_back:
+        for frame in outcome.given_back:
             self._by_broker(node, frame)
-        for frame in frames:
+        for frame in outcome.frames:
             self._carry(node, frame)
 
     def _later(self, delay_ms: int, do: Callable[[], None]) -> None:
@@ -163,5 +160,4 @@ class World:
                 continue
             for end, link in enumerate(self._links):
                 if link.next_deadline_ms() <= self._now:
-                    heard = link.on_deadline(now_ms=Millis(self._now))
-                    self._told(end, heard.datagrams, heard.given_back, heard.frames)
+                    self._told(end, link.on_deadline(now_ms=Millis(self._now)))

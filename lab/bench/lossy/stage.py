@@ -16,8 +16,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, KeyFolder
 from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
-from lab.grid.processes.children import Helper, end, python, spawn
-from lab.grid.processes.started import Started
+from lab.grid.processes.children import Helper, Started, end, python, spawn
 
 MQTT_PORT: Final = 1883
 UDP_PORT: Final = 18_840
@@ -41,8 +40,7 @@ class Stage(Started):
         delay_ms: Of every road, each way.
         seed: Of what the roads lose.
 
-    Raises:
-        LinkError: There can be none on this machine.
+    Raises ``LinkError``: there can be none on this machine.
     """
 
     def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
@@ -138,8 +136,7 @@ class Stage(Started):
     async def until_linked(self, i: int, transport: str) -> None:
         """Wait until every link of a broker is up, and used as it should be.
 
-        Raises:
-            LinkError: They are not, in time.
+        Raises ``LinkError``: they are not, in time.
         """
         wanted = sum(neighbour in self._names for neighbour in (i - 1, i + 1))
         async with asyncio.timeout(START_TIMEOUT_S):

@@ -7,7 +7,6 @@ system did not start. Whether the bars are met does not change the exit code.
 import asyncio
 import json
 import logging
-import signal
 from dataclasses import asdict, replace
 from functools import partial
 from importlib.util import find_spec
@@ -21,9 +20,8 @@ from rich.table import Table
 
 from federator.cli.options import FILE, FOLDER
 from federator.errors import LinkError
-from lab.cli.bench.lossy import command as lossy_command
-from lab.cli.bench.lossy_study import command as lossy_study_command
-from lab.cli.common import Bars, folder_for, numbers, report_console, until_stopped
+from lab.cli.bench.lossy import lossy, lossy_study
+from lab.cli.common import Bars, exit_code_of, folder_for, numbers, report_console
 
 FAULTY = 1
 REPORT_COLUMNS = 140
@@ -106,8 +104,7 @@ def command(
             raise click.UsageError(f"--{name}: 1 to {most} wanted")
     with folder_for(keep_logs, verb="bench") as folder:
         work = _measure(folder, {**(_QUICK if quick else {}), **changes}, json_file)
-        ended = asyncio.run(until_stopped(work, name="bench"))
-    return 128 + ended if isinstance(ended, signal.Signals) else ended
+        return exit_code_of(work, name="bench")
 
 
 async def _measure(folder: Path, changes: dict[str, Any], json_file: Path | None) -> int:
@@ -160,5 +157,5 @@ def filters_command(count: int | None, json_file: Path | None) -> int:
     return 0
 
 
-command.add_command(lossy_command)
-command.add_command(lossy_study_command)
+command.add_command(lossy)
+command.add_command(lossy_study)

@@ -9,24 +9,34 @@ import asyncio
 import contextlib
 import json
 import signal
+import time
 from pathlib import Path
 from typing import Any
 
 import click
 from rich.console import Console
 
-from federator.cli.options import FILE, FOLDER
+from federator.cli.options import FILE, FOLDER, columns
 from federator.protocol.parameters import Strategy
-from lab.cli.common import Bars, folder_for, numbers, until_stopped, write_atomically
+from federator.protocol.topology.graph import Strength
+from federator.protocol.types import BrokerId
+from lab.cli.common import Bars, exit_code_of, folder_for, numbers, report_console, write_atomically
 from lab.cli.grid import strategies as strategies
-from lab.cli.grid.auto import run_auto
-from lab.cli.grid.plan import CHEN2020_NAME, Plan, Trial, scenario_of, span, trial_of
-from lab.cli.grid.report import AGENT_OPTIONS, Records
+from lab.cli.grid.plan import (
+    AGENT_OPTIONS,
+    CHEN2020_NAME,
+    Plan,
+    Records,
+    Trial,
+    scenario_of,
+    span,
+    trial_of,
+)
 from lab.grid.measure import Measurement
 from lab.grid.processes.children import Child
 from lab.grid.report import as_json, render
 from lab.grid.reporting import Copies
-from lab.grid.running import RunningGrid
+from lab.grid.running import JoinedGrid, RunningGrid
 from lab.grid.scenario import PRESETS
 
 FAULTY = 1
@@ -125,7 +135,9 @@ def command(
         if all_pairs or any(value is not None for value in others):
             raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
         with folder_for(keep_logs, verb="grid") as folder:
-            return run_auto(auto, folder, stay=stay, state=state, as_json=json_output)
+            work = _carry_out_auto(auto, folder, stay=stay, state=state, as_json=json_output)
+            code = exit_code_of(work, name="grid")
+        return 0 if stay and code == 128 + signal.SIGINT else code
     if preset == CHEN2020_NAME or strategy is not None:
         if wants_records:
             raise click.UsageError("--metrics and --report do not go with strategies side by side")
@@ -151,19 +163,12 @@ def command(
     if state is not None:
         state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
     with folder_for(keep_logs, verb="grid") as folder:
-        return _run(plan, folder)
-
-
-def _run(plan: Plan, folder: Path) -> int:
-    """The exit code: that of the measurement when stopped while staying, 130 or 143 before."""
-    ended = asyncio.run(until_stopped(_carry_out(plan, folder), name="grid"))
-    return 128 + ended if isinstance(ended, signal.Signals) else ended
+        return exit_code_of(_carry_out(plan, folder), name="grid")
 
 
 async def _carry_out(plan: Plan, folder: Path) -> int:
-    console = Console(stderr=plan.as_json)
-    if not console.is_terminal and not console.is_jupyter:
-        console.width = REPORT_COLUMNS
+    """The exit code: that of the measurement also when stopped while staying."""
+    console = report_console(REPORT_COLUMNS, stderr=plan.as_json)
     code = 0
     copies: Copies | None = None
     if plan.trial is not None:
@@ -215,12 +220,13 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
 async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:
     with Bars() as bars:
         if trial.settings:
-            each = trial.settings
-            outcomes = await strategies.compare(trial.arrangement, each, folder, progress=bars)
+            trials = [(trial.arrangement, setting) for setting in trial.settings]
+            outcomes = await strategies.compare(trials, folder, progress=bars)
             faults, told = strategies.faults(outcomes), strategies.as_json(outcomes)
             shown = strategies.render(outcomes)
         else:
-            outcomes = await strategies.complete(trial.arrangement, folder, progress=bars)
+            trials = strategies.completing(trial.arrangement)
+            outcomes = await strategies.compare(trials, folder, progress=bars)
             faults = strategies.completion_faults(outcomes)
             told = strategies.completion_json(outcomes)
             shown = strategies.render_completion(outcomes)
@@ -263,3 +269,47 @@ def _invitation(running: RunningGrid) -> str:
         "Ctrl-C ends them all.",
     ]
     return "\n".join(lines)
+
+
+async def _carry_out_auto(
+    count: int, folder: Path, *, stay: bool, state: Path | None, as_json: bool
+) -> int:
+    """Start, wait until the graph is as promised, kill the seed, wait again; or stay."""
+    started_s = time.monotonic()
+    async with JoinedGrid(count, folder) as grid:
+        told = {"joined": _told(await grid.settled(), time.monotonic() - started_s)}
+        if state is not None:
+            write_atomically(state, json.dumps(grid.state(), indent=1) + "\n")
+        if stay:
+            click.echo("\n".join(_lines(f"{count} brokers joined by one", told["joined"])))
+            click.echo("\n".join(_auto_invitation(grid)))
+            await asyncio.Event().wait()
+        killed_s = time.monotonic()
+        grid.kill(BrokerId(0))
+        told["mended"] = _told(await grid.settled(), time.monotonic() - killed_s)
+    if as_json:
+        click.echo(json.dumps(told))
+        return 0
+    click.echo("\n".join(_lines(f"{count} brokers joined by one", told["joined"])))
+    click.echo("\n".join(["", *_lines("the seed was killed, and the rest mended", told["mended"])]))
+    return 0
+
+
+def _told(strength: Strength, took_s: float) -> dict[str, Any]:
+    counts = ("brokers", "links", "degree_min", "degree_max", "diameter", "survives_any_death")
+    return {"took_s": round(took_s, 1), **{name: getattr(strength, name) for name in counts}}
+
+
+def _lines(title: str, told: dict[str, Any]) -> list[str]:
+    rows = [(name.replace("_", " "), str(value)) for name, value in told.items()]
+    return [f"{title}:", *columns(rows, indent=2)]
+
+
+def _auto_invitation(grid: JoinedGrid) -> list[str]:
+    first = next(iter(grid.agents.values()))
+    places = [
+        f"  broker {id:<3} port {broker.port}  agent {grid.agents[id].http}"
+        for id, broker in grid.brokers.items()
+    ]
+    asked = f"  federator topology --url {first.http} --what-if remove=5"
+    return ["", *places, "", "What would break, for example:", asked, "", "Ctrl-C ends them all."]

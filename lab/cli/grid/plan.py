@@ -1,18 +1,87 @@
 """What one call of ``federator-lab grid`` is to do, as its options say together."""
 
+import tempfile
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 import click
+from rich.console import Console
 
-from lab.cli.grid.report import Records
 from lab.cli.grid.strategies import settings
-from lab.grid.completion import CHEN2020, ITEMS, STEP, TESTBED
+from lab.grid.measure import Measurement
+from lab.grid.reporting import (
+    PAGE,
+    Copies,
+    broker_legs_us,
+    check_analytics,
+    compare,
+    gather_spools,
+    make_report,
+    write_clients,
+)
+from lab.grid.running import FEDERATION, RunningGrid
 from lab.grid.scenario import PRESETS, Scenario, default_scenario
 from lab.grid.topology import Grid
-from lab.grid.trial import Arrangement, Setting
+from lab.grid.trial import CHEN2020, ITEMS, STEP, TESTBED, Arrangement, Setting
+
+AGENT_OPTIONS: Final[dict[str, dict[str, Any]]] = {"metrics": {"enabled": True, "sample": 10}}
+"""For agents whose records are wanted. A grid's traffic is thin: one frame in ten is followed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Records:
+    """Where records go, and the report of them."""
+
+    folder: Path  # for the records
+    report: Path | None  # for tables and page; ``None``: no report is wanted
+
+    @classmethod
+    def wanted(cls, metrics: Path | None, report: str | None) -> "Records | None":
+        """What the options ask for.
+
+        Raises:
+            click.UsageError: A folder holds something already.
+            LinkError: Reports cannot be made here.
+        """
+        if metrics is None and report is None:
+            return None
+        place: Path | None = None
+        if report is not None:
+            check_analytics()
+            place = Path(report or tempfile.mkdtemp(prefix="federator-report-")).resolve()
+        folder = metrics.resolve() if metrics is not None else (place or Path()) / "records"
+        for option, each in (("--metrics", metrics), ("--report", place)):
+            if each is not None and each.is_dir() and any(each.iterdir()):
+                raise click.UsageError(f"{option} {each}: is not empty; name another folder")
+            if each is not None and each.exists() and not each.is_dir():
+                raise click.UsageError(f"{option} {each}: is a file; name a folder")
+        folder.mkdir(parents=True, exist_ok=True)
+        return cls(folder, place)
+
+    def keep(self, running: RunningGrid, measurement: Measurement) -> None:
+        """Gather what stopped agents and the clients wrote."""
+        gather_spools((agent.state_dir for agent in running.agents.values()), self.folder)
+        write_clients(measurement.runs, self.folder, federation=FEDERATION)
+
+    async def tell(self, measurement: Measurement, copies: Copies, console: Console) -> bool:
+        """Make the report, hold it against what was measured, say where it is; whether it agrees.
+
+        Raises ``LinkError``: the report could not be made.
+        """
+        if self.report is None:
+            console.print(f"records: {self.folder}", soft_wrap=True, highlight=False)
+            return True
+        console.print("making the report ...", highlight=False)
+        summary = await make_report(self.folder, self.report)
+        found = compare(summary, measurement.runs, copies, broker_legs_us(self.folder))
+        for finding in found:
+            text = finding.text if finding.agrees else f"fault: {finding.text}: they differ"
+            console.print(text, style=None if finding.agrees else "bold red", highlight=False)
+        console.print(f"report: {self.report / PAGE}", soft_wrap=True, highlight=False)
+        return all(finding.agrees for finding in found)
+
 
 CHEN2020_NAME: Final = "chen2020"
 
@@ -62,8 +131,7 @@ def trial_of(
 ) -> Trial:
     """What is measured side by side.
 
-    Raises:
-        click.UsageError: The options do not go together.
+    Raises ``click.UsageError``: the options do not go together.
     """
     if preset != CHEN2020_NAME:
         if plot is not None:
@@ -95,8 +163,7 @@ def _refuse(preset: str, names: Iterable[str], options: dict[str, Any]) -> None:
 def scenario_of(preset: str | None, options: dict[str, Any]) -> Scenario:
     """The preset or the default, with what the options change.
 
-    Raises:
-        click.UsageError: The options do not go together.
+    Raises ``click.UsageError``: the options do not go together.
     """
     try:
         shape = ("rows", "cols", "first_id")

@@ -1,10 +1,7 @@
-"""Strategies of routing side by side, as tables; and the completion times of ``chen2020``.
+"""Strategies of routing side by side, as tables; and the completion times of ``chen2020``."""
 
-What is measured is in ``lab.grid.trial`` and ``completion``.
-"""
-
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import asdict, astuple, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -15,16 +12,20 @@ from rich.text import Text
 
 from federator.protocol.parameters import Strategy
 from lab.cli.line_chart import line_chart, stacked
-from lab.grid.completion import (
+from lab.grid.trial import (
     BOTH,
     CHEN2020,
     SOURCE,
+    Arrangement,
     Completion,
+    Progress,
+    Setting,
+    TrialOutcome,
     completion_of,
     is_faster,
     path_of,
+    run_trial,
 )
-from lab.grid.trial import Arrangement, Progress, Setting, TrialOutcome, run_trial
 
 ADDED_MS_PER_HOP_MAX: Final = 1.5
 """What shortest-path may add to the floor for each hop."""
@@ -65,32 +66,20 @@ def settings(strategy: str, redundancy: int) -> tuple[Setting, ...]:
 
 
 async def compare(
-    arrangement: Arrangement, each: Sequence[Setting], folder: Path, *, progress: Progress
+    trials: Iterable[tuple[Arrangement, Setting]], folder: Path, *, progress: Progress
 ) -> list[TrialOutcome]:
-    """Send the same traffic under one setting after the other."""
-    return [
-        await run_trial(arrangement, setting, _within(folder, number), progress=progress)
-        for number, setting in enumerate(each)
-    ]
-
-
-async def complete(
-    arrangement: Arrangement, folder: Path, *, progress: Progress
-) -> list[TrialOutcome]:
-    """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
+    """Carry one trial out after the other, each in a folder of its own."""
     found = []
-    for number, setting in enumerate(BOTH):
-        on_path = replace(arrangement, subscribers=path_of(setting))
-        inside = _within(folder, number)
-        found.append(await run_trial(on_path, setting, inside, progress=progress))
+    for number, (arrangement, setting) in enumerate(trials):
+        inside = folder / str(number)
+        inside.mkdir(parents=True, exist_ok=True)
+        found.append(await run_trial(arrangement, setting, inside, progress=progress))
     return found
 
 
-def _within(folder: Path, number: int) -> Path:
-    """A folder for one trial."""
-    inside = folder / str(number)
-    inside.mkdir(parents=True, exist_ok=True)
-    return inside
+def completing(arrangement: Arrangement) -> list[tuple[Arrangement, Setting]]:
+    """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
+    return [(replace(arrangement, subscribers=path_of(setting)), setting) for setting in BOTH]
 
 
 def bars(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, bool]]:
@@ -180,11 +169,7 @@ def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
         table.add_column(f"{place}, long", justify="right")
         table.add_column("short", justify="right")
     for size in short.consumer:
-        cells = (
-            (long.consumer, short.consumer),
-            (long.edge_router, short.edge_router),
-            (long.average, short.average),
-        )
+        cells = zip(astuple(long), astuple(short), strict=True)
         table.add_row(f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair))
     lines = []
     for o in outcomes:
@@ -201,20 +186,15 @@ def completion_chart(outcomes: Sequence[TrialOutcome]) -> str:
     """Figures 14 to 16, one below the other, as SVG."""
     long, short = completions(outcomes)
 
-    def chart(place: str, slow: Mapping[int, float], fast: Mapping[int, float]) -> str:
+    def chart(where: str, place: str) -> str:
         curves = {
-            name: {float(size): ms / 1000 for size, ms in curve.items()}
-            for name, curve in (("without", slow), ("shortest path", fast))
+            name: {float(size): ms / 1000 for size, ms in getattr(each, place).items()}
+            for name, each in (("without", long), ("shortest path", short))
         }
-        return line_chart(f"Completion time {place}", "items", "seconds", curves)
+        return line_chart(f"Completion time {where}", "items", "seconds", curves)
 
-    return stacked(
-        [
-            chart("at the consumer", long.consumer, short.consumer),
-            chart("on average over the path", long.average, short.average),
-            chart("at the edge router", long.edge_router, short.edge_router),
-        ]
-    )
+    charts = [chart("at the consumer", "consumer"), chart("on average over the path", "average")]
+    return stacked([*charts, chart("at the edge router", "edge_router")])
 
 
 def completion_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:

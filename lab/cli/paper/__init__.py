@@ -5,12 +5,15 @@ import click
 from federator.command_line import verbs
 
 VERBS = {
-    "generate": ("generate", "Write an instance to practise on, from a seed."),
-    "compare": ("plan_compare", "Routing methods side by side, and Manzoni's Table 2 beside ours."),
-    "study": ("plan_study", "Brokers that price their own links, over many seeds; time over size."),
-    "place": ("place_paper", "Fawwaz's Figures 8 to 22, ours beside the paper's claims."),
-    "place-compare": ("place_compare", "Placement methods side by side on random instances."),
-    "place-solve": ("place_solve", "Place broker and service containers for least power."),
+    "generate": ("flow:generate", "Write an instance to practise on, from a seed."),
+    "compare": ("flow:compare", "Routing methods side by side, and Manzoni's Table 2 beside ours."),
+    "study": ("flow:study", "Brokers that price their own links, over many seeds; time over size."),
+    "place": ("place", "Fawwaz's Figures 8 to 22, ours beside the paper's claims."),
+    "place-compare": (
+        "place:compare_command",
+        "Placement methods side by side on random instances.",
+    ),
+    "place-solve": ("place:solve_command", "Place broker and service containers for least power."),
     "codecs": ("codecs", "Figures 2 and 4 to 9 of the codec paper, ours beside its claims."),
 }
 

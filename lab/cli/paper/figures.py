@@ -18,8 +18,7 @@ def write_figures(
 ) -> None:
     """Write ``figures.csv``, ``figure-N.svg`` for each of ``plots``, and ``pages`` by file name.
 
-    Raises:
-        ConfigError: The folder ``out`` cannot be made or written.
+    Raises ``ConfigError``: the folder ``out`` cannot be made or written.
     """
     try:
         out.mkdir(parents=True, exist_ok=True)

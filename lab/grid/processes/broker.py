@@ -21,14 +21,8 @@ START_ATTEMPTS: Final = 3
 """Only for a port chosen here: another program may take it before the broker does."""
 
 LOG_TOPIC_LINES: Final = (
-    "log_dest stderr",
-    "log_dest topic",
-    "log_type error",
-    "log_type warning",
-    "log_type notice",
-    "log_type information",
-    "log_type subscribe",
-    "log_type unsubscribe",
+    *("log_dest stderr", "log_dest topic", "log_type error", "log_type warning"),
+    *("log_type notice", "log_type information", "log_type subscribe", "log_type unsubscribe"),
 )
 """Naming any destination or type replaces the defaults, so the defaults are repeated."""
 
@@ -41,8 +35,7 @@ _CONNACK: Final = 0x20
 def find_mosquitto() -> str:
     """Path of the broker's program; Debian keeps it outside many users' PATH.
 
-    Raises:
-        LinkError: Mosquitto is not installed.
+    Raises ``LinkError``: Mosquitto is not installed.
     """
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin"
     found = shutil.which("mosquitto", path=path)
@@ -62,6 +55,8 @@ class BrokerProcess(Child):
         log_topics: The broker tells who subscribes, which federator asks of it.
     """
 
+    host: Final = "127.0.0.1"  # a grid is an experiment, not a service
+
     def __init__(
         self,
         folder: Path,
@@ -79,11 +74,6 @@ class BrokerProcess(Child):
         self._allow_anonymous = allow_anonymous
         self._persistence = persistence
         self._log_topics = log_topics
-
-    @property
-    def host(self) -> str:
-        """Always loopback: a grid is an experiment, not a service."""
-        return "127.0.0.1"
 
     @property
     def port(self) -> int:

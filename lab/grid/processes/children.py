@@ -13,13 +13,36 @@ import signal
 import subprocess
 import sys
 import time
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Self
 
 from federator.errors import LinkError
-from lab.grid.processes.started import Started
+
+
+class Started(ABC):
+    """An async context manager over ``start`` and ``stop``."""
+
+    @abstractmethod
+    async def start(self) -> None:
+        """Start all of it. Raises ``LinkError``: it did not start."""
+
+    @abstractmethod
+    async def stop(self) -> object:
+        """End what was started, all of it or a part."""
+
+    async def __aenter__(self) -> Self:
+        try:
+            await self.start()
+        except BaseException:
+            await self.stop()
+            raise
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
 
 START_TIMEOUT_S: Final = 60.0
 STOP_TIMEOUT_S: Final = 20.0
@@ -111,8 +134,7 @@ class Child(Started):
     async def start(self) -> None:
         """Start it, unless it runs, and return once it answers.
 
-        Raises:
-            LinkError: It ended or did not answer in time; the text ends with its log.
+        Raises ``LinkError``: it ended or did not answer in time; the text ends with its log.
         """
         if self.running:
             return
@@ -161,12 +183,15 @@ class Child(Started):
         """Let it go on."""
         os.kill(self.pid, signal.SIGCONT)
 
+    def log_lines(self) -> list[str]:
+        """Its log so far."""
+        if not self.log_path.exists():
+            return []
+        return self.log_path.read_text(encoding="utf-8", errors="replace").splitlines()
+
     def log_tail(self, lines: int = 10) -> str:
         """The last lines of its log, for messages to people."""
-        if not self.log_path.exists():
-            return ""
-        text = self.log_path.read_text(encoding="utf-8", errors="replace")
-        return "\n".join(text.splitlines()[-lines:])
+        return "\n".join(self.log_lines()[-lines:])
 
 
 async def orders() -> AsyncIterator[dict[str, Any]]:
@@ -185,7 +210,7 @@ def answer(message: dict[str, Any]) -> None:
     sys.stdout.flush()
 
 
-class Helper:
+class Helper(Started):
     """A child of ours that takes and gives one JSON object per line, and ends with its stdin."""
 
     def __init__(self, command: list[str], *, log: Path) -> None:
@@ -231,8 +256,7 @@ class Helper:
     async def ask(self, order: dict[str, Any]) -> dict[str, Any]:
         """Tell it one object, and hear the next.
 
-        Raises:
-            LinkError: The program ended, or its answer holds an ``error``.
+        Raises ``LinkError``: the program ended, or its answer holds an ``error``.
         """
         await self.tell(order)
         found = await self.hear()

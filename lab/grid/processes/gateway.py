@@ -86,8 +86,7 @@ class GatewayProcess(Child):
     async def clients(self) -> dict[str, dict[str, Any]]:
         """The gateway's clients by id: broker, state, moves.
 
-        Raises:
-            LinkError: It does not answer.
+        Raises ``LinkError``: it does not answer.
         """
         rows = await get_json(self.http_port, "/routes", who=self._what)
         return {row["client"]: row for row in rows}

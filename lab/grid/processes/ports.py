@@ -29,8 +29,7 @@ def free_ports(count: int, *, among: Sequence[int] = PORT_RANGE) -> list[int]:
 
     Reserved are the last ``RESERVED_MAX``, against all who ask this function on this machine.
 
-    Raises:
-        LinkError: fewer than ``count`` ports of ``among`` are free.
+    Raises ``LinkError``: fewer than ``count`` ports of ``among`` are free.
     """
     ports: list[int] = []
     for port in random.SystemRandom().sample(among, len(among)):

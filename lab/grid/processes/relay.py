@@ -73,11 +73,8 @@ class Relay:
         self.silent: Collection[Way] = ()
         self.bytes_per_s: float | None = None
         self.free_at = dict.fromkeys(Way, 0.0)  # when a narrow link has sent all it was given
-        self.connections = 0
-        self.chunks = 0
-        self.bytes_relayed = 0
-        self.bytes_swallowed = 0
-        self.broken = 0
+        self.connections = self.broken = 0
+        self.chunks = self.bytes_relayed = self.bytes_swallowed = 0
         self.open: set[_Connection] = set()
         self.port = 0  # since ``listen``
         self._listener: socket.socket | None = None
@@ -252,7 +249,6 @@ class _End:
 
     @property
     def connected(self) -> bool:
-        """Note that the socket is open."""
         return self._sock is not None
 
     @property
@@ -321,7 +317,6 @@ class _End:
             self._loop.remove_reader(self._sock)
 
     def resume_reading(self) -> None:
-        """Undo ``pause_reading``."""
         if self._sock is not None:
             self._loop.add_reader(self._sock, self._read)
 
@@ -330,7 +325,6 @@ class _End:
         self._connection.lost_one_end(self, how)
 
     def close(self, how: "_Ending") -> None:
-        """Close the connection, if any."""
         if self._sock is None:
             return
         self._loop.remove_reader(self._sock)
@@ -393,7 +387,6 @@ class _Queue:
 
     @property
     def stuck(self) -> bool:
-        """What should have left ``STUCK_S`` ago is still here."""
         return bool(self._waiting) and self._waiting[0][0] < self._loop.time() - STUCK_S
 
     def flow(self) -> None:
@@ -449,7 +442,6 @@ class _Queue:
         self._read_on()
 
     def close(self) -> None:
-        """Forget everything."""
         self._closed = True
         self._waiting.clear()
         self._stop_timer()

@@ -21,22 +21,19 @@ class RelayProcess(Helper):
         super().__init__(python("lab.grid.processes.relay_process"), log=folder / "relays.log")
         self._turn = asyncio.Lock()
 
-    async def add(self, name: str, *, host: str, port: int, delay_ms: float) -> int:
-        """A new relay to ``host:port``; returns the loopback port it listens on."""
-        found = await self._do("add", name, host=host, port=port, delay_ms=delay_ms)
+    async def add(self, name: str, place: tuple[str, int], *, delay_ms: float) -> int:
+        """A new relay to ``place``; returns the loopback port it listens on."""
+        found = await self.order("add", name, host=place[0], port=place[1], delay_ms=delay_ms)
         return int(found["port"])
-
-    async def order(self, act: str, name: str, **how: object) -> None:
-        """Have one do something: ``act`` is a method of ``Relay``, ``how`` its arguments."""
-        await self._do(act, name, **how)
 
     async def counters(self, name: str) -> dict[str, int]:
         """The counters of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, and what
         faults did: connections ``broken``, bytes ``swallowed``, directions ``stuck``.
         """
-        return await self._do("counters", name)
+        return await self.order("counters", name)
 
-    async def _do(self, act: str, name: str, **how: object) -> dict[str, Any]:
+    async def order(self, act: str, name: str, **how: object) -> dict[str, Any]:
+        """Have one do something: ``act`` is a method of ``Relay``, ``how`` its arguments."""
         async with self._turn:
             return await self.ask({"do": act, "name": name, **how})
 

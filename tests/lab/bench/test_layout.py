@@ -4,7 +4,7 @@ import mqtt5
 import numpy as np
 import pytest
 
-from lab.bench.layout import PACKET_ID_MAX, Layout, acknowledgements
+from lab.bench.wire import PACKET_ID_MAX, Layout, acknowledgements
 
 TOPIC = "bench/t"
 

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from lab.bench.ledger import Ledger
+from lab.bench.wire import Ledger
 
 RUN, OTHER = 7, 6
 SENT = 40

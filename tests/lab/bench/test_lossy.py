@@ -7,8 +7,7 @@ from collections import Counter
 
 import pytest
 
-from lab.bench.lossy.bar import judged
-from lab.bench.lossy.measure import Plan, Row, _model
+from lab.bench.lossy.measure import Plan, Row, _model, judged
 from lab.bench.lossy.roads import Way
 from lab.bench.lossy.simulated import Line, World
 from tests.real.polling import until

@@ -9,8 +9,7 @@ import pytest
 from lab.chaos.layout import draw_layout
 from lab.chaos.ledger import Ledger
 from lab.chaos.schedule import KINDS, MIXED, episodes
-from lab.chaos.small_disk import SmallDisk
-from lab.chaos.stage import Stage, draw_persistent
+from lab.chaos.stage import SmallDisk, Stage, draw_persistent
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 

@@ -7,7 +7,7 @@ import sys
 import pytest
 from click.testing import CliRunner
 
-from lab.cli.paper.place_solve import command as solve
+from lab.cli.paper.place import solve_command as solve
 
 PROBLEM = {
     "devices": [{"capacity": 100, "power": 1}, {"capacity": 100, "power": 2}],

@@ -4,8 +4,7 @@ import copy
 
 import pytest
 
-from lab.grid.observed import announced, mesh_fault, observed_mesh
-from lab.grid.topology import Grid, expected_mesh
+from lab.grid.topology import Grid, announced, expected_mesh, mesh_fault, observed_mesh
 from tests.lab.grid.ids import ids
 
 FILTER = "f"

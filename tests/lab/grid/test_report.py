@@ -5,10 +5,10 @@ from dataclasses import replace
 import pytest
 from rich.console import Console
 
-from lab.grid.outcome import Announcements, Delivery, Outcome, delivery_faults
+from lab.grid.clients import Arrivals
+from lab.grid.measure import Announcements, Delivery, Outcome, delivery_faults
 from lab.grid.report import as_json, render
 from lab.grid.scenario import SPOHN2021
-from lab.grid.tally import Arrivals
 from lab.grid.topology import expected_mesh
 from tests.lab.grid.ids import ids
 

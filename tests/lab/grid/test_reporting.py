@@ -8,9 +8,8 @@ import pytest
 
 from federator.protocol.telemetry.records import decode
 from federator.protocol.telemetry.sketch import quantile
-from lab.grid.measured import Run, gather_spools, median_us, write_clients
-from lab.grid.reporting import Copies, compare
-from lab.grid.tally import DELAYS_KEPT_MAX, Arrivals, Tally, stamped
+from lab.grid.clients import DELAYS_KEPT_MAX, Arrivals, Tally, stamped
+from lab.grid.reporting import Copies, Run, compare, gather_spools, median_us, write_clients
 
 
 def arrivals(*delays_ms, sent=None):

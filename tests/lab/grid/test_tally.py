@@ -2,7 +2,7 @@
 
 import pytest
 
-from lab.grid.tally import Tally, stamped
+from lab.grid.clients import Tally, stamped
 
 SENT_NS = 1_000_000_000
 

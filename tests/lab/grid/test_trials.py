@@ -14,12 +14,21 @@ from lab.cli.grid.strategies import (
     faults,
     settings,
 )
-from lab.grid.completion import STEP, TESTBED, WITH, WITHOUT, path_of
-from lab.grid.observed import destinations_fault
+from lab.grid.clients import STAMP_BYTES, Arrivals, Tally, stamped
 from lab.grid.scenario import SPOHN2021
-from lab.grid.tally import STAMP_BYTES, Arrivals, Tally, stamped
-from lab.grid.topology import Graph, Grid, Link
-from lab.grid.trial import Arrangement, Pair, Setting, State, TrialOutcome
+from lab.grid.topology import Graph, Grid, Link, destinations_fault
+from lab.grid.trial import (
+    STEP,
+    TESTBED,
+    WITH,
+    WITHOUT,
+    Arrangement,
+    Pair,
+    Setting,
+    State,
+    TrialOutcome,
+    path_of,
+)
 from tests.lab.grid.ids import ids
 
 MESH = Setting("mesh, redundancy 1", Strategy.MESH, 1)

@@ -3,7 +3,7 @@
 import asyncio
 import random
 
-from lab.bench.lossy.losses import Losses
+from lab.bench.lossy.roads import Losses
 
 
 class LossyRoad(asyncio.DatagramProtocol):

@@ -272,7 +272,7 @@ async def test_what_the_broker_has_not_from_us_yet_does_not_hide_what_a_client_h
     await agent.wants("jobs/#")
     relays = RelayProcess(tmp_path)
     await relays.start()
-    port = await relays.add("own", host=counting.host, port=counting.port, delay_ms=0)
+    port = await relays.add("own", counting.place, delay_ms=0)
     stands_in = MqttLink(
         Endpoint(counting.host, port), Silent(), client_id="federator-7-share-0", keep_alive_s=60
     )

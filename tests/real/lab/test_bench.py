@@ -9,9 +9,8 @@ import pytest
 
 from federator.errors import LinkError
 from lab.bench.filters import measure_filters
-from lab.bench.layout import Layout, topics
-from lab.bench.load import pace, saturate
-from lab.bench.wire import Wire, open_connection
+from lab.bench.generator import pace, saturate
+from lab.bench.wire import Layout, Wire, open_connection, topics
 from tests.real.polling import until
 
 LAYOUT = Layout("bench/t", 0, 64)

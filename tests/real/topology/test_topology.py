@@ -5,7 +5,7 @@ import math
 import pytest
 
 from federator.protocol.types import BrokerId
-from lab.grid.joined import JoinedGrid
+from lab.grid.running import JoinedGrid
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.metrics_page import metrics, values

@@ -266,7 +266,7 @@ async def test_relays_in_a_child_process_obey_by_name(tmp_path):
     relays = RelayProcess(tmp_path)
     await relays.start()
     try:
-        relay_port = await relays.add("1>2", host=host, port=port, delay_ms=30)
+        relay_port = await relays.add("1>2", (host, port), delay_ms=30)
         reader, writer = await asyncio.open_connection("127.0.0.1", relay_port)
         other_reader, other_writer = await far.connection()
         sent = time.monotonic()

@@ -1,0 +1,270 @@
+"""``federator-lab paper generate``: instances to practise on; ``compare``: methods side by side,
+and the paper's Table 2 beside ours; ``study``: the distributed version, and time over size.
+"""
+
+import json
+import math
+import resource
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import click
+
+from federator.cli.options import FILE, columns, option
+from federator.cli.planning.files import read, write
+from federator.cli.planning.watching import interruption, watch
+from federator.planner.flow.instance import Instance
+from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
+from federator.planner.lagrangian import heuristic as lagrangian
+from lab.papers.flow import generators, studies
+from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
+from lab.papers.pricing.world import Conditions
+
+SIZES = {size.name: size for size in generators.TABLE_1}
+KINDS = ("table1", "grid", "geometric", "topology")
+
+
+@click.command("generate")
+@click.argument("kind", type=click.Choice(KINDS))
+@click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
+@option("--seed", type=click.IntRange(0, 2**31 - 1), default=0)
+@click.option("--size", type=click.Choice(list(SIZES)), default="case3", help="Of table1. [case3]")
+@click.option("--rows", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
+@click.option("--cols", type=click.IntRange(2, 1_000), default=5, help="Of grid. [5]")
+@click.option("--nodes", type=click.IntRange(2, NODES_MAX), default=50, help="Of geometric. [50]")
+@click.option("--name", default="sndlib/germany50", help="Of topology. [sndlib/germany50]")
+@option("--topics", type=click.IntRange(1, REQUESTS_MAX), default=40)
+@option("--fan-out", type=click.IntRange(1), default=4, help="Most subscribers of a topic.")
+@click.option(
+    "--tightness",
+    type=click.FloatRange(0.05, 10),
+    default=None,
+    help="Capacity as a share of what shortest paths would need. [table1 0.75, else 0.9]",
+)
+def generate(
+    kind: str,
+    output: Path | None,
+    seed: int,
+    size: str,
+    rows: int,
+    cols: int,
+    nodes: int,
+    name: str,
+    tightness: float | None,
+    **demand: int,
+) -> None:
+    """Write an instance of KIND: the same seed gives the same instance."""
+    tight = tightness or (0.75 if kind == "table1" else 0.9)
+    match kind:
+        case "table1":
+            made = generators.table1(SIZES[size], seed=seed, tightness=tight)
+        case "grid":
+            made = generators.grid(rows, cols, seed=seed, tightness=tight, **demand)
+        case "geometric":
+            made = generators.geometric(nodes, seed=seed, tightness=tight, **demand)
+        case _:
+            made = generators.real_network(name, seed=seed, tightness=tight, **demand)
+    write(output, encode(made).decode())
+
+
+PAPER_METHODS = ("exact", "lagrangian", "annealing", "greedy", "split")
+
+
+@click.command("compare")
+@click.argument("instances", nargs=-1, type=FILE)
+@click.option("--paper", is_flag=True, help="The six sizes of the paper's Table 1.")
+@click.option("--seeds", type=click.IntRange(1), default=10, help="Per size, with --paper. [10]")
+@click.option(
+    "--size",
+    "sizes",
+    multiple=True,
+    type=click.Choice(list(SIZES)),
+    help="Only this size, with --paper; more than once for more.",
+)
+@click.option(
+    "--method",
+    "methods",
+    multiple=True,
+    type=click.Choice(list(METHODS)),
+    help="Only this method; more than once for more. [exact, lagrangian, annealing, greedy, split]",
+)
+@click.option("--seed", type=click.IntRange(0, 2**31 - 1), default=0, help="Of methods. [0]")
+@option(
+    "--time-limit",
+    "time_limit_s",
+    type=click.FloatRange(0.01),
+    default=600.0,
+    help="Seconds for one method on one instance.",
+)
+@click.option("--json", "as_json", is_flag=True, help="One JSON object per run, and a summary.")
+def compare(
+    instances: tuple[Path, ...],
+    paper: bool,
+    seeds: int,
+    sizes: tuple[str, ...],
+    methods: tuple[str, ...],
+    seed: int,
+    time_limit_s: float,
+    as_json: bool,
+) -> int:
+    """Time, cost, bound, gap, proofs and unmet requests of several methods."""
+    if paper == bool(instances):
+        raise click.UsageError("either INSTANCES or --paper wanted")
+    chosen = methods or PAPER_METHODS
+    problems = _paper(seeds, sizes) if paper else ((str(p), read(p)) for p in instances)
+    total = (len(sizes) or len(generators.TABLE_1)) * seeds if paper else len(instances)
+    runs: list[Run] = []
+    with interruption() as noted:
+        for done, (group, problem) in enumerate(problems):
+            for method in chosen:
+                if noted.happened:
+                    break
+                what = f"{done + 1}/{total} {problem.name or group} {method}"
+                with watch(what, time_limit_s=time_limit_s, noted=noted, quiet=as_json) as watching:
+                    began = time.perf_counter()
+                    outcome = METHODS[method](problem, seed=seed, watch=watching)
+                    seconds = time.perf_counter() - began
+                runs.append(run_of(group, problem.name or group, method, seconds, outcome))
+                if as_json:
+                    click.echo(json.dumps(_finite(asdict(runs[-1]))))
+    summaries = summarise(runs)
+    if as_json:
+        click.echo(json.dumps([asdict(summary) for summary in summaries]))
+    else:
+        click.echo("\n".join(_table(summaries, paper=paper)))
+    return noted.exit_code
+
+
+def _finite(values: dict[str, Any]) -> dict[str, Any]:
+    """JSON has no infinity: null."""
+    return {
+        key: None if isinstance(value, float) and not math.isfinite(value) else value
+        for key, value in values.items()
+    }
+
+
+def _paper(seeds: int, sizes: Sequence[str]) -> Iterator[tuple[str, Instance]]:
+    for size in generators.TABLE_1:
+        if not sizes or size.name in sizes:
+            for seed in range(seeds):
+                yield size.name, generators.table1(size, seed=seed)
+
+
+def _table(summaries: Sequence[Summary], *, paper: bool) -> list[str]:
+    head = ["instances", "method", "runs", "time s", "cost", "gap %", "worst %", "optimal"]
+    head += ["proven", "bound held", "unmet"]
+    if paper:
+        head += ["paper: time s", "gap %", "optimal or proven"]
+    rows: list[list[object]] = [list(head)]
+    for s in summaries:
+        row: list[object] = [s.group, s.method, s.runs, f"{s.seconds:.3f}", f"{s.cost:.6g}"]
+        row += [_percent(s.gap_to_best), _percent(s.gap_worst)]
+        row += ["-" if s.optimal is None else f"{s.optimal}/{s.runs}", f"{s.proven}/{s.runs}"]
+        row += ["-" if s.bound_held is None else "yes" if s.bound_held else "NO", f"{s.unmet:.1f}"]
+        rows.append(row + (_theirs(s) if paper else []))
+    return columns(rows)
+
+
+def _theirs(summary: Summary) -> list[object]:
+    """The paper's Table 2 on the same size and method."""
+    row = TABLE_2.get(summary.group)
+    if row is None:
+        return ["-", "-", "-"]
+    if summary.method == "exact":
+        return [row.exact_s, 0, "proven"]
+    if summary.method == "lagrangian":
+        return [row.lagrangian_s, 0, "proven" if row.lagrangian_proven else "optimal"]
+    if summary.method == "annealing":
+        found = ["n.a." if each is None else each for each in (row.annealing_s, row.annealing_gap)]
+        return [*found, f"{row.annealing_optimal}/5"]
+    return ["-", "-", "-"]
+
+
+def _percent(share: float | None) -> str:
+    return "-" if share is None else f"{100 * share:.2f}"
+
+
+NEAR = 0.05
+GROWTH = ((1_250, 125), (2_500, 250), (5_000, 500), (10_000, 1_000))
+"""Nodes and topics: each has some four times the work of the one before."""
+
+
+@click.group("study")
+def study() -> None:
+    """Long measurements: ``distributed`` over many seeds, ``growth`` of time with size."""
+
+
+@study.command()
+@option("--first-seed", type=click.IntRange(0), default=0)
+@option("--seeds", type=click.IntRange(1, 1_000), default=20)
+@option("--noise", type=click.FloatRange(0, 0.5), default=0.0)
+@option("--rounds", type=click.IntRange(20, 1_000), default=100)
+def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
+    """How far brokers that price their own links end above the centralised answer."""
+    runs: list[studies.Settled] = []
+    with interruption() as noted:
+        for seed in range(first_seed, first_seed + seeds):
+            what = f"seed {seed}"
+            with watch(what, time_limit_s=math.inf, noted=noted, quiet=False) as watching:
+                conditions = Conditions(rounds=rounds, noise=noise)
+                settled = studies.settle(seed, conditions, watch=watching)
+            if settled is None:
+                break
+            runs.append(settled)
+    head = ["seed", "central", "cost", "above %", "unmet", "overload %", "late moves"]
+    rows: list[list[object]] = [[*head, "late swing %", "late overload %"]]
+    rows += [_row(run) for run in runs]
+    click.echo("\n".join(columns(rows)))
+    if runs:
+        above = [run.excess for run in runs]
+        near = sum(each <= NEAR for each in above)
+        ends = f"median {median(above):.2%}, worst {max(above):.2%}"
+        click.echo(f"within {NEAR:.0%}: {near} of {len(runs)}; {ends}")
+        still = sum(not run.oscillates for run in runs)
+        click.echo(f"no oscillation in {studies.LATE_ROUNDS} rounds more: {still} of {len(runs)}")
+    return noted.exit_code
+
+
+def _row(run: studies.Settled) -> list[object]:
+    begin = [run.seed, f"{run.central:g}", f"{run.cost:g}", f"{run.excess:.2%}", run.unmet]
+    late = [f"{share:.1%}" for share in (run.late_swing, run.late_overload)]
+    return [*begin, f"{run.overload:.1%}", run.late_moves, *late]
+
+
+@study.command()
+@option("--tightness", type=click.FloatRange(0.05, 10), default=0.95)
+@option("--seed", type=click.IntRange(0, 2**31 - 1), default=1)
+@option("--sizes", type=click.IntRange(2, len(GROWTH)), default=len(GROWTH))
+def growth(tightness: float, seed: int, sizes: int) -> int:
+    """Processor time of the Lagrangian method, without limit, and its power of n log n x topics."""
+    head = ["nodes", "topics", "CPU s", "per work", "gap %", "unmet", "peak MiB"]
+    rows: list[list[object]] = [list(head)]
+    amounts: list[float] = []
+    seconds: list[float] = []
+    with interruption() as noted:
+        for nodes, topics in GROWTH[:sizes]:
+            what = f"{nodes} nodes, {topics} topics"
+            with watch(what, time_limit_s=math.inf, noted=noted, quiet=False) as watching:
+                problem = generators.geometric(
+                    nodes, topics=topics, fan_out=5, seed=seed, tightness=tightness
+                )
+                began = time.process_time()
+                outcome = lagrangian.solve(problem, effort=lagrangian.LARGE, watch=watching)
+                spent = time.process_time() - began
+            if noted.happened:
+                break
+            amounts.append(studies.work(nodes, topics))
+            seconds.append(spent)
+            relative = spent / amounts[-1] * amounts[0] / seconds[0]
+            peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+            row = [nodes, topics, f"{spent:.1f}", f"{relative:.2f}", f"{outcome.gap:.2%}"]
+            rows.append([*row, outcome.unmet, peak])
+    click.echo("\n".join(columns(rows)))
+    if len(amounts) > 1:
+        power = studies.exponent(amounts, seconds)
+        click.echo(f"time grows as (n log n x topics) to the power {power:.2f}")
+    return noted.exit_code

@@ -1,0 +1,228 @@
+"""``federator-lab paper place``: Figures 8 to 22 as plots and tables, ours beside the claims;
+``place-solve``: one placement problem, by one method; ``place-compare``: methods side by side on
+random instances of any size.
+
+Exit code 1 of ``place`` when a claim does not hold in our figures that is not known to differ.
+"""
+
+import csv
+import json
+import os
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import click
+import numpy as np
+from rich.console import Console
+from rich.progress import track
+
+from federator.cli.options import FOLDER, PLACE, columns, option
+from federator.cli.planning.files import read_text
+from federator.errors import ConfigError
+from federator.planner.placement.cores import PlacementError
+from lab.cli.line_chart import line_chart
+from lab.cli.paper.figures import markdown, write_figures
+from lab.papers.placement.claims import CLAIMS, Means, means
+from lab.papers.placement.exact import solve_exactly
+from lab.papers.placement.instance import Instance, Placement
+from lab.papers.placement.instance_file import parse
+from lab.papers.placement.instances import Setting, draw
+from lab.papers.placement.search import search
+from lab.papers.placement.simple import place_greedily, place_randomly
+from lab.papers.placement.sweeps import FIGURES, Row, points, rows
+
+DIFFERS = 1
+
+_DELEGATION = (
+    ("Messages between external networks", "per second"),
+    ("In/egress messages per distributed broker", "per second"),
+    ("Subscription table", "bytes"),
+)
+TITLES = {
+    **dict(enumerate(_DELEGATION * 3, 8)),
+    17: ("Power", "mW"),
+    18: ("Network usage", "Mbps x hops"),
+    19: ("Power reduction against random", "share"),
+    20: ("Power", "mW"),
+    21: ("Placement failures", "share of runs"),
+    22: ("Power reduction against random", "share"),
+}
+AXES = {
+    "locality": "subscription locality",
+    "subscribers": "subscribers per topic",
+    "popularity": "popularity concentration K",
+    "topics": "topics",
+    "utilisation": "topic utilisation",
+    "services": "services",
+    "load": "workload / capacity",
+}
+
+
+@click.command(name="place")
+@click.option("--out", type=FOLDER, required=True, help="For plots.")
+@click.option(
+    "--table",
+    type=PLACE,
+    help="Draw this table, the file or folder that the Spark job wrote, instead of computing.",
+)
+@option("--delegation-seeds", type=click.IntRange(1), default=20)
+@option("--placement-seeds", type=click.IntRange(1), default=100)
+def command(out: Path, table: Path | None, delegation_seeds: int, placement_seeds: int) -> None:
+    """Remake Figures 8 to 22 of the placement paper, ours beside its claims."""
+    computed = (delegation_seeds, placement_seeds)
+    found = _computed(*computed) if table is None else read_table(table)
+    curves = means(found)
+    verdicts = [
+        "yes" if claim.check(curves) else "differs" if claim.differs else "NO" for claim in CLAIMS
+    ]
+    lines = [("figure", "holds", "the paper says", "ours")]
+    for claim, verdict in zip(CLAIMS, verdicts, strict=True):
+        why = f" ({claim.differs})" if claim.differs else ""
+        lines.append((str(claim.figure), verdict, claim.text, claim.told(curves) + why))
+    pages = {"claims.md": markdown(lines)}
+    write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
+    click.echo("\n".join(columns([(f, h, text) for f, h, text, _ in lines])))
+    held = verdicts.count("yes")
+    click.echo(f"{held} of {len(verdicts)} claims hold; plots and tables are in {out}")
+    if "NO" in verdicts:
+        sys.exit(DIFFERS)
+
+
+def read_table(path: Path) -> list[Row]:
+    """Rows of one CSV file, or of a folder of parts.
+
+    Raises ``ConfigError``: it is missing, or no such table.
+    """
+    parts = sorted(path.glob("*.csv")) if path.is_dir() else [path]
+    found: list[Row] = []
+    for part in parts:
+        try:
+            with part.open(newline="", encoding="utf-8") as file:
+                for r in csv.DictReader(file):
+                    place = int(r["figure"]), r["series"], float(r["x"]), int(r["seed"])
+                    found.append(Row(*place, float(r["value"])))
+        except OSError as error:
+            text = f"{part}: {error.strerror}: name the table that the sweep wrote"
+            raise ConfigError(text, exit_code=os.EX_NOINPUT) from None
+        except (KeyError, ValueError, TypeError) as error:
+            text = f"{part}: {error} : name the table that the sweep wrote"
+            raise ConfigError(text, exit_code=os.EX_DATAERR) from None
+    missing = sorted(
+        {f for figures in FIGURES.values() for f in figures} - {r.figure for r in found}
+    )
+    if missing:
+        text = f"{path}: no rows for figures {missing}: name the table that the sweep wrote"
+        raise ConfigError(text, exit_code=os.EX_DATAERR)
+    return found
+
+
+def _computed(delegation_seeds: int, placement_seeds: int) -> list[Row]:
+    chosen = list(points(delegation_seeds=delegation_seeds, placement_seeds=placement_seeds))
+    console = Console(stderr=True)
+    quiet = not console.is_terminal
+    shown = track(chosen, "computing", console=console, transient=True, disable=quiet)
+    return [row for point in shown for row in rows(point)]
+
+
+def _plots(curves: Means) -> dict[int, str]:
+    plots = {}
+    for sweep, figures in FIGURES.items():
+        for figure in figures:
+            title, unit = TITLES[figure]
+            drawn = {name: c for (f, name), c in curves.items() if f == figure}
+            plots[figure] = line_chart(f"Figure {figure}. {title}", AXES[sweep], unit, drawn)
+    return plots
+
+
+METHODS = ("search", "exact", "greedy", "random")
+PROVING = ("search", "exact")
+SEED_MAX = 2**31 - 1
+"""What HiGHS takes."""
+
+
+@click.command(name="place-solve")
+@click.argument("problem", type=PLACE)
+@option("--method", type=click.Choice(METHODS), default="search")
+@option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
+@option("--time-limit-s", type=click.FloatRange(0.1), default=60.0, help="For exact.")
+@click.option("--json", "as_json", is_flag=True, help="Everything as one JSON object.")
+def solve_command(
+    problem: Path, method: str, seed: int, time_limit_s: float, as_json: bool
+) -> None:
+    """Place the containers of PROBLEM (JSON) for least power."""
+    instance = parse(read_text(problem), name=str(problem))
+    placement = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
+    if placement is None:
+        raise PlacementError(f"{method} found no placement within the capacities: try exact")
+    devices = placement.device_of.tolist()
+    told = {
+        "method": method,
+        "power_mw": placement.power,
+        "lower_bound_mw": placement.lower_bound,
+        "topics": devices[: instance.topics],
+        "services": devices[instance.topics :],
+    }
+    if as_json:
+        click.echo(json.dumps(told))
+        return
+    rows = [("container", "device")]
+    rows += [(f"broker of topic {t}", str(d)) for t, d in enumerate(devices[: instance.topics])]
+    rows += [(f"service {s}", str(d)) for s, d in enumerate(devices[instance.topics :])]
+    click.echo("\n".join(columns(rows)))
+    proven = f"proven within {100 * placement.gap:.3g} %" if method in PROVING else "nothing proven"
+    click.echo(f"power {placement.power:.6g} mW, {proven}")
+
+
+def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) -> Placement | None:
+    """Place by one of ``METHODS``; ``None``: it found nothing, which proves nothing."""
+    match method:
+        case "exact":
+            return solve_exactly(instance, time_limit_s=time_limit_s, seed=seed)
+        case "greedy":
+            return place_greedily(instance)
+        case "random":
+            return place_randomly(instance, np.random.default_rng(seed))
+        case _:
+            return search(instance, seed=seed)
+
+
+@click.command(name="place-compare")
+@option("--devices", type=click.IntRange(1, 2_000), default=6)
+@option("--topics", type=click.IntRange(1, 10_000), default=10)
+@option("--services", type=click.IntRange(0, 10_000), default=6)
+@option("--utilisation", type=click.FloatRange(0, 1), default=0.2)
+@option("--load", type=click.FloatRange(0.01, 1), default=0.7)
+@option(
+    "--network-scale",
+    type=click.FloatRange(0),
+    default=Setting().network_scale,
+    help="Factor on the paper's power per traffic and hop.",
+)
+@option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
+@click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
+@option("--time-limit-s", type=click.FloatRange(0.1), default=60.0)
+def compare_command(
+    seed: int,
+    methods: tuple[str, ...],
+    time_limit_s: float,
+    **options: Any,  # noqa: ANN401  # fields of Setting by name
+) -> None:
+    """Compare placement methods on a random instance."""
+    setting = Setting(**options)
+    instance = draw(setting, seed=seed)
+    containers, pairs = setting.topics + setting.services, len(instance.pairs)
+    click.echo(f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}")
+    rows = [("method", "power mW", "at least", "gap %", "seconds")]
+    for method in methods or METHODS:
+        started_s, cells = time.perf_counter(), ("nothing found", "", "")
+        try:
+            if (found := solve(instance, method, seed=seed, time_limit_s=time_limit_s)) is not None:
+                cells = (f"{found.power:.6g}", "", "")
+                if method in PROVING:
+                    cells = (cells[0], f"{found.lower_bound:.6g}", f"{100 * found.gap:.3f}")
+        except PlacementError as error:
+            cells = (str(error), "", "")
+        rows.append((method, *cells, f"{time.perf_counter() - started_s:.2f}"))
+    click.echo("\n".join(columns(rows)))
