@@ -31,7 +31,7 @@ def main(path):
         where = " > ".join(each.get("where", "").split(" > ")[-3:]) if "turn_ms" in over else ""
         table.add_row(*cells, where)
     Console(width=None if sys.stdout.isatty() else 200).print(table)
-    print(f"{missed} bars of {len(BARS) * len(figures)} missed")
+    Console().print(f"{missed} bars of {len(BARS) * len(figures)} missed")
     return missed
 
 

@@ -41,8 +41,8 @@ WILL = "will/of/victim"
 class Honest:
     """A pair of clients of a gateway, one at broker 1 and one at 2, that reconnect if they must."""
 
-    def __init__(self, gateway):
-        self.gateway, port = gateway, gateway.port
+    def __init__(self, gateway, *agents):
+        self.processes, port = [gateway, *agents], gateway.port
         self.ear = Subscriber(port, "honest/#", client_id="ear", qos=1, login=LOGIN)
         self.mouth = Publisher(port, "honest/x", client_id="mouth", qos=1, rate_hz=50, login=LOGIN)
         self.ends = []
@@ -64,7 +64,7 @@ class Honest:
             await until(lambda: self.ear.link.settled_through >= self.ear.link.offered, "asked")
             async with running(self.mouth):
                 await until(lambda: self.ear.came, "something arrives")
-                attack = undisturbed(row, self.mouth, self.ear, processes=[self.gateway])
+                attack = undisturbed(row, self.mouth, self.ear, processes=self.processes)
                 async with attack if row else contextlib.nullcontext():
                     yield
                 await self.heard_all()
@@ -312,7 +312,7 @@ async def test_what_waits_for_a_broker_s_word_takes_no_more_than_its_share(broke
     assert status["counters"]["over_share"] >= 1
 
 
-async def test_who_subscribes_without_end_makes_nobody_else_wait(brokers, tmp_path):
+async def test_who_subscribes_without_end_makes_nobody_else_wait(brokers, plain, tmp_path):
     many = [
         subscribe([f"greedy/{number}/{each}" for each in range(50)], packet_id=number)
         for number in range(1, 191)
@@ -320,7 +320,7 @@ async def test_who_subscribes_without_end_makes_nobody_else_wait(brokers, tmp_pa
     granted_s = []
     async with (
         gateway_at(brokers, tmp_path) as gateway,
-        Honest(gateway).talking("16 SUBSCRIBEs"),
+        Honest(gateway, *plain.agents).talking("16 SUBSCRIBEs"),
         client(gateway.port, connect(V311, "greedy")) as (greedy, _),
     ):
         greedy.writer.write(b"".join(many))
