@@ -16,9 +16,14 @@ from federator.config import Settings
 from federator.protocol.client_names import OWN_PREFIX
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES
 
 CONTROL_SESSION_EXPIRY_S: Final = 60
 """How long our broker keeps log lines for us while we are away."""
+
+CONTROL_READ_BYTES: Final = 16_384
+"""What one turn of the loop reads on the control connection, where a packet may cost much: some 150
+lines of the log. Packets that are longer are still read whole."""
 
 Role = Literal["ctl", "data", "retained"]
 
@@ -76,6 +81,7 @@ class OwnBroker:
             session_expiry_s=expiry_s.get(role, 0),
             acknowledge=role != "data",
             will=will,
+            read_bytes_max=CONTROL_READ_BYTES if role == "ctl" else RECEIVE_BUFFER_BYTES,
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,
             send_queue_bytes_max=links.send_queue_bytes_max,

@@ -23,7 +23,7 @@ from federator.runtime.mqtt.connection import Introduction
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.reconnector import Backoff, Reconnector
 from federator.runtime.mqtt.sender import LinkCounters, PacketSender
-from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES, PacketTransport
 from federator.runtime.mqtt.wire import Inbound, Out, read_packets
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
@@ -84,6 +84,7 @@ class MqttLink(PacketSender):
         give_way_s: Wait this long when the place is another's.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
+        read_bytes_max: Of one turn of the loop.
 
     Attributes:
         taken_over: The last connection ended because another client has our client id.
@@ -109,6 +110,7 @@ class MqttLink(PacketSender):
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         give_way_s: float = GIVE_WAY_S,
         acknowledge: bool = True,
+        read_bytes_max: int = RECEIVE_BUFFER_BYTES,
     ) -> None:
         super().__init__(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
         self.endpoint: Final = endpoint
@@ -129,6 +131,7 @@ class MqttLink(PacketSender):
             packet_bytes_max=packet_bytes_max,
         )
         self._packet_bytes_max = packet_bytes_max
+        self._read_bytes_max = read_bytes_max
         self._reconnector = Reconnector(
             endpoint=endpoint,
             introduction=introduction,
@@ -281,6 +284,7 @@ class MqttLink(PacketSender):
             self._on_read,
             packet_bytes_max=self._packet_bytes_max,
             queue_bytes_max=self._queue_bytes_max,
+            read_bytes_max=self._read_bytes_max,
         )
         return self._pipe
 

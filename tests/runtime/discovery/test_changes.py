@@ -1,0 +1,75 @@
+"""What many lines of the log change is told at once, and before anybody counts on it."""
+
+from types import SimpleNamespace
+
+import pytest
+from mqtt5 import PublishPacket
+
+from federator.config import DiscoverySettings
+from federator.protocol.discovery.log_lines import ClientConnected, Subscribed, Unsubscribed
+from federator.runtime.agent.control_connection import ControlConnection
+from federator.runtime.agent.parts import Dispatch, Part
+from federator.runtime.discovery.service import Discovery
+from tests.protocol.discovery.harness import OWN_ID
+from tests.protocol.discovery.model_broker import printed
+
+ECHO = "$fed/fed/echo/1"
+
+
+@pytest.fixture
+async def heard(tmp_path):
+    """What is told, in order, by a control connection that hears ``heard.read(*packets)``."""
+    told = []
+    discovery = Discovery(
+        DiscoverySettings(widen=False),
+        federation="fed",
+        own_id=OWN_ID,
+        state_dir=tmp_path,
+        interest_changed=lambda added, removed: told.append((set(added), set(removed))),
+    )
+    lines = dict.fromkeys(("$SYS/broker/log/#",), discovery.on_publish)
+    echo = Part(topics={ECHO: lambda packet: told.append("echo")})
+    connection = ControlConnection(
+        dispatch=Dispatch([Part(topics=lines), echo]),
+        traffic=SimpleNamespace(carries=lambda topic: False),
+        discovery=discovery,
+        loops=None,
+        presence=None,
+    )
+
+    def read(*packets):
+        connection.on_publishes(None, memoryview(b""), [(packet, 0, 0) for packet in packets])
+
+    read(line(ClientConnected("nomad", True, 4)))
+    told.clear()
+    return SimpleNamespace(told=told, read=read)
+
+
+def line(event):
+    topic, text = printed(event, version="2.0.11")
+    return PublishPacket(topic, text)
+
+
+def wants(filter):
+    return line(Subscribed("nomad", 1, filter))
+
+
+async def test_lines_of_one_read_make_one_change(heard):
+    heard.read(wants("a"), wants("b"), wants("gone"), line(Unsubscribed("nomad", "gone")))
+
+    assert heard.told == [({"a", "b"}, set())]
+
+
+async def test_what_went_and_came_again_did_not_change(heard):
+    heard.read(wants("a"))
+    heard.told.clear()
+
+    heard.read(line(Unsubscribed("nomad", "a")), wants("a"), wants("b"))
+
+    assert heard.told == [({"b"}, set())]
+
+
+async def test_who_hears_that_all_lines_before_are_through_can_count_on_it(heard):
+    heard.read(wants("a"), PublishPacket(ECHO, b""), wants("b"))
+
+    assert heard.told == [({"a"}, set()), "echo", ({"b"}, set())]
