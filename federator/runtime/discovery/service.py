@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -44,6 +45,10 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     closed: bool
     saved_at_ms: int
     record: bytes
+
+
+REMOVED_AT_ONCE = 256
+"""Of filters that nobody wants any more: some milliseconds of a turn of the loop."""
 
 
 @dataclass(eq=False, repr=False)
@@ -103,6 +108,7 @@ class Discovery:
         self._link: MqttLink | None = None
         self._added, self._removed = set[str](), set[str]()  # not told yet, as those of _members
         self._members: pure.MembersChanged | None = None
+        self._next_turn: asyncio.Handle | None = None
         self._timer = DeadlineTimer(self._on_time)
         self._saved_revision = -1
         self._complained = False
@@ -182,11 +188,18 @@ class Discovery:
         self._note(self._pure.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
 
     def tell_changes(self) -> None:
-        """Tell what our clients want otherwise since this was last asked."""
+        """Tell what our clients want otherwise since this was last asked.
+
+        Of what they want no more ``REMOVED_AT_ONCE``: a client that goes may have had any number,
+        and nobody waits for that.
+        """
         if self._added or self._removed:
-            added, removed = frozenset(self._added), frozenset(self._removed)
-            self._added, self._removed = set(), set()
+            added, self._added = frozenset(self._added), set()
+            removed = frozenset(islice(self._removed, REMOVED_AT_ONCE))
+            self._removed -= removed
             self.interest_changed(added, removed)
+        if self._removed and self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._tell_more)
         members, self._members = self._members, None
         if members is not None:
             assert self.members_changed is not None, "groups span brokers"
@@ -200,6 +213,10 @@ class Discovery:
     def on_mark(self, sent_at_ms: Millis) -> None:
         """Note that a mark came."""
         self._pure.on_mark(sent_at_ms)
+
+    def _tell_more(self) -> None:
+        self._next_turn = None
+        self.tell_changes()
 
     async def run(self) -> None:
         """Load the file, keep it up to date until cancelled, then close it.

@@ -6,12 +6,18 @@ import pytest
 from mqtt5 import PublishPacket
 
 from federator.config import DiscoverySettings
-from federator.protocol.discovery.log_lines import ClientConnected, Subscribed, Unsubscribed
+from federator.protocol.discovery.log_lines import (
+    ClientConnected,
+    ClientEnded,
+    Subscribed,
+    Unsubscribed,
+)
 from federator.runtime.agent.control_connection import ControlConnection
 from federator.runtime.agent.parts import Dispatch, Part
-from federator.runtime.discovery.service import Discovery
+from federator.runtime.discovery.service import REMOVED_AT_ONCE, Discovery
 from tests.protocol.discovery.harness import OWN_ID
 from tests.protocol.discovery.model_broker import printed
+from tests.real.polling import until
 
 ECHO = "$fed/fed/echo/1"
 
@@ -73,3 +79,18 @@ async def test_who_hears_that_all_lines_before_are_through_can_count_on_it(heard
     heard.read(wants("a"), PublishPacket(ECHO, b""), wants("b"))
 
     assert heard.told == [({"a"}, set()), "echo", ({"b"}, set())]
+
+
+async def test_what_a_client_had_that_is_gone_is_given_up_piece_by_piece(heard):
+    filters = {f"many/{number}" for number in range(1_000)}
+    heard.read(*map(wants, filters))
+    heard.told.clear()
+
+    heard.read(line(ClientEnded("nomad")))
+    assert len(heard.told) == 1
+    heard.read(line(ClientConnected("nomad", True, 4)), wants("many/7"), wants("b"))
+    await until(lambda: len(heard.told) == 4, "all is given up")
+
+    assert max(len(removed) for _, removed in heard.told) == REMOVED_AT_ONCE
+    added, removed = (set().union(*sets) for sets in zip(*heard.told, strict=True))
+    assert (filters - removed) | (added - {"b"}) == {"many/7"}
