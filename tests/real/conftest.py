@@ -15,6 +15,7 @@ from lab.grid.processes import agent as agent_process
 from lab.grid.processes import gateway as gateway_process
 from lab.grid.processes.broker import BrokerProcess
 from tests.certificates import make_keys
+from tests.real import turns
 from tests.real.gateway.stage import Stage, standing
 from tests.real.plain_agents import Plain
 from tests.real.telemetry import collecting
@@ -32,6 +33,15 @@ def agents_are_forked():
             patch.setattr(module, "spawn", spawn)
         yield
     stop()
+
+
+@pytest.fixture
+def turns_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder to which agents and gateways that are started from now on tell their turns."""
+    folder = tmp_path / "turns"
+    folder.mkdir()
+    monkeypatch.setenv(turns.FOLDER, str(folder))
+    return folder
 
 
 @pytest.fixture

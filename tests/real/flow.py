@@ -53,10 +53,12 @@ class Publisher(Handler):
 
     Attributes:
         sent: How many; what the link had no room for is tried again.
+        sent_at_s: Monotonic time of each number's last try.
     """
 
     def __init__(self, port, topic, *, client_id, rate_hz=100, qos=0, login=()):
         self.sent = 0
+        self.sent_at_s = []
         self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
         self._topic = topic
         self._gap_s = 1 / rate_hz
@@ -81,21 +83,10 @@ class Publisher(Handler):
         while True:
             if self.link.connected and not self._paused:
                 payload = self.payload(self.sent)
+                self.sent_at_s[self.sent :] = [time.monotonic()]
                 self.sent += self.link.publish(self._topic, payload, qos=self._qos)
             due_s += self._gap_s
             await asyncio.sleep(max(0.0, due_s - loop.time()))
-
-
-class Timed(Publisher):
-    """Notes when each number was published."""
-
-    def __init__(self, *args, **options):
-        super().__init__(*args, **options)
-        self.sent_at_s = []
-
-    def payload(self, number):
-        self.sent_at_s[number:] = [time.monotonic()]
-        return super().payload(number)
 
 
 @contextlib.asynccontextmanager

@@ -128,6 +128,8 @@ def _renamed(topic: str, pairs: Sequence[Pair]) -> str | None:
 
 def _translated(filter: str, pairs: Sequence[Pair]) -> tuple[str, ...]:
     """The images of ``filter``, none inside another, sorted."""
+    if not pairs:
+        return (filter,)
     found = []
     unchanged = True
     for old, new in pairs:

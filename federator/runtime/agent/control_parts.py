@@ -19,12 +19,17 @@ from federator.runtime.links.control_traffic import ControlTraffic, PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.topology.arranging import Arranger, ConfiguredAddressVerifier, known_brokers
 from federator.runtime.trust.guarding import KeyWatcher, Trust
 
 CONTROL_SESSION_EXPIRY_S: Final = 60
 """How long our broker keeps log lines for us while we are away."""
+
+CONTROL_READ_BYTES: Final = 16_384
+"""What one turn of the loop reads on the control connection, where a packet may cost much: some 150
+lines of the log. Packets that are longer are still read whole."""
 
 
 class _Nobody(LinkObserver):
@@ -67,6 +72,7 @@ class OwnBroker:
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,
             send_queue_bytes_max=links.send_queue_bytes_max,
+            read_bytes_max=CONTROL_READ_BYTES if role == "ctl" else RECEIVE_BUFFER_BYTES,
         )
 
     def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:

@@ -26,6 +26,9 @@ from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.retained.retained import Retained
 
+SYS = "$SYS/"
+"""What the broker tells of itself: runs of log lines, mostly."""
+
 TURN_S = 0.01
 
 SENDER_BYTES_MAX = 8 * 1024 * 1024
@@ -124,10 +127,13 @@ class ControlConnection(LinkObserver):
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
+            if not packet.topic.startswith(SYS):
+                self.discovery.tell_changes()  # who takes it may count on all lines before it
             if not self.traffic.carries(packet.topic):
                 self.dispatch.on_publish(packet)
             elif not self._inbox.put(packet):
                 self.traffic.refuse(packet.topic)
+        self.discovery.tell_changes()
         self._inbox.work()
 
     def _take(self, packet: PublishPacket) -> None:

@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -44,6 +45,10 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
     closed: bool
     saved_at_ms: int
     record: bytes
+
+
+REMOVED_AT_ONCE = 256
+"""Of filters that nobody wants any more: some milliseconds of a turn of the loop."""
 
 
 @dataclass(eq=False, repr=False)
@@ -93,6 +98,9 @@ class Discovery:
         self.broker_version: str | None = None
         self._probing = False
         self._link: MqttLink | None = None
+        self._added, self._removed = set[str](), set[str]()  # not told yet, as those of _members
+        self._members: pure.MembersChanged | None = None
+        self._next_turn: asyncio.Handle | None = None
         self._timer = DeadlineTimer(self._on_time)
         self._saved_revision = -1
         self._complained = False
@@ -130,7 +138,10 @@ class Discovery:
         self._perform(self.known.on_broker_down(now_ms=monotonic_ms()))
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """Take a line of the log, a count of the broker, or a filter that a client names."""
+        """Take a line of the log, a count of the broker, or a filter that a client names.
+
+        What changes by it is told with the next ``tell_changes``, that of many lines at once.
+        """
         if self._unanswered:
             self._hold_answered()
         topic, payload, now_ms = packet.topic, packet.payload, monotonic_ms()
@@ -142,15 +153,38 @@ class Discovery:
             effects = self.known.on_sys(topic, payload, now_ms=now_ms, retained=packet.retain)
         else:
             effects = self.known.on_regular_topic(payload, now_ms=now_ms)
-        self._perform(effects)
+        self._note(effects)
 
     def on_packet(self, packet_id: int, *, duplicate: bool) -> None:
         """Follow the identifiers of all that comes at QoS 1, before it is looked at."""
-        self._perform(self.known.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
+        self._note(self.known.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
+
+    def tell_changes(self) -> None:
+        """Tell what our clients want otherwise since this was last asked.
+
+        Of what they want no more ``REMOVED_AT_ONCE``: a client that goes may have had any number,
+        and nobody waits for that.
+        """
+        if self._added or self._removed:
+            added, self._added = frozenset(self._added), set()
+            removed = frozenset(islice(self._removed, REMOVED_AT_ONCE))
+            self._removed -= removed
+            self.interest_changed(added, removed)
+        if self._removed and self._next_turn is None:
+            self._next_turn = asyncio.get_running_loop().call_soon(self._tell_more)
+        members, self._members = self._members, None
+        if members is not None:
+            assert self.members_changed is not None, "groups span brokers"
+            self.members_changed(members)
+        self._timer.set(self.known.next_deadline_ms())
 
     def on_mark_sent(self) -> None:
         """Note that a mark among the lines is on its way."""
         self._perform(self.known.on_mark_sent(now_ms=monotonic_ms()))
+
+    def _tell_more(self) -> None:
+        self._next_turn = None
+        self.tell_changes()
 
     async def run(self) -> None:
         """Load the file, keep it up to date until cancelled, then close it.
@@ -222,13 +256,18 @@ class Discovery:
             raise
 
     def _perform(self, effects: list[pure.DiscoveryEffect]) -> None:
+        self._note(effects)
+        self.tell_changes()
+
+    def _note(self, effects: list[pure.DiscoveryEffect]) -> None:
         for effect in effects:
             match effect:
                 case pure.InterestChanged(added, removed):
-                    self.interest_changed(added, removed)
-                case pure.MembersChanged():
-                    assert self.members_changed is not None, "groups span brokers"
-                    self.members_changed(effect)
+                    _move(removed, self._added, self._removed)
+                    _move(added, self._removed, self._added)
+                case pure.MembersChanged(members, watched):
+                    before = {} if self._members is None else self._members.members
+                    self._members = pure.MembersChanged(before | members, watched)
                 case pure.ProbeCounts(subscribe):
                     self._probe(subscribe)
                 case pure.CountOwn():
@@ -237,7 +276,6 @@ class Discovery:
                     log_notice(effect)
                 case _:
                     assert_never(effect)
-        self._timer.set(self.known.next_deadline_ms())
 
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
@@ -289,6 +327,15 @@ class Discovery:
             return None
         away_ms = wall_clock_ms() - saved.saved_at_ms
         return record, away_ms if saved.closed and away_ms >= 0 else None
+
+
+def _move(filters: Iterable[str], source: set[str], to: set[str]) -> None:
+    """Take ``filters`` out of ``source``, and put ``to`` those that were not there."""
+    for filter in filters:
+        if filter in source:
+            source.discard(filter)
+        else:
+            to.add(filter)
 
 
 def _granted(link: MqttLink) -> list[str]:

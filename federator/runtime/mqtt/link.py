@@ -26,7 +26,7 @@ from federator.runtime.mqtt import failures
 from federator.runtime.mqtt.connection import Backoff, Introduction, MqttConnection
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.sender import LinkCounters, PacketSender
-from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES, PacketTransport
 from federator.runtime.mqtt.wire import Inbound, Out, read_packets
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
@@ -87,6 +87,7 @@ class MqttLink(PacketSender):
         connect_timeout_s: From the first SYN to CONNACK.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
+        read_bytes_max: Of one turn of the loop.
 
     Attributes:
         taken_over: The last connection ended because another client has our client id.
@@ -112,6 +113,7 @@ class MqttLink(PacketSender):
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         give_way_s: float = GIVE_WAY_S,
         acknowledge: bool = True,
+        read_bytes_max: int = RECEIVE_BUFFER_BYTES,
     ) -> None:
         super().__init__(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
         self.endpoint: Final = endpoint
@@ -131,6 +133,7 @@ class MqttLink(PacketSender):
             will=will,
             packet_bytes_max=packet_bytes_max,
         )
+        self._read_bytes_max = read_bytes_max
         self._backoff = Backoff(
             min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=random.Random()
         )
@@ -296,6 +299,7 @@ class MqttLink(PacketSender):
             self._on_read,
             packet_bytes_max=self._introduction.packet_bytes_max,
             queue_bytes_max=self._queue_bytes_max,
+            read_bytes_max=self._read_bytes_max,
         )
         connection = self._connection = MqttConnection(
             pipe, self._introduction, open_timeout_s=self._connect_timeout_s, promise=self._promise

@@ -41,7 +41,7 @@ FLOOD_TICK_MS = 10
 FLOOD_PACKETS_PER_TICK = 200
 """From 20,000 messages a second on, up to a millisecond of delay buys reads of many messages."""
 
-FLOOD_READ_BYTES_MAX = 131_072
+FLOOD_RECEIVE_BUFFER_BYTES_MAX = 131_072
 """Longer reads are efficient already."""
 
 FLOOD_REST_S = 0.001
@@ -55,12 +55,24 @@ Raises ``LinkError`` to hang up."""
 
 
 class PacketTransport(asyncio.BufferedProtocol):
-    """The buffers and queues of one connection."""
+    """The buffers and queues of one connection.
 
-    def __init__(self, on_read: OnRead, *, packet_bytes_max: int, queue_bytes_max: int) -> None:
+    Args:
+        read_bytes_max: Of one turn of the loop, where it is less than usual.
+    """
+
+    def __init__(
+        self,
+        on_read: OnRead,
+        *,
+        packet_bytes_max: int,
+        queue_bytes_max: int,
+        read_bytes_max: int = RECEIVE_BUFFER_BYTES,
+    ) -> None:
         self._on_read = on_read
+        self._read_bytes_max = read_bytes_max
         self._packet_bytes_max = packet_bytes_max
-        self._buffer = memoryview(bytearray(RECEIVE_BUFFER_BYTES))
+        self._buffer = memoryview(bytearray(read_bytes_max))
         self._filled = 0
         self._needed = 0  # bytes that complete the first packet, as far as known
         self._transport: asyncio.Transport | None = None
@@ -102,6 +114,8 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(error)
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
+        if filled >= self._read_bytes_max < RECEIVE_BUFFER_BYTES:
+            self._rest()  # else uvloop reads on, up to 32 times, in this turn
         # After each read, for the kernel forgets it: else the broker's Nagle waits 40 ms for us.
         if self._tcp is not None and _QUICKACK is not None and not self._closing:
             self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
@@ -109,7 +123,7 @@ class PacketTransport(asyncio.BufferedProtocol):
     def _keep(self, used: int, filled: int) -> None:
         """Move the unused bytes to the front of a buffer in which their packet fits."""
         left = filled - used
-        if not left and len(self._buffer) == RECEIVE_BUFFER_BYTES:
+        if not left and len(self._buffer) == self._read_bytes_max:
             self._filled = self._needed = 0
             return
         rest = self._buffer[used:filled]
@@ -118,7 +132,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             raise LinkError(
                 f"a packet of {self._needed} bytes, at most {self._packet_bytes_max} wanted"
             )
-        size = max(RECEIVE_BUFFER_BYTES, self._needed)
+        size = max(self._read_bytes_max, self._needed)
         if size != len(self._buffer):
             buffer = memoryview(bytearray(size))
             buffer[:left] = rest
@@ -139,12 +153,17 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._packets_now += packets
         flood = (
             max(self._packets_before, self._packets_now) >= FLOOD_PACKETS_PER_TICK
-            and read_bytes <= FLOOD_READ_BYTES_MAX
+            and read_bytes <= FLOOD_RECEIVE_BUFFER_BYTES_MAX
         )
-        if flood and not self._resting and self._transport is not None:
+        if flood:
+            self._rest(FLOOD_REST_S)
+
+    def _rest(self, rest_s: float = 0) -> None:
+        """Read no more for so long; others have a turn of the loop at least."""
+        if not self._resting and self._transport is not None and not self._closing:
             self._resting = True
             self._transport.pause_reading()
-            self._loop.call_later(FLOOD_REST_S, self._read_again)
+            self._loop.call_later(rest_s, self._read_again)
 
     def _read_again(self) -> None:
         self._resting = False

@@ -6,9 +6,10 @@ from itertools import count
 from federator.gateway.wire.fields import write_packet, write_text
 
 
-def subscribe(filters):
+def subscribe(filters, *, packet_id=1):
     """One SUBSCRIBE at QoS 1."""
-    return write_packet(0x82, b"\0\1" + b"".join(write_text(each) + b"\1" for each in filters))
+    wanted = b"".join(write_text(each) + b"\1" for each in filters)
+    return write_packet(0x82, packet_id.to_bytes(2) + wanted)
 
 
 def unsubscribe(filters):

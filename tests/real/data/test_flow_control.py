@@ -13,7 +13,7 @@ import pytest
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid, Link
 from tests.real.agent_log import assert_calm, named
-from tests.real.flow import Subscriber, Timed, running
+from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import DEEP, QUICK, gets_through
 from tests.real.polling import until
 
@@ -37,7 +37,7 @@ PROGRESS = 500
 """Several times the publications that find room in queues."""
 
 
-class Padded(Timed):
+class Padded(Publisher):
     """Publications of a size that tells."""
 
     def payload(self, number):

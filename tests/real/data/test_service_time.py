@@ -16,7 +16,7 @@ import pytest
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.agent_log import assert_calm
-from tests.real.flow import Subscriber, Timed, running
+from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
@@ -30,7 +30,7 @@ WANTED_S = 0.05
 _log = logging.getLogger(__name__)
 
 
-class Movable(Timed):
+class Movable(Publisher):
     """Its topic can be changed."""
 
     def publish_on(self, topic):

@@ -88,6 +88,7 @@ class Agent:
                 self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
             self.discovery.on_publish(packet)
             self.heard.append((packet.topic, packet.payload))
+        self.discovery.tell_changes()
 
     @property
     def ticks(self) -> int:

@@ -7,6 +7,7 @@ has to arrive, all of it, on the connections that they have.
 import asyncio
 import contextlib
 import ssl
+import time
 
 import pytest
 
@@ -15,12 +16,16 @@ from federator.gateway.wire import V5, V311, Reason
 from lab.bench.processor import resident_mb
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
+from tests.real.crowds.crowd import subscribe
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.test_sessions import Raw
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.plain_agents import DEEP, QUICK, eventually, linked
 from tests.real.polling import until
 from tests.real.trust.test_signed import Office
+from tests.real.undisturbed import tell, undisturbed
+
+pytestmark = pytest.mark.usefixtures("turns_told")
 
 USER = "alice"
 LOGIN = login(USER)
@@ -28,13 +33,16 @@ WRONG = b"wrong"
 TRIES = 60
 AT_ONCE = 50
 GROWTH_MB_MAX = 60.0
+GRANTED_S = 5.0
+"""From a SUBSCRIBE to its SUBACK, at most; usually 50 ms."""
 WILL = "will/of/victim"
 
 
 class Honest:
     """A pair of clients of a gateway, one at broker 1 and one at 2, that reconnect if they must."""
 
-    def __init__(self, port):
+    def __init__(self, gateway, *agents):
+        self.processes, port = [gateway, *agents], gateway.port
         self.ear = Subscriber(port, "honest/#", client_id="ear", qos=1, login=LOGIN)
         self.mouth = Publisher(port, "honest/x", client_id="mouth", qos=1, rate_hz=50, login=LOGIN)
         self.ends = []
@@ -49,14 +57,16 @@ class Honest:
         assert self.ends == []
 
     @contextlib.asynccontextmanager
-    async def talking(self):
-        """While the body runs; at its end nothing was lost."""
+    async def talking(self, row=None):
+        """While the body runs; at its end nothing was lost, nor late beside attack ``row``."""
         async with running(self.ear):
             await until(lambda: self.ear.link.connected, "the ear is there")
             await until(lambda: self.ear.link.settled_through >= self.ear.link.offered, "asked")
             async with running(self.mouth):
                 await until(lambda: self.ear.came, "something arrives")
-                yield
+                attack = undisturbed(row, self.mouth, self.ear, processes=self.processes)
+                async with attack if row else contextlib.nullcontext():
+                    yield
                 await self.heard_all()
 
 
@@ -134,11 +144,11 @@ async def test_a_wrong_password_takes_nobody_s_place(brokers, tmp_path, upstream
     victim = connect(V5, "victim", will=wire.Will(WILL, b"1", qos=1, retain=False))
     watcher = Subscriber(brokers[1].port, WILL, client_id="watcher", login=LOGIN)
     async with gateway_at(brokers, tmp_path, upstreams=upstreams) as gateway:
-        honest = Honest(gateway.port)
+        honest = Honest(gateway)
         async with (
             running(watcher),
             client(gateway.port, victim) as (raw, answer),
-            honest.talking(),
+            honest.talking("3 wrong passwords"),
         ):
             assert answer[0] == wire.Kind.CONNACK
 
@@ -234,14 +244,17 @@ async def test_a_thousand_silent_ones_lock_nobody_out(brokers, tmp_path, keys, s
         options["ssl"] = ssl.create_default_context(cafile=keys / "broker.pem")
     async with gateway_at(brokers, tmp_path, listeners=(tls,), **PATIENT) as gateway:
         door = port if secure else gateway.port
-        async with Honest(gateway.port).talking(), crowd(door, 1_100):
+        async with Honest(gateway).talking("14 silent ones"), crowd(door, 1_100):
             await newcomers(door, **options)
 
 
 async def test_unfinished_packets_take_no_more_than_their_share_in_sum(brokers, tmp_path):
     async with gateway_at(brokers, tmp_path, **PATIENT) as gateway:
         before = resident_mb(gateway.pid)
-        async with Honest(gateway.port).talking(), crowd(gateway.port, 400, unfinished(900_000)):
+        async with (
+            Honest(gateway).talking("14 unfinished packets"),
+            crowd(gateway.port, 400, unfinished(900_000)),
+        ):
             await newcomers(gateway.port)
             will = wire.Will("w", bytes(60_000), 0, False)
             async with client(gateway.port, connect(V5, "big", will=will)) as (_, answer):
@@ -260,7 +273,7 @@ async def test_one_address_crowds_out_itself_alone(brokers, tmp_path):
     slow = connect(V5, "")
     async with gateway_at(brokers, tmp_path, clients=share) as gateway:
         async with (
-            Honest(gateway.port).talking(),
+            Honest(gateway).talking("14 one address"),
             crowd(gateway.port, 40, b"\x10", host="127.0.0.3") as patient,
             crowd(gateway.port, 300, host="127.0.0.2"),
         ):
@@ -281,7 +294,7 @@ async def test_what_waits_for_a_broker_s_word_takes_no_more_than_its_share(broke
     hello = wire.write_connect(connect(V311, ""))
     async with gateway_at(brokers, tmp_path, clients=share) as gateway:
         before = resident_mb(gateway.pid)
-        async with Honest(gateway.port).talking():
+        async with Honest(gateway).talking():
             for broker in brokers.values():
                 broker.pause()
             try:
@@ -297,3 +310,27 @@ async def test_what_waits_for_a_broker_s_word_takes_no_more_than_its_share(broke
                     broker.resume()
     assert grown < GROWTH_MB_MAX, grown
     assert status["counters"]["over_share"] >= 1
+
+
+async def test_who_subscribes_without_end_makes_nobody_else_wait(brokers, plain, tmp_path):
+    many = [
+        subscribe([f"greedy/{number}/{each}" for each in range(50)], packet_id=number)
+        for number in range(1, 191)
+    ]
+    granted_s = []
+    async with (
+        gateway_at(brokers, tmp_path) as gateway,
+        Honest(gateway, *plain.agents).talking("16 SUBSCRIBEs"),
+        client(gateway.port, connect(V311, "greedy")) as (greedy, _),
+    ):
+        greedy.writer.write(b"".join(many))
+        for number in range(20):
+            async with client(gateway.port, connect(V311, f"new-{number}")) as (other, _):
+                asked_s = time.monotonic()
+                other.writer.write(subscribe([f"other/{number}"]))
+                assert (await other.packet())[0] == wire.Kind.SUBACK
+                granted_s.append(time.monotonic() - asked_s)
+        acks = [await greedy.packet() for _ in many]
+    assert {ack[0] for ack in acks} == {wire.Kind.SUBACK}
+    tell(row="16 SUBSCRIBEs of others", p99_ms=round(1_000 * max(granted_s), 1))
+    assert max(granted_s) < GRANTED_S, granted_s

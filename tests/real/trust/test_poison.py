@@ -17,6 +17,7 @@ from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.trust.member import Ears, Member, linked_member
 from tests.real.trust.test_signed import Office, line_of_three
+from tests.real.undisturbed import undisturbed
 
 ABSURD = 2**62
 FUTURE_MS = 1_000_000
@@ -46,18 +47,9 @@ class Scene:
     def _from_1(self, flags):
         return self.ears.frames(lambda f: (f.origin, f.sender, f.flags) == (1, 1, flags))
 
-    async def all_came(self, first):
-        """What was published since ``first`` came at all subscribers, once the last one did."""
-        self.publisher.pause()
-        last = self.publisher.sent
-        wanted = set(range(first, last))
-        for subscriber in self.subscribers:
-            await until(
-                lambda s=subscriber: wanted <= s.came.keys(),
-                f"all of {first} to {last} come",
-            )
-        self.publisher.resume()
-        return last
+    def undisturbed(self, row):
+        """What is published while the body runs comes at both subscribers, in time."""
+        return undisturbed(row, self.publisher, *self.subscribers, processes=self.agents)
 
 
 @contextlib.asynccontextmanager
@@ -106,19 +98,18 @@ async def test_no_member_moves_the_chain_of_another(plain, office, kind):
         tail = await on.overheard(TAIL_FLAG)
         on.publisher.resume()
         await gets_through(on.publisher, *on.subscribers)
-        first = on.publisher.sent
 
-        for _ in range(3):
-            frame = await on.overheard(CUSTODY_FLAG)
-            for lie in lies(kind, on.member, frame, tail):
-                on.member.send(lie)
-            await gets_through(on.publisher, *on.subscribers)
-        await on.all_came(first)
+        async with on.undisturbed(f"8 numbers, {kind}"):
+            for _ in range(3):
+                frame = await on.overheard(CUSTODY_FLAG)
+                for lie in lies(kind, on.member, frame, tail):
+                    on.member.send(lie)
+                await gets_through(on.publisher, *on.subscribers)
 
 
 @pytest.mark.parametrize("kind", ["absurd", "epoch"])
 async def test_no_member_makes_the_frames_of_another_old(plain, office, kind):
-    async with scene(plain, office, qos=0) as on:
+    async with scene(plain, office, qos=0) as on, on.undisturbed(f"7 epochs at QoS 0, {kind}"):
         for _ in range(3):
             frame = await on.overheard(0)
             for lie in lies(kind, on.member, frame, None):
@@ -129,37 +120,31 @@ async def test_no_member_makes_the_frames_of_another_old(plain, office, kind):
 
 async def test_no_member_moves_the_epoch_of_another(plain, office):
     async with scene(plain, office, qos=1) as on:
-        first = on.publisher.sent
         before = [(await agent.status())["epoch"] for agent in on.agents]
 
-        for leap in range(1, 5):
-            for core, epoch in enumerate(before, 1):
-                on.member.say(Solicit(9, core, epoch + leap * (EPOCH_LEAP_MAX - 1), 1, 255))
-        for agent in on.agents:
-            await until(lambda a=agent: named(a, "epoch.unproven"), "the solicits came")
-        await gets_through(on.publisher, *on.subscribers)
-        await on.all_came(first)
+        async with on.undisturbed("9 solicits"):
+            for leap in range(1, 5):
+                for core, epoch in enumerate(before, 1):
+                    on.member.say(Solicit(9, core, epoch + leap * (EPOCH_LEAP_MAX - 1), 1, 255))
+            for agent in on.agents:
+                await until(lambda a=agent: named(a, "epoch.unproven"), "the solicits came")
+            await gets_through(on.publisher, *on.subscribers)
 
         assert [(await agent.status())["epoch"] for agent in on.agents] == before
     assert not [agent for agent in on.agents if named(agent, "id.conflict")]
-    assert not [agent for agent in on.agents if named(agent, "link.down")]
 
 
 async def test_pages_of_a_list_that_never_ends_hold_nobody_up(plain, office):
     async with scene(plain, office, qos=1) as on:
         page = FilterListPage(9, ListKind.CORE, 9, 1, 5, 0, 4_000, FILTERS)
-        told = named(on.agents[1], "link.down")
-        first = on.publisher.sent
-
-        for number in range(PAGES):
-            page = msgspec.structs.replace(page, page=number)
-            await until(lambda p=page: on.member.say(p), "there is room for a page")
-            await gets_through(on.publisher, *on.subscribers)
-        await on.all_came(first)
+        async with on.undisturbed("15 pages without end"):
+            for number in range(PAGES):
+                page = msgspec.structs.replace(page, page=number)
+                await until(lambda p=page: on.member.say(p), "there is room for a page")
+                await gets_through(on.publisher, *on.subscribers)
 
         counters = (await on.agents[1].status())["counters"]
         assert counters["control_malformed"]["ctl"] == PAGES
-    assert named(on.agents[1], "link.down") == told
 
 
 PAGES = 400
@@ -176,16 +161,12 @@ async def test_a_recorded_bye_takes_no_link_down(plain, office):
             await on.brokers[0].start()
             await eventually(on.agents[1], linked(1, 3, 9), "linked again")
             await gets_through(on.publisher, *on.subscribers)
-            downs = [len(named(agent, "link.down")) for agent in on.agents]
-            first = on.publisher.sent
-
-            while on.publisher.sent < first + 100:
-                sent = on.publisher.sent
-                recorder.repeat()
-                await until(lambda n=sent: on.publisher.sent >= n + 5, "a tenth of a second")
-            await on.all_came(first)
-
-        assert [len(named(agent, "link.down")) for agent in on.agents] == downs
+            async with on.undisturbed("10 byes at QoS 0"):
+                first = on.publisher.sent
+                while on.publisher.sent < first + 100:
+                    sent = on.publisher.sent
+                    recorder.repeat()
+                    await until(lambda n=sent: on.publisher.sent >= n + 5, "a tenth of a second")
 
 
 class Recorder(Ears):

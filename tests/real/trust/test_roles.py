@@ -22,6 +22,7 @@ from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import ASK_S, DEADLINE_S, until
 from tests.real.telemetry.collecting import CollectorProcess
 from tests.real.trust.test_signed import Attacker, Office, keys, refusals, up
+from tests.real.undisturbed import undisturbed
 
 ECHOES = 5
 """Marks of an agent to itself, two a second: by then it has noted what its broker has."""
@@ -119,10 +120,16 @@ async def test_only_an_operator_drains_a_broker_and_the_order_cannot_be_repeated
         keys("issue", "--dir", office.folder, "--role", role, "--name", name)
     ann, gate = office.folder / "operator-ann.key", office.folder / "gateway-gate.key"
     recorders = [Recorder(broker.port) for broker in brokers]
-    async with running(*recorders):
+    subscriber = Subscriber(brokers[1].port, "a/#", client_id="sub", qos=1)
+    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=1)
+    async with running(subscriber, publisher, *recorders):
         await until(lambda: all(each.link.subscribed for each in recorders), "they hear")
-        recorders[0].say("drain", encode(Drain(2, True)))
-        await until(lambda: refusals(agents[0], "without its signature"), "it is refused")
+        await gets_through(publisher, subscriber)
+        async with undisturbed("12 drain", publisher, subscriber, processes=agents):
+            for _ in range(100):
+                recorders[0].say("drain", encode(Drain(2, True)))
+            await until(lambda: refusals(agents[0], "without its signature"), "it is refused")
+            await gets_through(publisher, subscriber)
         code, _, err = await ran("drain", "2", "-c", str(agents[0].config_path), "--key", str(gate))
         assert (code, "name the key of one operator" in err) == (78, True)
         assert draining(agents) == [False, False]
@@ -182,13 +189,16 @@ async def test_no_forged_or_recorded_claim_or_guide_moves_a_gateways_client(
 
             forged = Claim("other", 1, "sub", 2, came=True, lasts=False)
             gone = Guide(1, "fed", 2, 2, 2**60, 1, (GuideBroker(1, state="gone"),))
-            for kind, payload, why in (
-                ("claims", encode(forged), "gateway other without its signature"),
-                ("guide", encode(gone), "agent 2 without its signature"),
-                ("guide", will, "a word of broker 1 came before"),
-            ):
-                await recorders[0].say_until(kind, payload, lambda w=why: refusals(gate, w))
             await gets_through(publisher, client)
+            watched = (*agents, gate)
+            async with undisturbed("12 claims, guides", publisher, client, processes=watched):
+                for kind, payload, why in (
+                    ("claims", encode(forged), "gateway other without its signature"),
+                    ("guide", encode(gone), "agent 2 without its signature"),
+                    ("guide", will, "a word of broker 1 came before"),
+                ):
+                    await recorders[0].say_until(kind, payload, lambda w=why: refusals(gate, w))
+                await gets_through(publisher, client)
 
     assert len(named(gate, "gateway.moving")) == moved
     assert client.link.counters.attempts == 1

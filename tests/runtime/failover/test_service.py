@@ -52,26 +52,26 @@ def walked(told):
     return sum(isinstance(event, RowsChanged) for event in told)
 
 
-def test_who_stood_still_over_the_table_looks_again_soon(tmp_path):
+async def test_who_stood_still_over_the_table_looks_again_soon(tmp_path):
     clients = Clients(lambda: time.sleep(STOOD_STILL_S))
     made, told = service(tmp_path, clients)
 
-    made.report()
+    await made.report()
     clients.table_revision = 2
     soon_s = time.monotonic() + 10 * STOOD_STILL_S  # had it worked so long: 50 times
     while walked(told) < 2 and time.monotonic() < soon_s:
-        made.report()
+        await made.report()
 
     assert walked(told) == 2
 
 
-def test_who_worked_long_on_the_table_waits_before_the_next_time(tmp_path):
+async def test_who_worked_long_on_the_table_waits_before_the_next_time(tmp_path):
     clients = Clients(busy)
     made, told = service(tmp_path, clients)
 
-    made.report()
+    await made.report()
     clients.table_revision = 2
-    made.report()
+    await made.report()
 
     assert walked(told) == 1
 

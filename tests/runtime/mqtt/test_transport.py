@@ -7,6 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.runtime.mqtt.transport import FLUSH_BYTES, PacketTransport, SendQueue
+from tests.real.polling import until
 
 pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.integers(0, 3)), max_size=30)
 
@@ -60,6 +61,13 @@ class Wide:
 
     def __init__(self):
         self.written = []
+        self.reading = True
+
+    def pause_reading(self):
+        self.reading = False
+
+    def resume_reading(self):
+        self.reading = True
 
     def write(self, data):
         self.written.append(bytes(data[:1]))
@@ -86,3 +94,43 @@ async def test_what_is_urgent_and_what_is_not_take_turns():
     pipe.resume_writing()
 
     assert kernel.written == [b"u", b"d", b"u", b"d", b"d", b"d"]
+
+
+async def test_a_connection_that_costs_much_to_read_lets_others_have_their_turn():
+    kernel, read = Wide(), []
+    pipe = PacketTransport(
+        lambda chunk: read.append(len(chunk)) or len(chunk),
+        packet_bytes_max=1_000,
+        queue_bytes_max=10,
+        read_bytes_max=64,
+    )
+    pipe.connection_made(kernel)
+
+    pipe.buffer_updated(63)  # all there was
+    assert kernel.reading
+    assert len(pipe.get_buffer(-1)) == 64
+    pipe.buffer_updated(64)  # there may be more
+    assert not kernel.reading
+    await until(lambda: kernel.reading, "it is read on")
+
+    assert read == [63, 64]
+
+
+async def test_a_packet_longer_than_a_turn_reads_comes_whole():
+    read = []
+    packet = b"\x30\x7f" + bytes(127)
+    pipe = PacketTransport(
+        lambda chunk: read.append(bytes(chunk)) or len(chunk) if len(chunk) == 129 else 0,
+        packet_bytes_max=1_000,
+        queue_bytes_max=10,
+        read_bytes_max=64,
+    )
+    pipe.connection_made(Wide())
+
+    for start in (0, 64, 128):
+        room = pipe.get_buffer(-1)
+        piece = packet[start : start + 64]
+        room[: len(piece)] = piece
+        pipe.buffer_updated(len(piece))
+
+    assert read == [packet]

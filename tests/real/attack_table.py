@@ -1,0 +1,39 @@
+"""``python -m tests.real.attack_table FILE``: what honest traffic felt beside each attack.
+
+FILE is what ``tests.real.undisturbed`` wrote. Exit 1 where a bar of docs/security.md is missed.
+"""
+
+import json
+import sys
+from pathlib import Path
+
+from rich.console import Console
+from rich.table import Table
+
+BARS = {"twice": 0, "links_down": 0, "p99_ms": 250, "turn_ms": 50}
+"""At most, beside any attack."""
+
+COLUMNS = ("row", "sent", "twice", "links_down", "p50_ms", "p99_ms", "slowest_ms", "turn_ms")
+
+
+def main(path):
+    """Print the table of the figures in ``path``; returns how many bars were missed."""
+    table = Table(*COLUMNS, "where the longest turn was")
+    missed = 0
+    figures = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
+    for each in sorted(figures, key=lambda each: each["row"]):
+        over = {name for name, bar in BARS.items() if each.get(name, 0) > bar}
+        missed += len(over)
+        cells = [
+            f"[red]{each[name]}[/red]" if name in over else str(each.get(name, ""))
+            for name in COLUMNS
+        ]
+        where = " > ".join(each.get("where", "").split(" > ")[-3:]) if "turn_ms" in over else ""
+        table.add_row(*cells, where)
+    Console(width=None if sys.stdout.isatty() else 200).print(table)
+    Console().print(f"{missed} bars of {len(BARS) * len(figures)} missed")
+    return missed
+
+
+if __name__ == "__main__":
+    sys.exit(bool(main(sys.argv[1])))

@@ -1,0 +1,87 @@
+"""Honest traffic beside an attack: all of it, once, in time, and no loop or link that stops for it.
+
+What an attack may cost is held loosely here, for these tests run beside others on busy machines.
+With ``ATTACK_FIGURES`` in the environment each test adds its figures to that file, as a line of
+JSON; ``script/attacks`` does so on an idle machine and holds them against the bars.
+"""
+
+import contextlib
+import json
+import math
+import os
+import time
+from pathlib import Path
+
+from tests.real import turns
+from tests.real.agent_log import named
+from tests.real.polling import until
+
+FIGURES = "ATTACK_FIGURES"
+
+ENOUGH = 100
+"""So many are judged at least: the attack may be over sooner."""
+
+P99_S = 2.5
+"""From publishing to arriving, at most, for 99 of 100; usually a few milliseconds."""
+
+TURN_MS = 500
+"""A turn of a loop, at most; usually below 20 where nothing else runs."""
+
+
+@contextlib.asynccontextmanager
+async def undisturbed(row, publisher, *subscribers, processes):
+    """What is published at QoS 1 while the body runs arrives at each of ``subscribers``, once.
+
+    Args:
+        row: The attack, in a word or two.
+        publisher: A ``Publisher`` that runs.
+        processes: Agents (and gateways) that are watched, see ``tests.real.turns``.
+    """
+    first, began_s = publisher.sent, time.monotonic()
+    downs = links_down(processes)
+    yield
+    await until(lambda: publisher.sent >= first + ENOUGH, f"{ENOUGH} are published")
+    publisher.pause()
+    wanted = set(range(first, publisher.sent))
+    for subscriber in subscribers:
+        await until(lambda s=subscriber: wanted <= s.came.keys(), f"all {len(wanted)} arrive")
+    publisher.resume()
+    delays_s = sorted(
+        at_s - publisher.sent_at_s[number]
+        for subscriber in subscribers
+        for number, at_s in zip(subscriber.order, subscriber.at_s, strict=True)
+        if number in wanted
+    )
+    twice = len(delays_s) - len(wanted) * len(subscribers)
+    p99_s = delays_s[math.ceil(0.99 * len(delays_s)) - 1]
+    turn = turns.longest_turn(os.environ[turns.FOLDER], *processes, since_s=began_s)
+    downs = links_down(processes) - downs
+    tell(
+        row=row,
+        seconds=round(time.monotonic() - began_s, 1),
+        sent=len(wanted),
+        twice=twice,
+        p50_ms=round(1_000 * delays_s[len(delays_s) // 2], 1),
+        p99_ms=round(1_000 * p99_s, 1),
+        slowest_ms=round(1_000 * delays_s[-1], 1),
+        links_down=downs,
+        turn_ms=round(turn.ms, 1),
+        where=turn.where,
+    )
+    assert not twice
+    assert not downs
+    assert p99_s < P99_S
+    assert turn.ms < TURN_MS, turn
+
+
+def links_down(processes):
+    """How many links ended, as ``processes`` tell."""
+    return sum(len(named(each, "link.down")) for each in processes)
+
+
+def tell(**figures):
+    """Add ``figures`` to the table, where one is made."""
+    if path := os.environ.get(FIGURES):
+        test = os.environ["PYTEST_CURRENT_TEST"].rpartition("::")[2].partition(" ")[0]
+        with Path(path).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"test": test} | figures) + "\n")
