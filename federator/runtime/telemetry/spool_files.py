@@ -154,7 +154,7 @@ class Numbering:
 
     @classmethod
     def open(cls, path: Path, held: dict[str, int]) -> Self:
-        """Go on where an earlier life ended, or begin a new spool; ``held``: the last batches."""
+        """Go on where an earlier life ended, or begin anew; ``held``: each spool's last batch."""
         boot = (this_boot() or b"").hex()
         try:
             claim = msgspec.json.decode(path.read_bytes(), type=Claim)

@@ -69,7 +69,7 @@ class AgentState:
     def rows(
         self, carried: Mapping[BrokerId, Neighbour], when: dict[str, Any], *, lag_us: int
     ) -> list[Row]:
-        """The rows of one window, in which each link ``carried`` that; ``lag_us`` at most."""
+        """The rows of one window, in which the event loop was ``lag_us`` late at worst."""
         rows = self._links(carried, when)
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)

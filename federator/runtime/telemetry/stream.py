@@ -74,7 +74,7 @@ KINDS: Final = (
 
 
 class EventRecorder:
-    """What changed in one window, as rows of ``events``: with the node, meshes and the agent."""
+    """What changed in one window: effects of the node, events of meshes, and the agent's own."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
