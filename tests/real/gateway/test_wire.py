@@ -136,6 +136,7 @@ class Playback:
         match kind:
             case Kind.SUBSCRIBE:
                 wish = wire.read_request(block, packet, version)
+                assert isinstance(wish, wire.Subscribe)
                 self.subscribed += wish.filters
                 codes = bytes(options & 3 for _, options in wish.filters)
                 return wire.write_answer(Kind.SUBACK, wire.Answer(wish.packet_id, codes), version)
