@@ -11,6 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import InitVar, dataclass
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.custody.chains import NOBODY, Ask, Chained, Placed
 from federator.protocol.custody.doubts import Doubted
 from federator.protocol.custody.ports import CustodyContext, Delivered, Disk, Positions
@@ -27,6 +28,9 @@ FORMER_MS = 60_000
 MARKER_WAIT_MS = 1_000
 """How long after our broker is up frames are refused, unless the marker comes; it may be lost."""
 GIVEN_MAX = 65_536
+RECENT_MAX = 8_192
+"""Frames delivered last that do not come twice where a lie took a chain back: seconds of them."""
+
 COMPLAINT_GAP_MS = Millis(60_000)
 
 RECALL_HELD_BYTES_MAX = 1_048_576
@@ -159,6 +163,7 @@ class Destination:
         self._again: list[Placed] = []  # recalled: the journal need not have them
         self.lies: Counter[BrokerId] = Counter()
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
+        self._recent: Recent[int, None] = Recent(RECENT_MAX)
         self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
 
     def want(self, key: bytes, now: Now) -> None:
@@ -251,8 +256,21 @@ class Destination:
             return
         # A journal that cannot be written holds up nobody: after a kill now, some comes twice.
         self.disk.write_journal([_entry(placed) for placed in due])
-        self._deliver(due, now)
+        self._deliver([placed for placed in due if self._is_new(placed.frame)], now)
         self.delivery.mark(self._journal.marker())
+
+    def _is_new(self, frame: Frame) -> bool:
+        """Whether it was not delivered lately: a chain that was taken back goes its way again.
+
+        Its content counts, too (by a hash that nobody outside can aim at): what stood in its place,
+        by a lie, is another frame.
+        """
+        mark = hash((frame.origin, frame.seq, bytes(frame.body)))
+        if mark in self._recent:
+            self.receiver.duplicates += 1
+            return False
+        self._recent.put(mark, None)
+        return True
 
     def _deliver(self, due: Sequence[Placed], now: Now) -> None:
         """Publish frames, each once while some are recalled beside those whose turn it is."""
