@@ -27,9 +27,8 @@ def agent_url(config: Path | None, url: str | None) -> str:
         return url.rstrip("/")
     settings = settings_from(config)
     if not settings.http.enabled:
-        raise ConfigError(
-            "http.enabled = false: the agent cannot be asked: set true", exit_code=EX_CONFIG
-        )
+        text = "http.enabled = false: the agent cannot be asked: set true"
+        raise ConfigError(text, exit_code=EX_CONFIG)
     port: int | str = settings.http.port
     if port == 0:
         port_file = settings.state_dir / "http.port"

@@ -132,7 +132,6 @@ def _load_own(context: ssl.SSLContext, cert_file: Path, key_file: Path, now: dat
         context.load_cert_chain(cert_file, key_file, password="")
     except ssl.SSLError as error:
         if error.reason == "KEY_VALUES_MISMATCH":
-            raise ValueError(
-                f"{key_file} is not the key of {cert_file}: name the key it was made with"
-            ) from None
+            what = f"{key_file} is not the key of {cert_file}"
+            raise ValueError(f"{what}: name the key it was made with") from None
         raise ValueError(f"{key_file} is not a usable key: give an unencrypted PEM key") from None

@@ -12,13 +12,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from federator.config.brokers import (
-    BrokerAddress,
-    Credentials,
-    check_named_once,
-    check_pair,
-    in_clear,
-)
+from federator.config.brokers import BrokerAddress, check_named_once, check_pair, in_clear
 from federator.config.certificates import server_context
 from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings, Span
@@ -261,10 +255,10 @@ class GatewaySettings(Section):
             named.add(upstream.broker)
         return self
 
-    def credential_holders(self) -> list[tuple[str, Credentials]]:
+    def credential_holders(self) -> list[tuple[str, GatewayBrokerSettings]]:
         """Every section that may name secrets, with its key."""
         return [(f"brokers.{index}", broker) for index, broker in enumerate(self.brokers)]
 
     def notices(self) -> tuple[Notice, ...]:
         """What an operator should hear at start: credentials that travel in clear."""
-        return in_clear((f"brokers.{index}", broker) for index, broker in enumerate(self.brokers))
+        return in_clear(self.credential_holders())

@@ -195,11 +195,12 @@ def _overlay(
         names = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
         if len(names) == 1:
             _check_underscores(root, variable, environ[variable])
-        if names[0] not in root.model_fields or len(names) > 2:
+        info = root.model_fields.get(names[0])
+        if info is None or len(names) > 2:
             continue
-        section = root.model_fields[names[0]].annotation
-        is_section = isinstance(section, type) and issubclass(section, BaseModel)
-        if is_section != (len(names) == 2):
+        kind = info.annotation
+        section = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        if (section is not None) != (len(names) == 2):
             continue
         source.variables[tuple(names)] = f"${variable}"
         target = values
@@ -207,8 +208,7 @@ def _overlay(
             target = values.setdefault(names[0], {})
             if not isinstance(target, dict):
                 continue  # validation complains about the section itself
-        model = section if isinstance(section, type) and is_section else root
-        target[names[-1]] = _from_text(model, names[-1], environ[variable])
+        target[names[-1]] = _from_text(section or root, names[-1], environ[variable])
 
 
 def _check_underscores(root: type[BaseModel], variable: str, value: str) -> None:

@@ -38,9 +38,8 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
         lines.append("  no filter matches")
     for group in answer.get("groups", []):
         members = [f"{n} on broker {broker}" for broker, n in group.get("members", {}).items()]
-        where = (
-            f"to one member of {', '.join(members)}" if members else "kept: members out of reach"
-        )
+        one = f"to one member of {', '.join(members)}"
+        where = one if members else "kept: members out of reach"
         lines.append(f"  $share/{shown(group.get('group'))}/{shown(group.get('filter'))}: {where}")
     return lines
 

@@ -130,9 +130,8 @@ def _loops(loops: Mapping[str, Any]) -> list[str]:
         total, dropped = loops.get("broken_total", 0), loops.get("dropped", 0)
         examples = ", ".join(map(shown, list(broken)[:LOOPS_SHOWN]))
         lines.append(f"  LOOP BROKEN: {total} topics come back, such as {examples};")
-        lines.append(
-            f"  {dropped} copies stopped. Remove the bridge, or see events.md, bridge.loop"
-        )
+        mend = "Remove the bridge, or see events.md, bridge.loop"
+        lines.append(f"  {dropped} copies stopped. {mend}")
     return lines
 
 

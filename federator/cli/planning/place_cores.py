@@ -13,7 +13,7 @@ import click
 from federator.cli.options import FOLDER, PLACE, columns, option
 from federator.cli.planning.files import read_text
 from federator.errors import ConfigError
-from federator.planner.delegation.traffic_file import BAD_DATA, parse
+from federator.planner.delegation.live import BAD_DATA, parse
 from federator.planner.placement.cores import CorePlan, PlacementError, place_cores
 from federator.runtime.agent.priority_file import FILE_NAME, VALID_MS_MAX
 from federator.runtime.storage.durable import SHARED_FILE, write_whole

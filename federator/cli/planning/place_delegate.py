@@ -12,9 +12,8 @@ from federator.cli.planning.files import read_text
 from federator.config.gateway import UPSTREAM_FILTERS_MAX
 from federator.config.topics import CONFIGURED_FILTERS_MAX
 from federator.errors import ConfigError
-from federator.planner.delegation.live import Edge, plan
+from federator.planner.delegation.live import Edge, parse, plan
 from federator.planner.delegation.policies import Policy
-from federator.planner.delegation.traffic_file import parse
 
 _LIVE = [policy.value for policy in Policy if policy is not Policy.SF and policy is not Policy.EMMA]
 

@@ -92,8 +92,8 @@ def issue(
     }
     with (folder / ISSUED).open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
-    said = f"serial {row['serial']}, {_until(certificate.expires_s)}"
-    click.echo(f"{path}: {certificate.holder}, {said}")
+    until = _until(certificate.expires_s)
+    click.echo(f"{path}: {certificate.holder}, serial {row['serial']}, {until}")
 
 
 @command.command()
@@ -107,9 +107,8 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     if broker is not None:
         of_broker = {row["serial"] for row in _issued(folder) if row.get("broker") == broker}
         if not of_broker:
-            raise _wrong(
-                f"--broker {broker}: {folder / ISSUED} knows no certificate of it", EX_DATAERR
-            )
+            text = f"--broker {broker}: {folder / ISSUED} knows no certificate of it"
+            raise _wrong(text, EX_DATAERR)
         taken_back |= {_serial(text) for text in of_broker}
     if not taken_back:
         raise click.UsageError("name serials, or --broker ID")
@@ -163,9 +162,8 @@ def _describe(path: Path) -> str:
                 listed = decode_revocations(decode_signed(paper.revocations).text)
                 text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
     except DecodeError as error:
-        raise _wrong(
-            f"{path}: {error}: name a file that federator keys made", EX_DATAERR
-        ) from error
+        text = f"{path}: {error}: name a file that federator keys made"
+        raise _wrong(text, EX_DATAERR) from error
     return f"{path}: {text}"
 
 

@@ -59,32 +59,20 @@ class Account:
     table_bytes: Matrix  # shape (N,), size of each edge broker's subscription table
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Totals:
     """What every policy's account needs of one traffic, computed once."""
 
-    traffic: Traffic  # whose
-    published: Matrix  # shape (T, 1), by all networks
-    subscribers: Matrix  # shape (T, 1), in all networks
-    local: Mask  # shape (T, N), some client here publishes it
-    wanted: Mask  # shape (T, N), some client here subscribes
-    wanted_outside: Mask  # shape (T, N), some client of another network subscribes
-    comes_in: Matrix  # shape (T, N), published by other networks
-
-    @classmethod
-    def of(cls, traffic: Traffic) -> "Totals":
-        """Sum up ``traffic``."""
-        published = traffic.published.sum(axis=1, keepdims=True)
-        subscribers = traffic.subscribers.sum(axis=1, keepdims=True)
-        return cls(
-            traffic=traffic,
-            published=published,
-            subscribers=subscribers,
-            local=traffic.published > 0,
-            wanted=traffic.subscribers > 0,
-            wanted_outside=traffic.subscribers < subscribers,
-            comes_in=published - traffic.published,
-        )
+    def __init__(self, traffic: Traffic) -> None:
+        self.traffic = traffic
+        # By, and in, all networks, shape (T, 1).
+        self.published: Matrix = traffic.published.sum(axis=1, keepdims=True)
+        self.subscribers: Matrix = traffic.subscribers.sum(axis=1, keepdims=True)
+        # Whether some client here publishes, here subscribes, elsewhere subscribes, shape (T, N).
+        self.local: Mask = traffic.published > 0
+        self.wanted: Mask = traffic.subscribers > 0
+        self.wanted_outside: Mask = traffic.subscribers < self.subscribers
+        # Published by other networks, shape (T, N).
+        self.comes_in: Matrix = self.published - traffic.published
 
 
 def delegated(totals: Totals, policy: Policy) -> Mask:
@@ -122,7 +110,7 @@ def account(totals: Totals, policy: Policy) -> Account:
 
 def compare(traffic: Traffic) -> Mapping[Policy, Account]:
     """Every policy's account of the same traffic."""
-    totals = Totals.of(traffic)
+    totals = Totals(traffic)
     return {policy: account(totals, policy) for policy in Policy}
 
 

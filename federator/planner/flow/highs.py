@@ -73,7 +73,7 @@ def minimise(
     nodes_max: int | None = None,
     on_progress: Callable[[float, float], None] | None = None,
 ) -> Answer:
-    """Solve ``model``; a ``SolverError`` when HiGHS refuses something, or says that nobody can.
+    """Solve ``model``; a ``SolverError`` when HiGHS refuses it, or says it has no answer.
 
     It ends when ``watch`` says so, or after ``nodes_max`` nodes of branch and bound; now and then
     ``on_progress`` is called with (best cost, bound).

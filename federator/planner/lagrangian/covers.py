@@ -43,8 +43,11 @@ def cheapest(link: IntArray, rate: FloatArray, loss: FloatArray, capacity: Float
     row_of[tight] = np.arange(len(tight))
     items = np.flatnonzero(row_of[link] >= 0)
     row = row_of[link[items]]
-    exact, goal = _goals(rate, need[tight])
-    width = _widths(rate[items], need[tight], goal, exact, row)
+    units = np.ceil(need[tight] - TOLERANCE)
+    exact = (units <= EXACT_MAX) & bool((rate % 1 == 0).all())
+    goal = np.where(exact, units, GRID).astype(np.intp)  # in steps
+    parts = np.floor(rate[items] * (GRID / need[tight][row])) + 1
+    width = np.minimum(np.where(exact[row], rate[items], parts), goal[row]).astype(np.intp)
     useful = _useful(row, width, loss[items], goal)
     least, parted = _fractional(row, rate[items], loss[items], need[tight])
     total = np.zeros(len(tight))
@@ -62,22 +65,6 @@ def cheapest(link: IntArray, rate: FloatArray, loss: FloatArray, capacity: Float
     loose = least > total
     leaves[items] = np.where(loose[row], parted, taken)
     return Cover(float(np.maximum(total, least).sum()), leaves)
-
-
-def _goals(rate: FloatArray, need: FloatArray) -> tuple[BoolArray, IntArray]:
-    """Which needs are met exactly, and how many steps each is."""
-    units = np.ceil(need - TOLERANCE)
-    exact: BoolArray = np.full(len(need), bool((rate % 1 == 0).all())) & (units <= EXACT_MAX)
-    return exact, np.where(exact, units, GRID).astype(np.intp)
-
-
-def _widths(
-    rate: FloatArray, need: FloatArray, goal: IntArray, exact: BoolArray, row: IntArray
-) -> IntArray:
-    """Rates in steps, no wider than the goal."""
-    parts = np.floor(rate * (GRID / need[row])) + 1
-    steps = np.where(exact[row], rate, parts)
-    return np.minimum(steps, goal[row]).astype(np.intp)
 
 
 def _fractional(

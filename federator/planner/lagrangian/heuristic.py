@@ -91,7 +91,7 @@ class _Search:
         self.relaxation = Relaxation(instance, self.paths, fitted=small)
         self.bench = Workbench(instance, self.paths)
         self.pool = TreePool(instance, self.paths) if small else None
-        self.rule = steps.RULES[rule]()
+        self.rule = steps.make(rule)
         self.best_cost = self.bench.total()
         self.best: tuple[Routing, FloatArray] = (self.bench.routing(), self.bench.cost.copy())
         self.bound = -math.inf

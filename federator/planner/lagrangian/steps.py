@@ -9,7 +9,6 @@ Sources: B. T. Polyak (1969); M. Held, P. Wolfe, H. P. Crowder (1974); M. Ivgi, 
 Y. Carmon, "DoG is SGD's best friend" (2023).
 """
 
-from collections.abc import Mapping
 from enum import StrEnum
 
 import numpy as np
@@ -85,7 +84,6 @@ class DistanceOverGradients:
         return np.maximum(0.0, moved)
 
 
-RULES: Mapping[Rule, type[Polyak] | type[DistanceOverGradients]] = {
-    Rule.POLYAK: Polyak,
-    Rule.DOG: DistanceOverGradients,
-}
+def make(rule: Rule) -> Polyak | DistanceOverGradients:
+    """A fresh instance of ``rule``."""
+    return Polyak() if rule is Rule.POLYAK else DistanceOverGradients()

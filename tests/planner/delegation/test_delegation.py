@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.errors import ConfigError
-from federator.planner.delegation.live import plan
+from federator.planner.delegation.live import parse, plan
 from federator.planner.delegation.policies import (
     SUBSCRIBER_BYTES,
     TOPIC_NAME_BYTES,
@@ -22,7 +22,6 @@ from federator.planner.delegation.policies import (
     delegated,
     inter_broker_messages,
 )
-from federator.planner.delegation.traffic_file import parse
 from lab.papers.placement.delegation import Setting, draw
 from tests.planner.delegation.closed_forms import expected_external
 
@@ -56,7 +55,7 @@ traffics = st.tuples(st.integers(1, 5), st.integers(1, 4), st.integers(0, 2**32 
 
 @given(traffics)
 def test_external_messages_are_those_of_a_simulation_message_by_message(traffic):
-    totals = Totals.of(traffic)
+    totals = Totals(traffic)
     for policy in Policy:
         owned = delegated(totals, policy)
         assert account(totals, policy).external == stupid_external(traffic, owned)
@@ -64,7 +63,7 @@ def test_external_messages_are_those_of_a_simulation_message_by_message(traffic)
 
 @given(traffics)
 def test_each_policy_owns_what_the_one_before_it_owns(traffic):
-    totals = Totals.of(traffic)
+    totals = Totals(traffic)
     lp, ns, ep = (delegated(totals, policy) for policy in PROPOSED)
 
     assert not (lp & ~ns).any()
@@ -94,7 +93,7 @@ def test_ep_owns_what_comes_from_outside_for_two_subscribers_and_not_for_one():
     published = np.array([[1.0, 0.0], [1.0, 0.0]])
     subscribers = np.array([[0.0, 2.0], [0.0, 1.0]])
 
-    owned = delegated(Totals.of(Traffic(published, subscribers)), Policy.EP)
+    owned = delegated(Totals(Traffic(published, subscribers)), Policy.EP)
 
     assert owned.tolist() == [[True, True], [True, False]]
 
@@ -166,7 +165,7 @@ def test_a_wildcard_subscription_elsewhere_keeps_nothing_at_home():
 
 @given(traffics)
 def test_the_hub_gets_no_more_under_any_policy_than_under_none(traffic):
-    totals = Totals.of(traffic)
+    totals = Totals(traffic)
     messages = [
         inter_broker_messages(totals, delegated(totals, policy)).sum()
         for policy in (Policy.CENTRALISED, *PROPOSED)

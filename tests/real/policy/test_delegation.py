@@ -12,9 +12,8 @@ import mqtt5
 import pytest
 
 from federator.cli.planning.place_delegate import rules
-from federator.planner.delegation.live import plan
+from federator.planner.delegation.live import parse, plan
 from federator.planner.delegation.policies import Policy
-from federator.planner.delegation.traffic_file import parse
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.running import RunningGrid
