@@ -61,12 +61,8 @@ class LineEffects:
                     self.reconciliation.distrust(
                         "a subscription was cut in the log", gap=False, now_ms=now_ms
                     )
-                self.say(
-                    "discovery.ambiguous",
-                    "warning",
-                    line=_shortened(event.line),
-                    readings=len(event.candidates),
-                )
+                line, readings = _shortened(event.line), len(event.candidates)
+                self.say("discovery.ambiguous", "warning", line=line, readings=readings)
             case ClientConnected():
                 self.table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
             case ClientEnded():
