@@ -59,3 +59,22 @@ class NoticeLimiter:
         if not withheld:
             return [notice]
         return [msgspec.structs.replace(notice, details={**notice.details, "withheld": withheld})]
+
+
+class Allowance:
+    """A rate limit of so many a second, and as many at once."""
+
+    def __init__(self, per_s: int) -> None:
+        self._per_s = per_s
+        self._left = float(per_s)
+        self._at_ms = Millis(0)
+
+    def take(self, now_ms: Millis) -> bool:
+        """Whether one more is allowed now; it is then used up."""
+        grown = (now_ms - self._at_ms) * self._per_s / 1_000
+        self._left = min(float(self._per_s), self._left + max(0.0, grown))
+        self._at_ms = now_ms
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True

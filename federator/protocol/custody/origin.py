@@ -296,15 +296,8 @@ class Origin:
         return frame
 
     def _frame(self, kept: Record, flags: int = CUSTODY_FLAG) -> Frame:
-        frame = self.own.label(
-            flags,
-            Epoch(self.log.epoch),
-            kept.seq,
-            kept.time_us,
-            kept.publications,
-            kept.keys,
-            kept.body,
-        )
+        epoch, count = Epoch(self.log.epoch), kept.publications
+        frame = self.own.label(flags, epoch, kept.seq, kept.time_us, count, kept.keys, kept.body)
         frame.chain = chain_bytes(kept.prevs)
         return frame
 

@@ -74,21 +74,12 @@ class Delivery:
         delay_us = now.us - frame.origin_time_us
         self.delays.note(frame.origin, frame.hops + 1, delay_us)
         if taken and self.frame_events is not None:
-            origin = frame.origin
+            origin, size = frame.origin, len(frame.body)
             hops = frame.hops + (origin != self.self_id)
-            self.frame_events.add(
-                Delivered(
-                    origin,
-                    hops,
-                    frame.flags,
-                    frame.keys,
-                    frame.epoch,
-                    frame.seq,
-                    taken,
-                    len(frame.body),
-                    delay_us,
-                )
+            event = Delivered(
+                origin, hops, frame.flags, frame.keys, frame.epoch, frame.seq, taken, size, delay_us
             )
+            self.frame_events.add(event)
 
     def _publish(self, frame: Frame, now: Now) -> int:
         """Publish the body of ``frame``; how many publications our broker's connection took."""

@@ -119,14 +119,9 @@ def repair_body(repair: Repair) -> bytes:
 
 def report_body(report: Report) -> bytes:
     """The wire form of ``report``, behind the head."""
-    return _REPORT.pack(
-        report.stream,
-        report.newest,
-        report.held_ms,
-        report.top,
-        report.abl_hundredths,
-        report.plr_ppm,
-    ) + report.whole.to_bytes(_WINDOW_BYTES, "little")
+    stream, newest, held_ms, top, whole, plr_ppm, abl_hundredths = report
+    facts = _REPORT.pack(stream, newest, held_ms, top, abl_hundredths, plr_ppm)
+    return facts + whole.to_bytes(_WINDOW_BYTES, "little")
 
 
 def unpack(datagram: bytes) -> tuple[int, int, Body]:
@@ -177,11 +172,7 @@ def _report(datagram: bytes) -> Report:
     return Report(stream, newest, held_ms, top, whole, plr_ppm, abl)
 
 
-_READERS: dict[int, Callable[[bytes], Body]] = {
-    PART: _part,
-    REPAIR: _repair,
-    REPORT: _report,
-}
+_READERS: dict[int, Callable[[bytes], Body]] = {PART: _part, REPAIR: _repair, REPORT: _report}
 
 
 def open_content(protected: bytes) -> tuple[Place, bytes]:

@@ -6,7 +6,7 @@ Source: docs/protocol.md 9.
 """
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import InitVar, dataclass
 
 from federator.protocol.client_names import OWN_PREFIX, shown
 from federator.protocol.discovery.log_lines import (
@@ -36,11 +36,14 @@ class LineEffects:
     table: SubscriptionTable
     reconciliation: Reconciliation
     own_id: str
-    say: Callable[..., None]  # tells operators: an event, its level, and details by keyword
+    say: InitVar[Callable[..., None]]  # tells an event: name, level, and details by keyword
     read: int = 0  # lines,
     ambiguous: int = 0  # those with several readings,
     unreadable: int = 0  # and those with none
     broker_drops: int = 0  # times the broker said that it drops messages for one of our clients
+
+    def __post_init__(self, say: Callable[..., None]) -> None:
+        self._say = say
 
     def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
         """Follow what a line says."""
@@ -52,7 +55,7 @@ class LineEffects:
                     self.reconciliation.distrust(
                         "a subscription could not be read from the log", gap=False, now_ms=now_ms
                     )
-                self.say("discovery.unreadable", "warning", line=_shortened(event.line))
+                self._say("discovery.unreadable", "warning", line=_shortened(event.line))
             case Ambiguous():
                 self.ambiguous += 1
                 for candidate in event.candidates:
@@ -61,12 +64,8 @@ class LineEffects:
                     self.reconciliation.distrust(
                         "a subscription was cut in the log", gap=False, now_ms=now_ms
                     )
-                self.say(
-                    "discovery.ambiguous",
-                    "warning",
-                    line=_shortened(event.line),
-                    readings=len(event.candidates),
-                )
+                line, readings = _shortened(event.line), len(event.candidates)
+                self._say("discovery.ambiguous", "warning", line=line, readings=readings)
             case ClientConnected():
                 self.table.on_connected(event.id, clean=event.clean, protocol=event.protocol)
             case ClientEnded():
@@ -102,7 +101,7 @@ class LineEffects:
         self.broker_drops += 1
         if id == self.own_id:
             self.reconciliation.lose(DROPPED, now_ms=now_ms)
-        self.say("discovery.broker_drops", "warning", client=_shortened(id))
+        self._say("discovery.broker_drops", "warning", client=_shortened(id))
 
     def _on_full(self, *, now_ms: Millis) -> None:
         if self.reconciliation.doubt is None:

@@ -33,12 +33,7 @@ Source: docs/protocol.md 9; Mosquitto's ``subs.c`` and ``sys_tree.c``.
 from dataclasses import dataclass
 
 from federator.protocol.discovery.parameters import DiscoveryParameters
-from federator.protocol.discovery.subscription_table import (
-    Alive,
-    Kind,
-    SubscriptionTable,
-    Tally,
-)
+from federator.protocol.discovery.subscription_table import Alive, Kind, SubscriptionTable, Tally
 from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 

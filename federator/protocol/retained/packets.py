@@ -64,13 +64,5 @@ def at_least_once(packet: bytes) -> bytes:
         return packet
     remaining, head = read_variable_byte_integer(packet, 1)
     topic_end = head + 2 + (packet[head] << 8 | packet[head + 1])
-    length = variable_byte_integer(remaining + 2)
-    return b"".join(
-        (
-            bytes((packet[0] | 0x02,)),
-            length,
-            packet[head:topic_end],
-            b"\0\1",
-            packet[topic_end:],
-        )
-    )
+    start = bytes((packet[0] | 0x02,)) + variable_byte_integer(remaining + 2)
+    return start + packet[head:topic_end] + b"\0\1" + packet[topic_end:]

@@ -18,14 +18,14 @@ from federator.protocol.messages.control import (
     RetainedLetter,
     RetainedRequest,
 )
+from federator.protocol.rate_limiter import Allowance
 from federator.protocol.types import BrokerId, Millis
 
 SEEN_MAX = 4_096
 """Requests remembered, to take each once."""
 
-FLOOD_GAP_MS = 5
-FLOOD_BURST = 200
-"""Requests of others passed on: so many at once, then one every ``FLOOD_GAP_MS``."""
+FLOODED_PER_S = 200
+"""Requests of others passed on, and as many at once."""
 
 
 @dataclass(eq=False)
@@ -38,8 +38,7 @@ class RetainedPost:
 
     def __post_init__(self) -> None:
         self._seen: dict[tuple[BrokerId, int, int], None] = {}
-        self._room = float(FLOOD_BURST)
-        self._filled_ms = 0
+        self._flooding = Allowance(FLOODED_PER_S)
 
     def on_request(
         self, request: RetainedRequest, neighbours: Iterable[BrokerId], *, now_ms: Millis
@@ -59,7 +58,7 @@ class RetainedPost:
         self._seen[key] = None
         if len(path) + 1 >= PATH_MAX:
             return True, None, []  # one more broker would make the way back too long for a letter
-        if not self._may_flood(now_ms):
+        if not self._flooding.take(now_ms):
             self.withheld += 1
             return True, None, []
         onward = msgspec.structs.replace(request, sender=self.self_id, path=(*path, self.self_id))
@@ -84,15 +83,6 @@ class RetainedPost:
     def write(self, body: RetainedBody, way: tuple[BrokerId, ...]) -> RetainedLetter:
         """A letter along ``way``, which begins with us."""
         return RetainedLetter(self.self_id, way, 0, body)
-
-    def _may_flood(self, now_ms: Millis) -> bool:
-        grown = (now_ms - self._filled_ms) / FLOOD_GAP_MS
-        self._room = min(float(FLOOD_BURST), self._room + grown)
-        self._filled_ms = now_ms
-        if self._room < 1:
-            return False
-        self._room -= 1
-        return True
 
 
 def way_back(request: RetainedRequest, self_id: BrokerId) -> tuple[BrokerId, ...]:

@@ -226,16 +226,11 @@ class Round:
 
 def answer_pull(store: RetainedStore, pull: RetainedPull) -> RetainedPage:
     """The page of our entries that ``pull`` asks for."""
-    found, last = store.page(
-        pull.filter,
-        mask=pull.mask,
-        after=pull.after,
-        count=RETAINED_ENTRIES_MAX,
-        chars=LETTER_CHARS_MAX,
-    )
+    after, count, chars = pull.after, RETAINED_ENTRIES_MAX, LETTER_CHARS_MAX
+    found, last = store.page(pull.filter, mask=pull.mask, after=after, count=count, chars=chars)
     entries = tuple(as_entry(topic, entry) for topic, entry in found)
-    upto = entries[-1].topic if entries else pull.after
-    return RetainedPage(pull.filter, pull.after, upto, last, entries)
+    upto = entries[-1].topic if entries else after
+    return RetainedPage(pull.filter, after, upto, last, entries)
 
 
 def make_offer(filter: str, buckets: Buckets) -> RetainedOffer:

@@ -147,15 +147,9 @@ class RetainedStore:
             self._tombstones -= before.deleted
         self.touched += 1
         self._tombstones += deleted
+        mark, noted_us = _mark(topic, version, digest, deleted), max(version.time_us, now_us)
         self._entries[topic] = Entry(
-            version,
-            digest,
-            deleted,
-            here,
-            bucket_of(topic),
-            _mark(topic, version, digest, deleted),
-            self.touched,
-            max(version.time_us, now_us),
+            version, digest, deleted, here, bucket_of(topic), mark, self.touched, noted_us
         )
         gave_way, gone = self.places.take(topic, version.origin, found=version == self._unknown)
         self._note(topic)

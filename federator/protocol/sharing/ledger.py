@@ -18,8 +18,6 @@ from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-import msgspec
-
 from federator.protocol.sharing.membership import GroupKey
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
@@ -60,18 +58,6 @@ class Owed(Held):
     sent: bool = False  # whether it is on its way, or was
     tries: int = 0
     confirmed_at_ms: Millis = Millis(0)  # when the receiver said that its broker has it
-
-
-class Resend(msgspec.Struct, frozen=True):
-    """Orders to send ``owed``, for the first time or again."""
-
-    owed: Owed
-
-
-class Lost(msgspec.Struct, frozen=True):
-    """Says that ``owed`` was given up."""
-
-    owed: Held
 
 
 @dataclass(slots=True)
@@ -125,8 +111,8 @@ class Ledger:
         *,
         since_ms: Millis,
         now_ms: Millis,
-    ) -> list[Resend] | None:
-        """Take a parcel on; ``None`` when there is no room. The answer says what to send now."""
+    ) -> list[Owed] | None:
+        """Take a parcel on, and return what to send now; ``None`` when there is no room."""
         if not self._make_room(len(run)):
             return None
         account = self._accounts.setdefault(to, _Account())
@@ -139,8 +125,8 @@ class Ledger:
 
     def confirm(
         self, by: BrokerId, ranges: Iterable[tuple[int, int]], *, now_ms: Millis
-    ) -> list[Resend]:
-        """Note that the broker of ``by`` has the parcels with these numbers."""
+    ) -> list[Owed]:
+        """Note that the broker of ``by`` has these parcels; return what to send now."""
         account = self._accounts.get(by)
         if account is None:
             return []
@@ -176,33 +162,35 @@ class Ledger:
         """When ``on_deadline`` is due."""
         return earliest(self._retries.next_deadline_ms(), self._sweep_at_ms)
 
-    def on_deadline(self, *, now_ms: Millis) -> list[Resend | Lost]:
-        """Send again what was not confirmed; forget what is old."""
-        steps: list[Resend | Lost] = []
+    def on_deadline(self, *, now_ms: Millis) -> tuple[list[Owed], list[Held]]:
+        """What to send now, for the first time or again, and what is given up as too old."""
+        sends: list[Owed] = []
+        lost: list[Held] = []
         for to, number in self._retries.pop_due(now_ms):
             owed = self._accounts[to].owed[number]
             self._set_retry(owed, now_ms)
-            steps.append(Resend(owed))
+            sends.append(owed)
         if self._sweep_at_ms is not None and now_ms >= self._sweep_at_ms:
             self._sweep_at_ms = None
             for account in self._accounts.values():
-                steps += self._sweep(account, now_ms)
+                lost += self._sweep(account, now_ms)
+                sends += self._fill(account, now_ms)
             while self._held and self._held[0].since_ms + self._parameters.keep_ms <= now_ms:
                 self.bytes -= len(self._held[0].run)
-                steps.append(Lost(self._held.popleft()))
+                lost.append(self._held.popleft())
             if self.bytes or len(self):
                 self._sweep_soon(now_ms)
-        return steps
+        return sends, lost
 
-    def _fill(self, account: _Account, now_ms: Millis) -> list[Resend]:
+    def _fill(self, account: _Account, now_ms: Millis) -> list[Owed]:
         """Send what waits, as far as the window allows."""
-        sends: list[Resend] = []
+        sends = []
         room = self._parameters.window - (len(account.owed) - len(account.waiting))
         for number in list(account.waiting)[: max(0, room)]:
             owed = account.waiting.pop(number)
             owed.sent = True
             self._set_retry(owed, now_ms)
-            sends.append(Resend(owed))
+            sends.append(owed)
         return sends
 
     def _set_retry(self, owed: Owed, now_ms: Millis) -> None:
@@ -211,22 +199,23 @@ class Ledger:
         owed.tries += 1
         self._retries.set((owed.to, owed.number), Millis(now_ms + gap_ms))
 
-    def _sweep(self, account: _Account, now_ms: Millis) -> list[Resend | Lost]:
+    def _sweep(self, account: _Account, now_ms: Millis) -> list[Owed]:
+        """Forget what is old; return what was not confirmed of it."""
         parameters = self._parameters
         heard_ms = max(account.heard_at_ms, now_ms - parameters.detection_ms)
         for number, owed in list(account.confirmed.items()):
             if owed.confirmed_at_ms + parameters.linger_ms > heard_ms:
                 break
             self._forget_confirmed(account, number)
-        lost: list[Resend | Lost] = []
+        lost = []
         for number, owed in list(account.owed.items()):
             if owed.since_ms + parameters.keep_ms <= now_ms:
                 del account.owed[number]
                 account.waiting.pop(number, None)
                 self._retries.clear((owed.to, number))
                 self.bytes -= len(owed.run)
-                lost.append(Lost(owed))
-        return [*lost, *self._fill(account, now_ms)]
+                lost.append(owed)
+        return lost
 
     def _sweep_soon(self, now_ms: Millis) -> None:
         if self._sweep_at_ms is None:

@@ -81,9 +81,7 @@ class Membership:
     def brokers(self, key: GroupKey) -> dict[BrokerId, Members]:
         """Where in reach ``key`` has members, by id, ascending."""
         return {
-            broker: Members(
-                max(record.members for record in records), any(r.crossed for r in records)
-            )
+            broker: Members(max(r.members for r in records), any(r.crossed for r in records))
             for broker, records in sorted(self._records.get(key, {}).items())
             if broker in self._in_reach
         }

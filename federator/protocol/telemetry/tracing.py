@@ -19,7 +19,7 @@ import msgspec
 from federator.errors import DecodeError
 from federator.protocol.filters import validate_topic
 from federator.protocol.messages.control import PATH_MAX, TRACE_HOPS_MAX, TRACE_WHY_MAX, TraceEcho
-from federator.protocol.types import BROKER_ID_MAX, BrokerId, Epoch, Millis
+from federator.protocol.types import BROKER_ID_MAX, BrokerId, Epoch
 
 _Id = Annotated[BrokerId, msgspec.Meta(ge=0, le=BROKER_ID_MAX)]
 _Time = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
@@ -104,22 +104,3 @@ def towards_origin(heard: TraceEcho, self_id: BrokerId) -> TraceEcho | None:
     if not fits or heard.path[heard.at] != heard.sender or heard.path[at] != self_id:
         return None
     return msgspec.structs.replace(heard, sender=self_id, at=at)
-
-
-class Allowance:
-    """A rate limit of so many a second, and as many at once."""
-
-    def __init__(self, per_s: int) -> None:
-        self._per_s = per_s
-        self._left = float(per_s)
-        self._at_ms = Millis(0)
-
-    def take(self, now_ms: Millis) -> bool:
-        """Whether one more is allowed now; it is then used up."""
-        grown = (now_ms - self._at_ms) * self._per_s / 1_000
-        self._left = min(float(self._per_s), self._left + max(0.0, grown))
-        self._at_ms = now_ms
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True

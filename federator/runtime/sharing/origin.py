@@ -13,7 +13,7 @@ import structlog
 
 from federator.protocol.forwarding.publications import not_retained, qos_of
 from federator.protocol.sharing.assignment import Assignment, Pick
-from federator.protocol.sharing.ledger import Held, Ledger, Lost, Resend
+from federator.protocol.sharing.ledger import Held, Ledger, Owed
 from federator.protocol.sharing.membership import GroupKey
 from federator.protocol.sharing.parcels import Confirmation, pack_parcel
 from federator.protocol.types import BrokerId, Epoch, Millis
@@ -158,14 +158,10 @@ class ShareOrigin:
             else:
                 self._resend(sends)
 
-    def _resend(self, steps: Iterable[Resend | Lost]) -> None:
-        for step in steps:
-            if isinstance(step, Lost):
-                self._lose(step.owed.count, "nobody confirmed it in time")
-            else:
-                owed = step.owed
-                self.counters.resent += owed.count if owed.tries > 1 else 0
-                self._send_parcel(owed.to, owed.number, owed.run, owed.count)
+    def _resend(self, sends: Iterable[Owed]) -> None:
+        for owed in sends:
+            self.counters.resent += owed.count if owed.tries > 1 else 0
+            self._send_parcel(owed.to, owed.number, owed.run, owed.count)
 
     def _send_parcel(self, broker: BrokerId, number: int, run: bytes, count: int) -> None:
         head = pack_parcel(self.epoch, number)
@@ -195,7 +191,10 @@ class ShareOrigin:
         self._timer.set(self.ledger.next_deadline_ms())
 
     def _on_time(self) -> None:
-        self._resend(self.ledger.on_deadline(now_ms=monotonic_ms()))
+        sends, lost = self.ledger.on_deadline(now_ms=monotonic_ms())
+        self._resend(sends)
+        for held in lost:
+            self._lose(held.count, "nobody confirmed it in time")
         self._arm()
 
 

@@ -24,9 +24,9 @@ from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.control import TraceEcho
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.rate_limiter import Allowance, RateLimiter
 from federator.protocol.telemetry import tracing
-from federator.protocol.telemetry.tracing import Allowance, Logbook, Onward, Stop
+from federator.protocol.telemetry.tracing import Logbook, Onward, Stop
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks

@@ -120,9 +120,9 @@ def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
     original = Origin.send_tails
 
     def send_tails(self, now_ms):
-        label, self._forwarder._label = self._forwarder._label, lambda found, ends: (b"", ())
+        label, self.forwarder._label = self.forwarder._label, lambda found, ends: (b"", ())
         original(self, now_ms)
-        self._forwarder._label = label
+        self.forwarder._label = label
 
     monkeypatch.setattr(Origin, "send_tails", send_tails)
 

@@ -8,8 +8,8 @@ from federator.errors import DecodeError
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, TRACE_FLAG, Frame, pack, unpack
 from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import PATH_MAX, TRACE_HOPS_MAX, TraceEcho
+from federator.protocol.rate_limiter import Allowance
 from federator.protocol.telemetry.tracing import (
-    Allowance,
     Logbook,
     Onward,
     Stop,
