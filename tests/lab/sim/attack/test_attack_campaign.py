@@ -52,7 +52,7 @@ def believes_anybody_about_cores(monkeypatch):
 
 def asks_no_origin(monkeypatch):
     """What an origin says of its numbers is not listened to: a lie stays."""
-    monkeypatch.setattr(Receiver, "on_word", lambda self, *_: None)
+    monkeypatch.setattr(Receiver, "on_word", lambda self, *_: [])
 
 
 def hangs_up_at_once(monkeypatch):
