@@ -131,7 +131,7 @@ class DataWorld(Protocol):
 
 
 @dataclass(slots=True)
-class Alarm:
+class WakeUp:
     """Wakes a machine of an agent's process up when its next deadline is due."""
 
     _agent: Agent
@@ -184,8 +184,8 @@ class DataPath:
             hop_limit=HOP_LIMIT,
         )
         self.plane.delivery.link = link
-        alarm = Alarm(agent, world, self.plane.next_deadline_ms, self._on_time)
-        self.arm = alarm.arm
+        wake_up = WakeUp(agent, world, self.plane.next_deadline_ms, self._on_time)
+        self.arm = wake_up.arm
 
     # --- what the control plane says ---
 

@@ -13,7 +13,7 @@ from functools import partial
 from federator.protocol import discovery as d
 from federator.protocol.effects import Notice
 from federator.protocol.types import Millis
-from lab.sim.data import Alarm, DataPath, packet_of
+from lab.sim.data import DataPath, WakeUp, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, HostContext
@@ -69,7 +69,7 @@ class Host:
         own_id = control_client_id(self.agent.id)
         self.discovery = d.Discovery(own_id=own_id, parameters=d.DiscoveryParameters())
         next_deadline_ms = self.discovery.next_deadline_ms
-        self._alarm = Alarm(self.agent, self._world, next_deadline_ms, self._on_time)
+        self._wake_up = WakeUp(self.agent, self._world, next_deadline_ms, self._on_time)
 
     # --- the process ---
 
@@ -201,7 +201,7 @@ class Host:
                     pass  # shared subscriptions, and lost lines: there are none here
                 case Notice():
                     self._world.noticed(effect)
-        self._alarm.arm()
+        self._wake_up.arm()
 
     def _probe(self, subscribe: bool) -> None:
         self._probing = subscribe
@@ -217,7 +217,7 @@ class Host:
         if deadline_ms is not None and deadline_ms <= self._now_ms():
             self._perform(self.discovery.on_deadline(now_ms=self._now_ms()))
         else:
-            self._alarm.arm()
+            self._wake_up.arm()
 
     def _every_second(self) -> None:
         """Save what changed, and bound custody."""
