@@ -75,8 +75,10 @@ async def undisturbed(row, publisher, *subscribers, processes):
 
 
 def links_down(processes):
-    """How many links ended, as ``processes`` tell."""
-    return sum(len(named(each, "link.down")) for each in processes)
+    """How many links among ``processes`` ended, as they tell; who attacks may lose its own."""
+    ids = {getattr(each.config, "id", None) for each in processes}
+    downs = [line for each in processes for line in named(each, "link.down")]
+    return sum(line["neighbour"] in ids for line in downs)
 
 
 def tell(**figures):

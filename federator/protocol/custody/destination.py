@@ -263,9 +263,10 @@ class Destination:
         """Whether it was not delivered lately: a chain that was taken back goes its way again.
 
         Its content counts, too (by a hash that nobody outside can aim at): what stood in its place,
-        by a lie, is another frame.
+        by a lie, is another frame. So is one whose Message Expiry ran on while it waited.
         """
-        mark = hash((frame.origin, frame.seq, bytes(frame.body)))
+        named = (frame.origin, frame.epoch, frame.seq, frame.publications)
+        mark = hash((*named, bytes(frame.body)))
         if mark in self._recent:
             self.receiver.duplicates += 1
             return False

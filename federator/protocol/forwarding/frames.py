@@ -72,7 +72,7 @@ class Frame(msgspec.Struct, gc=False):
     keys: bytes  # the filter keys as on the wire, ``KEY_BYTES`` each, ascending
     mask: int  # which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key
     # PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the epoch of
-    # its numbers, in 8 bytes; a trace has what ``tracing`` says, a word what ``custody.word`` does.
+    # its numbers, in 8 bytes; a trace has what ``tracing`` says, a word what ``custody.doubts``.
     body: memoryview
     # Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before this one on
     # that filter, or of a tail the last one.

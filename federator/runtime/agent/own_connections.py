@@ -128,7 +128,7 @@ class ControlConnection(LinkObserver):
             if packet.packet_id is not None:
                 self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
             if not packet.topic.startswith(SYS):
-                self.discovery.tell_changes()  # who takes it may count on all lines before it
+                self.discovery.tell_changes()  # who takes it may count on what lines before it want
             if not self.traffic.carries(packet.topic):
                 self.dispatch.on_publish(packet)
             elif not self._inbox.put(packet):

@@ -74,7 +74,7 @@ class JournalState(NamedTuple):
     folded_to: int  # entries up to this number are in ``positions``
     positions: Positions  # where each chain was then
     entries: tuple[Entry, ...]  # those after, in order
-    since_us: dict[bytes, int]  # filter key -> wall clock when our clients began to want it
+    since_us: dict[bytes, int]  # filter key -> wall clock in us when our clients began to want it
     marked: int  # the newest marker that our broker is known to have had; 0: not known
     key: bytes  # proves markers; empty in a journal of an older release
 

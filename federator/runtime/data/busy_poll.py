@@ -11,7 +11,7 @@ import time
 
 
 class BusyPoll:
-    """Keeps the running loop awake for so long after data; 0 for never."""
+    """Keeps the running loop awake for so many microseconds after data; 0 for never."""
 
     def __init__(self, for_us: int) -> None:
         self._for_s = for_us / 1e6

@@ -4,7 +4,7 @@ Most publications are hit by no rename and stay the bytes they are; one that is 
 anew, with all its properties. A response topic is a topic too and is renamed with it, so that an
 answer finds its way back.
 
-Source: docs/rules.md; ``protocol.policy.renames``.
+Source: docs/rules.md; ``protocol.filters.renames``.
 """
 
 from collections.abc import Callable, Sequence

@@ -12,7 +12,6 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
-from itertools import islice
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -162,16 +161,17 @@ class Discovery:
     def tell_changes(self) -> None:
         """Tell what our clients want otherwise since this was last asked.
 
-        Of what they want no more ``REMOVED_AT_ONCE``: a client that goes may have had any number,
-        and nobody waits for that.
+        Of what they want no more ``REMOVED_AT_ONCE`` in a turn of the loop: a client that goes may
+        have had any number, and nobody waits for that.
         """
-        if self._added or self._removed:
-            added, self._added = frozenset(self._added), set()
-            removed = frozenset(islice(self._removed, REMOVED_AT_ONCE))
-            self._removed -= removed
-            self.interest_changed(added, removed)
+        added, self._added = frozenset(self._added), set()
+        removed = frozenset[str]()
         if self._removed and self._next_turn is None:
+            at_once = min(REMOVED_AT_ONCE, len(self._removed))
+            removed = frozenset(self._removed.pop() for _ in range(at_once))
             self._next_turn = asyncio.get_running_loop().call_soon(self._tell_more)
+        if added or removed:
+            self.interest_changed(added, removed)
         members, self._members = self._members, None
         if members is not None:
             assert self.members_changed is not None, "groups span brokers"
@@ -200,6 +200,8 @@ class Discovery:
                     await self._save()
         finally:
             self._timer.set(None)
+            if self._next_turn is not None:
+                self._next_turn.cancel()
             self._write(self._content(closed=True))
 
     # Within

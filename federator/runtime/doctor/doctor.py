@@ -93,6 +93,9 @@ async def _kept_for_the_slow(settings: Settings, topic: str) -> int:
     or while an agent is away.
 
     Source: mosquitto.conf(5), ``max_queued_messages``.
+
+    Raises:
+        LinkError: The broker cannot be reached.
     """
     broker = settings.broker
     slow_name, name = (secret_name(f"{broker.id}-doctor-{role}") for role in ("slow", "speaker"))
@@ -120,7 +123,7 @@ async def examine(
     line_seconds_max: float = LINE_SECONDS_MAX,
     system_seconds_max: float = SYSTEM_SECONDS_MAX,
 ) -> Facts:
-    """Ask the broker everything.
+    """Ask the broker everything; wait so long for lines of its log, and for ``$SYS`` topics.
 
     Raises:
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.

@@ -44,8 +44,8 @@ class PreparedSessions:
     connected_elsewhere: Callable[[str], bool]  # to another broker that is there
     in_federation: Callable[[str], Iterable[str]]  # what it calls a filter of our clients'
     caught_up: Callable[[], Awaitable[None]]  # until what is acknowledged by now is in custody
-    expect: Callable[[Sequence[str], int], None]  # clients come who wanted filters since then
-    fetch_again: Callable[[Sequence[str], int], None]  # what was delivered since then
+    expect: Callable[[Sequence[str], int], None]  # who wanted filters since then (wall clock, us)
+    fetch_again: Callable[[Sequence[str], int], None]  # deliver again what was since then
 
     def __post_init__(self) -> None:
         self.waiting: dict[str, Millis] = {}  # clients, and when theirs were prepared

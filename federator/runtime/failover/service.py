@@ -104,11 +104,13 @@ class FailoverService:
         sessions = list(self.guide.reports.sessions()) if self.settings.report_sessions else None
         # In a thread: of a client with 100,000 filters it takes a second.
         rows = await asyncio.to_thread(self._walk_rows, clients, sessions)
+        rest_s += self._walking.rest_s
+        with self._walking.working():
+            added, removed = rows - self.rows, self.rows - rows
+            self.rows = rows
+            if added or removed:
+                self.handle(RowsChanged(added, removed))
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s
-        added, removed = rows - self.rows, self.rows - rows
-        self.rows = rows
-        if added or removed:
-            self.handle(RowsChanged(added, removed))
 
     def _walk_rows(
         self, clients: list[ClientFlow], sessions: list[ReportedSession] | None

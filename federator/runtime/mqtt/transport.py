@@ -41,7 +41,7 @@ FLOOD_TICK_MS = 10
 FLOOD_PACKETS_PER_TICK = 200
 """From 20,000 messages a second on, up to a millisecond of delay buys reads of many messages."""
 
-FLOOD_RECEIVE_BUFFER_BYTES_MAX = 131_072
+FLOOD_READ_BYTES_MAX = 131_072
 """Longer reads are efficient already."""
 
 FLOOD_REST_S = 0.001
@@ -153,7 +153,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._packets_now += packets
         flood = (
             max(self._packets_before, self._packets_now) >= FLOOD_PACKETS_PER_TICK
-            and read_bytes <= FLOOD_RECEIVE_BUFFER_BYTES_MAX
+            and read_bytes <= FLOOD_READ_BYTES_MAX
         )
         if flood:
             self._rest(FLOOD_REST_S)

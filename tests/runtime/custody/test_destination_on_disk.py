@@ -76,14 +76,14 @@ class Lives:
         if flush:
             self.agent.flush(self.now(now_ms))
 
-    def frame(self, seq, *, prev=None, body=b"body"):
+    def frame(self, seq, *, prev=None, body=b"body", epoch=1):
         return Frame(
             flags=CUSTODY_FLAG,
             hops=0,
             hop_limit=9,
             sender=BrokerId(2),
             origin=BrokerId(2),
-            epoch=Epoch(1),
+            epoch=Epoch(epoch),
             seq=seq,
             origin_time_us=NOW_US,
             publications=1,
@@ -186,3 +186,16 @@ def test_what_came_after_a_lie_does_not_come_again_when_the_chain_goes_back(live
 
     true_5 = [5] if lie != b"body" else []
     assert lives.broker.came == [1, 2, 5, 6, 3, 4, *true_5]
+
+
+def test_numbers_that_begin_anew_are_no_copies_though_the_content_is_the_same(lives):
+    for seq in (1, 2):
+        lives.arrive(seq)
+
+    lives.arrive(1, epoch=2)  # its log was lost: the origin is asked
+    assert lives.receiver.doubts.questions(lives.now())
+    lives.agent.on_word(lives.frame(1, prev=0, epoch=2), lives.now())
+    for seq in (1, 2, 3):
+        lives.arrive(seq, epoch=2)
+
+    assert lives.broker.came == [1, 2, 1, 2, 3]
