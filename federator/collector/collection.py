@@ -33,7 +33,7 @@ class Question:
 
 @dataclass(slots=True)
 class CollectionCounters:
-    """Counters beside those of the positions; ``view`` says what each is."""
+    """Counters beside those of the positions; ``app`` says what each is."""
 
     stray: int = 0
     no_room: int = 0

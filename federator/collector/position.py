@@ -67,7 +67,7 @@ class Piece:
 
 @dataclass(slots=True)
 class PositionCounters:
-    """What happened to one spool; ``view`` says what each is."""
+    """What happened to one spool; ``app`` says what each is."""
 
     asked: int = 0
     unanswered: int = 0

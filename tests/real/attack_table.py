@@ -10,14 +10,24 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-BARS = {"twice": 0, "links_down": 0, "p99_ms": 250, "turn_ms": 50}
+BARS = {"lost": 0, "twice": 0, "links_down": 0, "p99_ms": 250, "turn_ms": 50}
 """At most, beside any attack."""
 
-COLUMNS = ("row", "sent", "twice", "links_down", "p50_ms", "p99_ms", "slowest_ms", "turn_ms")
+COLUMNS = (
+    "row",
+    "sent",
+    "lost",
+    "twice",
+    "links_down",
+    "p50_ms",
+    "p99_ms",
+    "slowest_ms",
+    "turn_ms",
+)
 
 
 def main(path):
-    """Print the table of the figures in ``path``; returns how many bars were missed."""
+    """Print the table of the figures in ``path``; returns whether one was missed, or nothing measured."""
     table = Table(*COLUMNS, "where the longest turn was")
     missed = 0
     figures = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
@@ -32,7 +42,7 @@ def main(path):
         table.add_row(*cells, where)
     Console(width=None if sys.stdout.isatty() else 200).print(table)
     Console().print(f"{missed} bars of {len(BARS) * len(figures)} missed")
-    return missed
+    return missed or not figures
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from federator.command_line import verbs
 
 _PLAN = {
     "solve": ("solve:solve", "Solve an instance: who carries what, and what is proven of it."),
-    "generate": ("solve:generate", "Write an instance of what a federation measured."),
+    "generate": ("generate:generate", "Write an instance of what a federation measured."),
     "draw": ("solve:draw", "Solve an instance and draw the answer."),
 }
 _PLACE = {

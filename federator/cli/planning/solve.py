@@ -1,4 +1,4 @@
-"""``federator plan generate``, ``federator plan solve`` and ``federator plan draw``."""
+"""``federator plan solve`` and ``federator plan draw``."""
 
 import json
 import math
@@ -9,29 +9,17 @@ from typing import Any
 import click
 
 from federator.cli.options import FILE, columns, option
-from federator.cli.planning.files import read, read_bytes, write
+from federator.cli.planning.files import read, write
 from federator.cli.planning.watching import interruption, watch
-from federator.planner.flow import exact, federation_file
+from federator.planner.flow import exact
 from federator.planner.flow.drawing import copies, idle, svg
 from federator.planner.flow.instance import Instance
-from federator.planner.flow.instance_file import encode
 from federator.planner.flow.outcome import Outcome
 from federator.planner.lagrangian import heuristic as lagrangian
 from federator.planner.lagrangian.steps import Rule
 from federator.planner.methods import SOLVERS, Method
 
 TIME_LIMIT_S = 600.0
-
-
-@click.command()
-@click.argument("kind", type=click.Choice(("federation",)))
-@click.option("-o", "--output", type=FILE, help="Where to. [standard output]")
-@click.option("--traffic", type=FILE, required=True, help="The traffic matrix.")
-@click.option("--links", type=FILE, required=True, help="The link table.")
-def generate(kind: str, output: Path | None, traffic: Path, links: Path) -> None:
-    """Write an instance of KIND (`federator-lab paper generate` makes some to practise on)."""
-    made = federation_file.decode(read_bytes(traffic), read_bytes(links), name=traffic.stem)
-    write(output, encode(made).decode())
 
 
 _method = option("--method", type=click.Choice([m.value for m in Method]), default="lagrangian")

@@ -39,7 +39,7 @@ class Place:
         self._antechamber = antechamber
         self.address = address
         self.give_way = give_way
-        self.received = 0  # bytes
+        self.received = 0  # bytes that it sent
 
     def receive(self, count: int) -> None:
         """Count bytes of a connection that still has its place; somebody may have to give way."""

@@ -32,7 +32,7 @@ class _Question:
     filters: tuple[str, ...]
     asks_again: bool
     end: asyncio.Handle  # gives up in time
-    again: asyncio.Handle | None = None
+    again: asyncio.Handle | None = None  # puts it again, after the agent has said no
 
     def cancel(self) -> None:
         """Stop both timers: nobody wants to know any more."""

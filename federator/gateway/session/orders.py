@@ -40,19 +40,16 @@ class LeaveBroker:
 class FindBroker:
     """Attach the client to another broker than the one that ``refused`` it, or that it lost."""
 
-    refused: bool
+    refused: bool  # the broker is there and will not have the client now
 
 
 @dataclass(frozen=True, slots=True)
 class AskSettled:
-    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound.
-
-    Meanwhile the client may wait for its SUBACK.
-    """
+    """Call ``on_settled(token)`` once the federation knows ``filters``, or after a bound."""
 
     token: int
     filters: tuple[str, ...]
-    client_waits: bool
+    client_waits: bool  # meanwhile, for its SUBACK
 
 
 @dataclass(frozen=True, slots=True)
