@@ -17,7 +17,7 @@ COLUMNS = ("row", "sent", *list(BARS)[:3], "p50_ms", "p99_ms", "slowest_ms", "tu
 
 
 def main(path):
-    """Print the table of the figures in ``path``; returns whether a bar was missed, or none tried."""
+    """Print the table of the figures in ``path``; returns whether one was missed or none tried."""
     table = Table(*COLUMNS, "where the longest turn was")
     missed = 0
     figures = [json.loads(line) for line in Path(path).read_text(encoding="utf-8").splitlines()]
