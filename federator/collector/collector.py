@@ -39,7 +39,7 @@ from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
-from federator.runtime.trust.words import words_of
+from federator.runtime.trust.words import FollowedWords
 
 TICK_S: Final = 0.1
 """The time between two checks whether something is due."""
@@ -153,7 +153,7 @@ class Collector:
         self.sources: dict[str, Source] = {}  # by URL
         self.malformed = self.misled = self.land_failures = 0
         self._tasks = tasks
-        self._words = words_of(settings.federation, settings.keys, own=None, required=["agent"])
+        self._words = FollowedWords(settings.federation, settings.keys, required=["agent"])
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
         self._done = asyncio.Event()
@@ -170,6 +170,7 @@ class Collector:
         for broker in self.settings.brokers:
             self._connect(self.settings.connection(broker))
         self._tasks.create_task(self._tick(), name="what is due")
+        self._tasks.create_task(self._words.run(), name="keys")
         if self.settings.files.keep_days or self.settings.files.keep_bytes:
             self._tasks.create_task(self._prune(), name="retention")
 

@@ -35,7 +35,7 @@ Roles = Literal["wanted", "required"]
 
 
 class TrustSettings(Section):
-    """Whom to believe: files that ``federator keys`` made, read at start."""
+    """Whom to believe: files that ``federator keys`` made. They are read again when they change."""
 
     federation_files: tuple[Path, ...] = Field(default=(), max_length=FEDERATION_KEYS_MAX)
     """Public federation keys to trust; several while keys are being changed."""
@@ -85,8 +85,8 @@ class KeySettings(TrustSettings):
 
 
 class GatewayKeySettings(TrustSettings):
-    """Whom to believe, and who we are: files that ``federator keys`` made, read at start. With
-    federation_files agents have to sign their guides."""
+    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
+    change. With federation_files agents have to sign their guides, with gateway_file answers."""
 
     gateway_file: Path | None = None
     """This gateway's key and certificate; closed to others."""

@@ -20,7 +20,7 @@ from typing import Final, Protocol, TypeVar
 
 import msgspec
 import structlog
-from mqtt5 import TopicFilter
+from mqtt5 import PublishPacket, TopicFilter
 
 from federator.config.gateway import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
@@ -29,10 +29,11 @@ from federator.gateway.wire import V5, Connect, Property, with_value, write_conn
 from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode, encode
-from federator.protocol.trust.words import Wanted
+from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId
 from federator.runtime.doctor.strangers import Speakers, StrangerWatch
 from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.mqtt.session_packets import wipe_session
@@ -65,7 +66,7 @@ class BrokerObserver(Protocol):
     def on_guide(self, guide: Guide) -> None:
         """Take the new guide of a broker's agent."""
 
-    def on_settled(self, token: int, known: bool) -> None:
+    def on_settled(self, broker: BrokerId, token: int, known: bool) -> None:
         """Take the answer to ``Broker.ask_settled``: whether the filters are known everywhere."""
 
     def on_taken(self, broker: BrokerId, mark: int) -> None:
@@ -113,6 +114,7 @@ class Broker:
         self.endpoint = endpoint_of(settings)
         self._observer = observer
         self._words = words
+        self._inbox = Inbox(self._take)  # to judge a word takes long: no flood holds the loop
         self._gateway = gateway.name
         self._federation = gateway.federation
         self._unanswered = 0
@@ -171,11 +173,16 @@ class Broker:
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Read what agents and other gateways say."""
         for packet, _, _ in publishes:
-            try:
+            self._observer.counters.malformed += not self._inbox.put(packet)
+        self._inbox.work()
+
+    def _take(self, packet: PublishPacket) -> None:
+        try:
+            if self.up:  # otherwise it was said before the connection ended
                 self._read(packet.topic, packet.payload)
-            except DecodeError as error:
-                self._observer.counters.malformed += 1
-                _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
+        except DecodeError as error:
+            self._observer.counters.malformed += 1
+            _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
 
     def _read(self, topic: str, payload: bytes) -> None:
         if topic == topics.guide_topic(self._federation):
@@ -193,25 +200,35 @@ class Broker:
         elif topic == topics.recalled_topic(self._federation, self._gateway):
             if self.may_recall and (told := self._of_gateway(gateways.Recalled, topic, payload)):
                 self._observer.on_recalled(told)
-        elif topic == topics.taken_topic(self._federation, self._gateway):
-            self.has_agent = True
-            self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
-        elif topic == topics.settled_topic(self._federation, self._gateway):
-            self._unanswered = 0
-            settled = decode(gateways.Settled, payload)
-            self._observer.on_settled(settled.token, settled.known)
+        elif self._is_agents(topic, payload):
+            if topic == topics.taken_topic(self._federation, self._gateway):
+                self.has_agent = True
+                self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
+            else:
+                self._unanswered = 0
+                settled = decode(gateways.Settled, payload)
+                for token in (settled.token, *settled.also):
+                    self._observer.on_settled(self.id, token, settled.known)
+
+    def _is_agents(self, topic: str, payload: bytes) -> bool:
+        """Whether the agent there answers us: signed, if we sign what we ask."""
+        wanted = Wanted("agent", str(self.id))
+        return not self._words.signs or self._words.believes(topic, payload, wanted)
 
     def _of_gateway(self, kind: type[_Word], topic: str, payload: bytes) -> _Word | None:
         """What another gateway said just now, if it is the one it says it is."""
         word = decode(kind, payload)
-        wanted = Wanted("gateway", word.gateway, place=self.id, ages=True)
+        wanted = Wanted("gateway", word.gateway, to=at(self.id), place=self.id, ages=True)
         return word if self._words.believes(topic, payload, wanted) else None
 
     # -- what it is asked -----------------------------------------------------------------------
 
-    def _say(self, topic: str, message: msgspec.Struct, *, urgent: bool = False) -> bool:
-        """Say it as ours, if we have a key."""
-        return self.link.publish(topic, self._words.sign(topic, encode(message)), urgent=urgent)
+    def _say(
+        self, topic: str, message: msgspec.Struct, *, qos: int = 0, urgent: bool = False
+    ) -> bool:
+        """Say it as ours, if we have a key, and for nobody elsewhere."""
+        payload = self._words.sign(topic, encode(message), to=at(self.id))
+        return self.link.publish(topic, payload, qos=qos, urgent=urgent)
 
     def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
         """Ask the agent when ``filters`` are known; ``False`` when an answer is not to be expected.
@@ -226,7 +243,7 @@ class Broker:
     def send_mark(self, number: int) -> None:
         """Ask the agent how far it took custody."""
         mark = gateways.Mark(self._gateway, number)
-        self.link.publish(topics.mark_topic(self._federation), encode(mark), qos=1)
+        self._say(topics.mark_topic(self._federation), mark, qos=1)
 
     def claim(self, claim: gateways.Claim) -> None:
         """Tell other gateways whom we have."""

@@ -38,7 +38,7 @@ from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
-from federator.runtime.trust.words import words_of
+from federator.runtime.trust.words import FollowedWords
 
 TEND_S: Final = 1.0
 POLL_S: Final = 0.02
@@ -74,14 +74,16 @@ class Gateway:
             bytes_max=max(clients.connecting_bytes_max, clients.packet_bytes_max + READ_BYTES_MAX),
             shared=clients.shared_addresses,
         )
-        words = words_of(
+        self._words = FollowedWords(
             settings.federation,
             settings.keys,
-            own=settings.keys.own_keys(settings.name),
+            own_file=settings.keys.gateway_file,
+            read_own=lambda: settings.keys.own_keys(settings.name),
             required=("agent", "gateway") if settings.keys.roles == "required" else ("agent",),
         )
         self.brokers = {
-            BrokerId(each.id): Broker(each, settings, self, words) for each in settings.brokers
+            BrokerId(each.id): Broker(each, settings, self, self._words)
+            for each in settings.brokers
         }
         self.guides = GuideBook()
         self.journal = Journal(
@@ -103,6 +105,7 @@ class Gateway:
             settle_s=failover.settle_ms / 1000,
             recent_s=failover.recent_ms / 1000,
             counters=self.counters,
+            first=self.epoch << 16,
         )
         self._unsafe = UnsafePublications(
             self.journal,
@@ -140,6 +143,7 @@ class Gateway:
             await listener.open()
             self.listeners.append(listener)
         self._tasks.create_task(self._tend(), name="tending")
+        self._tasks.create_task(self._words.run(), name="keys")
 
     async def leave(self, *, patience_s: float) -> None:
         """Let nobody in, let publications be acknowledged, and tell clients that we stop."""

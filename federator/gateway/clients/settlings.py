@@ -13,6 +13,7 @@ from typing import Final
 
 from federator.gateway.clients.proxied_client import ProxiedClient
 from federator.gateway.metrics import GatewayCounters
+from federator.protocol.types import BrokerId
 
 MOVE_SETTLES_WITHIN: Final = 0.5
 """Part of the time for which publications are remembered; the rest is to give what was missed."""
@@ -47,13 +48,16 @@ class Settlings:
     Args:
         settle_s: How long a client waits for a SUBACK,
         recent_s: and for how long publications are remembered.
+        first: Number below all; greater at each start, so that no answer of an earlier one counts.
     """
 
-    def __init__(self, *, settle_s: float, recent_s: float, counters: GatewayCounters) -> None:
+    def __init__(
+        self, *, settle_s: float, recent_s: float, counters: GatewayCounters, first: int = 0
+    ) -> None:
         self._settle_s = settle_s
         self._move_s = max(settle_s, recent_s * MOVE_SETTLES_WITHIN)
         self._counters = counters
-        self._number = 0
+        self._number = first
         self._questions: dict[int, _Question] = {}
 
     def ask(
@@ -72,10 +76,13 @@ class Settlings:
         end = asyncio.get_running_loop().call_later(wait_s, self._end, number, False)
         self._questions[number] = _Question(client, token, filters, not client_waits, end)
 
-    def on_answer(self, token: int, known: bool) -> None:
-        """Take an agent's answer: the client is told, or the question is put again later."""
+    def on_answer(self, broker: BrokerId, token: int, known: bool) -> None:
+        """Take an agent's answer: the client is told, or the question is put again later.
+
+        It counts when the client is at that agent's ``broker``.
+        """
         question = self._questions.get(token)
-        if question is None:
+        if question is None or (at := question.client.broker) is None or at.id != broker:
             return
         if known or not question.asks_again:
             self._end(token, known)

@@ -16,6 +16,7 @@ SESSIONS_PER_PAGE_MAX = 512
 SESSION_PAGES_MAX = 512
 TOPICS_PER_SESSION_MAX = 1_024
 SETTLE_FILTERS_MAX = 1_024
+SETTLED_ALSO_MAX = 1_023
 RECALL_FILTERS_MAX = 1_024
 SESSIONS_INTERVAL_S = 10
 """Between a gateway's whole reports to one broker; missing three, its sessions are forgotten."""
@@ -64,6 +65,8 @@ class Settled(msgspec.Struct, frozen=True):
 
     token: Natural
     known: bool
+    # Other questions with this answer; only where it is signed, so that many share a signature.
+    also: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=SETTLED_ALSO_MAX)] = ()
 
 
 class Mark(msgspec.Struct, frozen=True):

@@ -85,6 +85,7 @@ class Question(msgspec.Struct, frozen=True):
     token: int
     filters: tuple[str, ...]
     until_ms: Millis
+    signed: bool = False  # then the answer is, too
 
 
 _Place = tuple[BrokerId, BrokerId | None]

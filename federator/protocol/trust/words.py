@@ -24,6 +24,7 @@ from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.primitives import Verifier
 from federator.protocol.trust.proofs import decode_proof
+from federator.protocol.types import BrokerId
 
 NOBODY: Final = bytes(16)
 """Whom a word is for that is for everybody."""
@@ -35,6 +36,16 @@ SPEAKERS_MAX: Final = 4_096
 _WILL: Final = 2**64 - 1
 _HEADER = struct.Struct(">QQ16s")
 _FIELD: Final = b',"proof":"'
+
+
+def at(broker: BrokerId) -> bytes:
+    """Whom a word is for that is for who is at this broker."""
+    return b"at" + broker.to_bytes(14)
+
+
+def is_signed(payload: bytes) -> bool:
+    """Whether a word bears a proof, good or not: who asks with one is answered with one."""
+    return _FIELD in payload
 
 
 class Wanted(NamedTuple):
@@ -55,7 +66,7 @@ class WordSigner:
         self._vouch = vouch  # signs a text, and returns the signature with our certificate
         self._now_us = now_us  # Unix time; numbers grow even while it goes back
         self._number = 0
-        self._since = 0
+        self._since = now_us()
 
     def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY, is_will: bool = False) -> bytes:
         """Return the JSON object ``body`` with our proof, for whoever hears ``topic``.

@@ -23,6 +23,7 @@ from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.topology.arranging import Arranger, ConfiguredAddressVerifier, known_brokers
 from federator.runtime.trust.guarding import KeyWatcher, Trust
+from federator.runtime.trust.words import SignedWords
 
 CONTROL_SESSION_EXPIRY_S: Final = 60
 """How long our broker keeps log lines for us while we are away."""
@@ -117,6 +118,8 @@ class ControlParts:
         self.own_broker = OwnBroker(settings, tasks, state.client_token())
         epoch = state.next_epoch()
         self.trust = trust = None if settings.security == "open" else Trust(settings, state.path)
+        self.words = SignedWords(None) if trust is None else trust.words
+        self.is_gateways = partial(self.words.is_gateways, settings.broker_id)
         self.node = _node(settings, state, epoch, trust)
         self.handle = handle
         gone = partial(guide_will, settings, trust) if settings.failover.enabled else None

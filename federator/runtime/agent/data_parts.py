@@ -65,7 +65,13 @@ class DataParts:
             allows_export=self.policy.allows_export,
             here=renames.filter_inward if renames else None,
         )
-        self.marks = GatewayMarks(settings.federation, control.link)
+        self.marks = GatewayMarks(
+            settings.federation,
+            control.link,
+            # Its own come again where a connection ended.
+            is_gateways=partial(control.is_gateways, again=True),
+            sign=control.words.sign,
+        )
         self.cover = CoverSubscriber(
             self._data_link, settings.federation, SessionFilters(self.stores.subscribed)
         )

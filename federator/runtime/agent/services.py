@@ -40,7 +40,11 @@ class Services:
         self.settings = settings = data.settings
         node, link = control.node, control.link
         self.guide = GuidePublisher(
-            settings=settings, link=link, ordered=control.handle, trust=control.trust
+            settings=settings,
+            link=link,
+            ordered=control.handle,
+            is_gateways=control.is_gateways,
+            trust=control.trust,
         )
         self.discovery = self._discovery()
         self.echo = BrokerEcho(
@@ -60,7 +64,8 @@ class Services:
             covers=data.covers,
             tell=control.traffic.tell,
             link=link,
-            is_gateways=self.guide.is_gateways,
+            is_gateways=control.is_gateways,
+            sign=control.words.sign,
         )
         self.guard = SharedBrokerGuard(
             me=AgentAtBroker(control.epoch, settings.broker_id),

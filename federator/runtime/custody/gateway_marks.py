@@ -10,18 +10,26 @@ Source: docs/gateway.md, "What a PUBACK is worth".
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
+
+from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
 from federator.protocol.messages.gateways import Mark, Taken
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.topics import mark_topic, taken_topic
+from federator.protocol.trust.words import is_signed
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.process.clocks import monotonic_ms
 
 WAITING_MAX: Final = 1_024
 """Gateways whose newest mark is remembered."""
+
+WINDOW_MS: Final = 50
+JUDGED_MAX: Final = 64
+"""Proofs, 0.13 ms each, in one window. A gateway whose mark is passed over asks again."""
 
 CAUGHT_UP_SECONDS_MAX: Final = 5.0
 """We wait for a mark of our own for so long: the broker may be gone, or not let us."""
@@ -35,10 +43,13 @@ class GatewayMarks:
 
     federation: str
     link: MqttLink
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
+    sign: Callable[[str, bytes], bytes]  # adds our proof to what is said on a topic
 
     def __post_init__(self) -> None:
         self.topic = mark_topic(self.federation)  # where marks come, on the data connection
-        self._waiting: dict[str, int] = {}
+        self._waiting: dict[str, tuple[int, bool]] = {}  # newest number, and whether it was signed
+        self._window = self._judged = 0  # proofs in this window
         self._own: dict[int, asyncio.Event] = {}  # set when it is answered
         self._own_came: list[asyncio.Event] = []
         self.malformed = 0
@@ -66,8 +77,14 @@ class GatewayMarks:
             if mark.gateway == _OURS:
                 if mark.number in self._own:
                     self._own_came.append(self._own[mark.number])
-            elif mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX:
-                self._waiting[mark.gateway] = max(mark.number, self._waiting.get(mark.gateway, 0))
+                continue
+            room = mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX
+            signed, window = is_signed(packet.payload), monotonic_ms() // WINDOW_MS
+            self._judged = (self._judged if window == self._window else 0) + signed
+            self._window = window
+            if room and self._judged <= JUDGED_MAX and self.is_gateways(packet, mark.gateway):
+                said = (mark.number, signed)
+                self._waiting[mark.gateway] = max(said, self._waiting.get(mark.gateway, said))
 
     def on_acknowledged(self) -> None:
         """All that came is in the custody log, and the broker was told so."""
@@ -76,8 +93,9 @@ class GatewayMarks:
         for caught_up in self._own_came:
             caught_up.set()
         self._own_came.clear()
-        for gateway, number in self._waiting.items():
-            self.link.publish(taken_topic(self.federation, gateway), encode(Taken(number)))
+        for gateway, (number, signed) in self._waiting.items():
+            topic, answer = taken_topic(self.federation, gateway), encode(Taken(number))
+            self.link.publish(topic, self.sign(topic, answer) if signed else answer)
         self._waiting.clear()
 
     def on_down(self) -> None:

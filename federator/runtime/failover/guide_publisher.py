@@ -46,6 +46,7 @@ class GuidePublisher:
     settings: Settings
     link: MqttLink
     ordered: Callable[[DrainRequested], None]  # told an operator's order to drain
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
     trust: Trust | None  # none in an open federation
 
     def __post_init__(self) -> None:
@@ -92,20 +93,13 @@ class GuidePublisher:
                 order = json_codec.decode(operators.Drain, packet.payload)
                 # To this run of ours: orders are not for repeating.
                 to = NOBODY if self.trust is None else self.trust.guard.ours.salt
-                if self._is_of(packet, Wanted("operator", to=to)):
+                wanted, trust = Wanted("operator", to=to), self.trust
+                if trust is None or trust.words.believes(packet.topic, packet.payload, wanted):
                     self.ordered(DrainRequested(order.broker, order.drain))
         except DecodeError as error:
             self.malformed += 1
             if self._complaints.allow(packet.topic, now_ms):
                 _log.warning("guide.malformed", reason=str(error)[:200], so_far=self.malformed)
-
-    def is_gateways(self, packet: PublishPacket, name: str) -> bool:
-        """Whether the gateway of that name said it."""
-        return self._is_of(packet, Wanted("gateway", name, ages=True))
-
-    def _is_of(self, packet: PublishPacket, wanted: Wanted) -> bool:
-        trust = self.trust
-        return trust is None or trust.words.believes(packet.topic, packet.payload, wanted)
 
     def _write(self, guide: g.Guide) -> None:
         payload = json_codec.encode(guide)

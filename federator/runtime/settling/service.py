@@ -6,6 +6,8 @@ questions are answered.
 Source: docs/protocol.md 14.
 """
 
+import asyncio
+from collections import defaultdict
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -22,6 +24,7 @@ from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.settling.routes import SettledRoutes, plain_filter
 from federator.protocol.settling.waves import TIMEOUT_MS, Question, Settling, Standing
+from federator.protocol.trust.words import is_signed
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
@@ -43,9 +46,12 @@ class SettlingService:
     tell: Callable[[BrokerId, Wave | Echo], None]  # a neighbour, if there is a way
     link: MqttLink  # the control connection to our broker, by which gateways are answered
     is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
+    sign: Callable[[str, bytes], bytes]  # adds our proof to what is said on a topic
 
     def __post_init__(self) -> None:
         self.malformed = 0
+        # Tokens to be answered: by gateway, whether all is known, and whether it asked signed.
+        self._answers: defaultdict[tuple[str, bool, bool], list[int]] = defaultdict(list)
         self.topic = topics.settle_topic(self.settings.federation)
         self._links = self.node.links
         self._routes = SettledRoutes(self.node)
@@ -68,9 +74,10 @@ class SettlingService:
                 _log.warning("settle.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
         until_ms = Millis(now_ms + TIMEOUT_MS)
-        filters = tuple(dict.fromkeys(texts))
+        filters, signed = tuple(dict.fromkeys(texts)), is_signed(packet.payload)
         refused = self.settling.refused
-        self.settling.ask(Question(asked.gateway, asked.token, filters, until_ms), now_ms=now_ms)
+        question = Question(asked.gateway, asked.token, filters, until_ms, signed)
+        self.settling.ask(question, now_ms=now_ms)
         if self.settling.refused > refused and self._complaints.allow("refused", now_ms):
             _log.warning("settle.refused", so_far=self.settling.refused)
         self._arm(now_ms)
@@ -128,7 +135,18 @@ class SettlingService:
         return self._routes.leads(filter, to) and self.covers(plain_filter(filter))
 
     def answer(self, question: Question, *, known: bool) -> None:
-        """Tell the gateway whether all is settled."""
-        topic = topics.settled_topic(self.settings.federation, question.gateway)
-        payload = json_codec.encode(gateways.Settled(question.token, known))
-        self.link.publish(topic, payload, urgent=True)
+        """Tell the gateway whether all is settled, with what else is answered in this turn."""
+        if not self._answers:
+            asyncio.get_running_loop().call_soon(self._tell_answers)
+        self._answers[question.gateway, known, question.signed].append(question.token)
+
+    def _tell_answers(self) -> None:
+        for (gateway, known, signed), tokens in self._answers.items():
+            topic = topics.settled_topic(self.settings.federation, gateway)
+            step = 1 + gateways.SETTLED_ALSO_MAX if signed else 1
+            for first in range(0, len(tokens), step):
+                token, *also = tokens[first : first + step]
+                payload = json_codec.encode(gateways.Settled(token, known, tuple(also)))
+                payload = self.sign(topic, payload) if signed else payload
+                self.link.publish(topic, payload, urgent=True)
+        self._answers.clear()

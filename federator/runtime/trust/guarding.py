@@ -21,21 +21,16 @@ from federator.config.settings import Settings
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.messages.codec import decode
 from federator.protocol.messages.control import Message, Revoked
-from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.certificates import SIGNED_BYTES_MAX, Role
 from federator.protocol.trust.greetings import SALT_BYTES
 from federator.protocol.trust.guard import DATA, Guard, Manner
-from federator.protocol.types import BrokerId, ConnId, Millis
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.protocol.types import BrokerId, ConnId
+from federator.runtime.process.clocks import wall_clock_ms
 from federator.runtime.storage.durable import write_whole
 from federator.runtime.trust.crypto import SecretIdentity, verify
+from federator.runtime.trust.key_files import FILES_CHECKED_S, KeyFiles, take_up
 from federator.runtime.trust.words import SignedWords
-
-EXPIRY_NOTICE_S = 14 * 86_400
-DAY_MS = Millis(86_400_000)
-FILES_CHECKED_S = 2.0
-"""Between two checks whether key files have changed."""
 
 _log = structlog.get_logger()
 
@@ -57,7 +52,6 @@ class Trust:
     def __init__(self, settings: Settings, state_dir: Path) -> None:
         self._settings = settings
         self._lists_file = state_dir / REVOCATIONS_KEPT
-        self._expiry: RateLimiter[str] = RateLimiter(gap_ms=DAY_MS, keys_max=1)
         authority = Authority(
             settings.federation, settings.keys.federation_keys(settings.federation), verify
         )
@@ -83,7 +77,8 @@ class Trust:
             vouch=self.guard.vouch,
             required=required if settings.keys.roles == "required" else (),
         )
-        self._seen = self._stamps()
+        keys = settings.keys
+        self._files = KeyFiles([keys.agent_file, *keys.federation_files, keys.revocations_file])
 
     # -- what arrives --------------------------------------------------------------------------
 
@@ -147,28 +142,16 @@ class Trust:
         with contextlib.suppress(OSError):
             stored = _unframed(self._lists_file.read_bytes())
         for data in [*stored, self._settings.keys.revocations()]:
-            if data is not None:
-                _take_up(data, authority)
+            take_up(data, authority)
 
     # -- changing keys -------------------------------------------------------------------------
 
     def follow_files(self) -> bool:
-        """Follow key files that changed; whether there are new revocations to pass on.
-
-        When one of them cannot be used nothing changes: the agent goes on with what it has.
-        """
-        self._tell_expiry()
+        """Follow key files that changed; whether there are new revocations to pass on."""
+        self._files.tell_expiry(self.guard.ours.certificate.expires_s)
         self.drop_distrusted()
-        stamps = self._stamps()
-        if stamps == self._seen:
-            return False
-        self._seen = stamps
         before = self.guard.authority.revocations
-        try:
-            self._reload()
-        except (ConfigError, DecodeError) as error:
-            _log.error("trust.keys_not_changed", reason=str(error))
-            return False
+        self._files.follow(self._reload)
         return self.guard.authority.revocations != before
 
     def _reload(self) -> None:
@@ -182,19 +165,9 @@ class Trust:
             self.guard.renew(identity, agent_keys.certificate, trusted=trusted)
             serial = self.guard.ours.certificate.serial.hex()
             _log.info("trust.certificate_changed", serial=serial)
-        if revocations is not None and _take_up(revocations, self.guard.authority):
+        if take_up(revocations, self.guard.authority):
             self._on_new_lists()
         self.drop_distrusted()
-
-    def _stamps(self) -> list[tuple[int, int] | None]:
-        keys = self._settings.keys
-        files = [keys.agent_file, *keys.federation_files, keys.revocations_file]
-        return [_stamp(path) for path in files]
-
-    def _tell_expiry(self) -> None:
-        left_s = self.guard.ours.certificate.expires_s - _now_s()
-        if left_s < EXPIRY_NOTICE_S and self._expiry.allow("", monotonic_ms()):
-            _log.warning("trust.expires", days=max(0, left_s // 86_400))
 
     def snapshot(self) -> dict[str, object]:
         """What an operator sees at ``/status``."""
@@ -240,23 +213,6 @@ class KeyWatcher:
         if lists:
             for conn in [to] if to is not None else list(self.neighbours()):
                 self.send(conn, Revoked(self.self_id, tuple(lists)))
-
-
-def _take_up(revocations: bytes, authority: Authority) -> bool:
-    """Whether ``revocations`` are news. Others, and damaged ones, are left alone."""
-    try:
-        return authority.revoke(revocations)
-    except DecodeError as error:
-        _log.warning("trust.list_ignored", reason=str(error))
-        return False
-
-
-def _stamp(path: Path | None) -> tuple[int, int] | None:
-    with contextlib.suppress(OSError):
-        if path is not None:
-            told = path.stat()
-            return told.st_mtime_ns, told.st_ino
-    return None
 
 
 def _framed(data: bytes) -> bytes:

@@ -8,7 +8,7 @@ from federator.errors import DecodeError
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.trust.authority import Authority
-from federator.protocol.trust.words import LATE_MAX_US, Wanted, WordJudge, WordSigner
+from federator.protocol.trust.words import LATE_MAX_US, Wanted, WordJudge, WordSigner, at
 from federator.runtime.trust.crypto import verify
 from federator.runtime.trust.key_maker import KeyMaker
 from federator.runtime.trust.words import vouch_by
@@ -144,3 +144,27 @@ def test_a_gateways_certificate_is_none_of_an_agent(world):
         authority.judge(keys.certificate, now_s=NOW_S)
 
     assert authority.judge(keys.certificate, now_s=NOW_S, role="gateway").name == "a"
+
+
+def test_a_speaker_without_a_will_is_heard_after_an_earlier_start_with_one(world):
+    judge, keys = (
+        world.judge("gateway"),
+        world.maker.issue(0, days=1, now_s=NOW_S, role="gateway", name="a"),
+    )
+    former = WordSigner(vouch_by(keys[0]), lambda: world.now_us)
+    former.sign("will", BODY, is_will=True)
+    judge.check(TOPIC, former.sign(TOPIC, BODY), Wanted("gateway"))
+    world.now_us += 1_000
+
+    said = WordSigner(vouch_by(keys[0]), lambda: world.now_us).sign(TOPIC, BODY)
+
+    judge.check(TOPIC, said, Wanted("gateway"))
+
+
+def test_a_word_for_one_broker_is_worth_nothing_at_another(world):
+    word = world.signer("gateway", "a").sign(TOPIC, BODY, to=at(1))
+    judge = world.judge("gateway")
+
+    for wrong in (at(0), at(2)):
+        assert "for another" in refused(judge, word, "gateway", to=wrong)
+    judge.check(TOPIC, word, Wanted("gateway", to=at(1)))

@@ -160,6 +160,7 @@ def gateway(tmp_path, office, brokers, name):
     named_keys = {
         "gateway_file": str(office.folder / f"gateway-{name}.key"),
         "federation_files": [str(office.folder / "federation.pub")],
+        "revocations_file": str(office.folder / "revocations"),
         "roles": "required",
     }
     urls = {id_: broker.url for id_, broker in enumerate(brokers, 1)}

@@ -29,8 +29,18 @@ def comes(marks, *payloads):
     marks.note([(packet, 0, 0) for packet in packets])
 
 
+def marks_of(link, *, refused=()):
+    """The marks at an agent that puts a proof behind what it signs."""
+    return GatewayMarks(
+        "fed",
+        link,
+        is_gateways=lambda packet, name: name not in refused,
+        sign=lambda topic, payload: payload[:-1] + b',"proof":"ours"}',
+    )
+
+
 def waiting(link):
-    marks = GatewayMarks("fed", link)
+    marks = marks_of(link)
     return marks, asyncio.create_task(marks.caught_up())
 
 
@@ -85,4 +95,34 @@ async def test_a_mark_of_an_earlier_life_says_nothing_about_this_one():
 async def test_a_mark_that_never_comes_is_not_waited_for_for_ever(monkeypatch):
     monkeypatch.setattr(gateway_marks, "CAUGHT_UP_SECONDS_MAX", 0.01)
 
-    await GatewayMarks("fed", Link()).caught_up()
+    await marks_of(Link()).caught_up()
+
+
+def test_a_mark_that_is_not_its_gateways_is_not_answered_and_a_signed_one_is_answered_signed():
+    link = Link()
+    marks = marks_of(link, refused=["forged"])
+    signed = encode(Mark("g", 7))[:-1] + b',"proof":"g\'s"}'
+
+    comes(marks, encode(Mark("forged", 9)), signed, encode(Mark("h", 8)))
+    marks.on_acknowledged()
+
+    assert [topic for topic, _ in link.published] == ["$fed/fed/taken/g", "$fed/fed/taken/h"]
+    assert [b"ours" in payload for _, payload in link.published] == [True, False]
+
+
+def test_in_one_window_only_so_many_proofs_are_judged(monkeypatch):
+    now_ms = 0
+    monkeypatch.setattr(gateway_marks, "monotonic_ms", lambda: now_ms)
+    judged = []
+    marks = marks_of(Link())
+    marks.is_gateways = lambda packet, name: judged.append(name)
+
+    signed_mark = encode(Mark("g", 1))[:-1] + b',"proof":"no"}'
+
+    for _ in range(4):  # reads
+        comes(marks, *[signed_mark] * 100)
+
+    assert len(judged) == gateway_marks.JUDGED_MAX
+    now_ms += gateway_marks.WINDOW_MS
+    comes(marks, encode(Mark("h", 1)), signed_mark)
+    assert judged[gateway_marks.JUDGED_MAX :] == ["h", "g"]

@@ -6,8 +6,8 @@ import time
 
 from mqtt5 import PublishPacket
 
-from federator.runtime.agent import own_connections
-from federator.runtime.agent.own_connections import SENDER_BYTES_MAX, TURN_S, ControlInbox
+from federator.runtime.mqtt import inbox as inboxes
+from federator.runtime.mqtt.inbox import SENDER_BYTES_MAX, TURN_S, Inbox
 from tests.real.polling import until
 
 LARGE = b"x" * (SENDER_BYTES_MAX // 2)
@@ -24,9 +24,9 @@ def told(packet):
 
 
 async def test_what_there_is_time_for_is_looked_at_at_once(monkeypatch):
-    monkeypatch.setattr(own_connections, "TURN_S", 60.0)
+    monkeypatch.setattr(inboxes, "TURN_S", 60.0)
     taken = []
-    inbox = ControlInbox(lambda packet: taken.append(told(packet)))
+    inbox = Inbox(lambda packet: taken.append(told(packet)))
 
     for number in range(3):
         inbox.put(message(1, number))
@@ -42,7 +42,7 @@ async def test_senders_take_turns_and_the_loop_gets_its_own():
         taken.append(told(packet))
         time.sleep(TURN_S)  # as an expensive one would take
 
-    inbox = ControlInbox(take)
+    inbox = Inbox(take)
     for number in range(3):
         inbox.put(message(1, number))
     inbox.put(message(2, 0))
@@ -61,7 +61,7 @@ async def test_senders_take_turns_and_the_loop_gets_its_own():
 
 async def test_a_flood_of_one_takes_no_room_of_another():
     taken = []
-    inbox = ControlInbox(lambda packet: taken.append(told(packet)))
+    inbox = Inbox(lambda packet: taken.append(told(packet)))
 
     room = [inbox.put(message(1, number, LARGE)) for number in range(3)]
     room.append(inbox.put(message(2, 0)))
