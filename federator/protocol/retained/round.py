@@ -10,7 +10,7 @@ algorithms for replicated database maintenance", 1987.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -72,7 +72,7 @@ class Round:
     wanted: Callable[[str], bool]  # tells whether our broker should have a topic
     # The digests of what our broker has, where the store has no place for it.
     found: Callable[[str], int | None] = lambda topic: None
-    own: dict[str, Buckets] = field(default_factory=dict)  # our digests, as far as they are known
+    own: Mapping[str, Buckets] = field(default_factory=dict)  # our digests, by filter
 
     def __post_init__(self) -> None:
         self._waiting: deque[_Pull] = deque()
@@ -91,9 +91,7 @@ class Round:
     def on_offer(self, way: Way, offer: RetainedOffer) -> Post:
         """Take a peer's digests, and ask for the buckets that differ."""
         filter = offer.filter
-        own = self.own.get(filter)
-        if own is None:
-            own = self.own[filter] = self.store.buckets(filter)
+        own = self.own.get(filter, {})
         mask = sum(1 << b for b, digest in dict(offer.buckets).items() if own.get(b) != digest)
         if mask:
             self._waiting.append(_Pull(way, filter, mask))

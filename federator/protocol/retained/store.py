@@ -18,7 +18,6 @@ it finds (``on_found``):
 Source: docs/protocol.md 13.
 """
 
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from enum import Enum
 from hashlib import blake2b
@@ -302,10 +301,6 @@ class RetainedStore:
                     buckets[entry.bucket] = buckets.get(entry.bucket, 0) ^ entry.mark
             yield digests
         yield digests
-
-    def buckets(self, filter: str) -> Buckets:
-        """The digests of what ``filter`` matches, at once."""
-        return deque(self.digests([filter]), maxlen=1)[0][filter]
 
     def page(
         self, filter: str, *, mask: int, after: str, count: int, chars: int

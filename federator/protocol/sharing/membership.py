@@ -38,29 +38,19 @@ class Members(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """The member records of all brokers, our own included.
+    """The member records of all brokers.
 
-    Args:
-        own: Whose records are all taken. Of others, as anybody may announce anything,
-        records_max: are, and of each of them
-        broker_records_max: one that changes its number has two. What is beyond waits for room.
+    ``own`` are all taken. What others say beyond the bounds, as anybody may, waits for room.
     """
 
-    def __init__(
-        self,
-        own: BrokerId = NOBODY,
-        *,
-        records_max: int = RECORDS_MAX,
-        broker_records_max: int = BROKER_RECORDS_MAX,
-    ) -> None:
-        self._own, self._max, self._broker_max = own, records_max, broker_records_max
+    def __init__(self, own: BrokerId = NOBODY) -> None:
+        self._own = own
         self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
         self._filters = FilterTrie()
         self._by_filter: dict[str, set[GroupKey]] = {}
         self._counts: Counter[BrokerId] = Counter()  # records, by broker
         self._waiting: dict[BrokerId, dict[MemberRecord, None]] = {}
         self._in_reach: set[BrokerId] = set()
-        self.waiting = 0
         self._where: dict[GroupKey, frozenset[BrokerId]] = {}  # as far as anybody asked
 
     def add(self, record: MemberRecord) -> None:
@@ -69,9 +59,7 @@ class Membership:
         if record in self._records.get(key, {}).get(broker, ()):
             return
         if not self._has_room(broker):
-            waiting = self._waiting.setdefault(broker, {})
-            self.waiting += record not in waiting
-            waiting[record] = None
+            self._waiting.setdefault(broker, {})[record] = None
             return
         self._where.pop(key, None)
         self._counts[broker] += 1
@@ -81,10 +69,14 @@ class Membership:
         self._records.setdefault(key, {}).setdefault(broker, set()).add(record)
 
     def _has_room(self, broker: BrokerId) -> bool:
-        if broker == self._own:
-            return True
         others = self._counts.total() - self._counts[self._own]
-        return others < self._max and self._counts[broker] < self._broker_max
+        fits = others < RECORDS_MAX and self._counts[broker] < BROKER_RECORDS_MAX
+        return fits or broker == self._own
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait."""
+        return sum(map(len, self._waiting.values()))
 
     def discard(self, record: MemberRecord) -> None:
         """Remove ``record``, which nobody announces any more."""
@@ -114,7 +106,6 @@ class Membership:
     def _take_waiting(self, broker: BrokerId, record: MemberRecord) -> MemberRecord:
         waiting = self._waiting[broker]
         del waiting[record]
-        self.waiting -= 1
         if not waiting:
             del self._waiting[broker]
         return record

@@ -27,8 +27,8 @@ from federator.runtime.trust.guarding import KeyWatcher, Trust
 CONTROL_SESSION_EXPIRY_S: Final = 60
 """How long our broker keeps log lines for us while we are away."""
 
-READ_BYTES: Final = {"ctl": 16_384, "retained": 32_768}
-"""What one turn of the loop reads where a packet may cost much: some 150 lines of the log, or 1,500
+READ_BYTES: Final = {"ctl": 16_384, "retained": 16_384}
+"""What one turn of the loop reads where a packet may cost much: some 150 lines of the log, or 800
 retained values. Packets that are longer are still read whole."""
 
 

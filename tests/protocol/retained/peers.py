@@ -20,6 +20,12 @@ from federator.protocol.retained.versions import HybridClock, Version
 KEEP_US = 10**9
 
 
+def buckets_of(store, filter="#"):
+    """The digests of what ``store`` knows below ``filter``."""
+    *_, digests = store.digests([filter])
+    return digests[filter]
+
+
 def entries(store, filter="#", after=""):
     """What ``store`` knows below ``filter``, in order."""
     return store.page(filter, mask=-1, after=after, count=10**9, chars=10**9)[0]
@@ -84,12 +90,13 @@ class Peer:
     def compare(self, others, now_us):
         """One comparison with ``others``, whose letters all arrive."""
         self.look(now_us)
-        round_ = Round(self.store, wanted=self._wanted)
+        own = {"#": buckets_of(self.store)}
+        round_ = Round(self.store, wanted=self._wanted, own=own)
         by_id = {other.id: other for other in others}
         for other in others:
             other.look(now_us)
-            buckets = other.store.buckets("#")
-            if buckets and buckets != self.store.buckets("#"):
+            buckets = buckets_of(other.store)
+            if buckets and buckets != own["#"]:
                 way = (self.id, other.id)
                 self._exchange(round_, round_.on_offer(way, make_offer("#", buckets)), by_id)
         assert not round_.reading

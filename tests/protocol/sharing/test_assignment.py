@@ -258,8 +258,10 @@ def record(broker, number, members=1):
     return MemberRecord(broker, members, False, f"g{number}", "a/#")
 
 
-def test_what_a_broker_announces_beyond_its_share_waits_for_room_and_ours_never_does():
-    known = Membership(1, records_max=5, broker_records_max=3)
+def test_what_a_broker_announces_beyond_its_share_waits_for_room_and_ours_never_does(monkeypatch):
+    monkeypatch.setattr("federator.protocol.sharing.membership.RECORDS_MAX", 5)
+    monkeypatch.setattr("federator.protocol.sharing.membership.BROKER_RECORDS_MAX", 3)
+    known = Membership(1)
     for broker in (1, 2, 3, 4):
         known.reach(broker)
         for number in range(4):
@@ -286,8 +288,9 @@ def test_what_a_broker_announces_beyond_its_share_waits_for_room_and_ours_never_
     assert (len(known), known.waiting) == (0, 0)
 
 
-def test_a_broker_that_changes_its_number_for_ever_is_heard_so_often_and_no_more():
-    known = Membership(1, broker_records_max=3)
+def test_a_broker_that_changes_its_number_for_ever_is_heard_so_often_and_no_more(monkeypatch):
+    monkeypatch.setattr("federator.protocol.sharing.membership.BROKER_RECORDS_MAX", 3)
+    known = Membership(1)
     known.reach(2)
     for members in range(1, 100):
         known.add(record(2, 0, members))
