@@ -60,6 +60,7 @@ class TranslatedFilters:
     def __init__(self, translate: Translate) -> None:
         self._translate = translate
         self._held: Counter[str] = Counter()
+        self.nameless = 0  # how many have no translation
 
     def change(
         self, added: Iterable[str], removed: Iterable[str]
@@ -68,7 +69,9 @@ class TranslatedFilters:
         before: dict[str, bool] = {}
         for step, filters in ((1, added), (-1, removed)):
             for filter in filters:
-                for name in self._translate(filter):
+                names = self._translate(filter)
+                self.nameless += 0 if names else step
+                for name in names:
                     before.setdefault(name, self._held[name] > 0)
                     self._held[name] += step
         for name in before:

@@ -48,6 +48,11 @@ class BrokerPolicy:
         """What our clients want and do not want any more, as the federation hears it."""
         return self._asked.change(added, removed)
 
+    @property
+    def not_imported(self) -> int:
+        """How many filters of our clients the federation does not hear of."""
+        return self._asked.nameless
+
     def why_not(self, topic: str) -> str | None:
         """Why what our clients publish on their ``topic`` does not leave; ``None``: it may."""
         if topic.startswith("$"):

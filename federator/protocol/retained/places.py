@@ -156,6 +156,8 @@ class SortedNames:
             self._gone.discard(name)
         else:
             self._came.append(name)
+            if len(self._came) > 1_000 + len(self._sorted) // 8:
+                self._merge()
 
     def discard(self, name: str) -> None:
         """Take out a name that is there."""
@@ -168,12 +170,15 @@ class SortedNames:
     def beginning(self, start: str, *, after: str) -> Iterator[str]:
         """The names that begin with ``start`` and come behind ``after``."""
         names = self._sorted
-        if self._came:
-            names += self._came
-            names.sort()  # mostly in order, which makes it cheap
-            self._came = []
+        self._merge()
         at = bisect_left(names, start) if start > after else bisect_right(names, after)
         while at < len(names) and (name := names[at]).startswith(start):
             if name not in self._gone:
                 yield name
             at += 1
+
+    def _merge(self) -> None:
+        if self._came:
+            self._sorted += self._came
+            self._sorted.sort()  # mostly in order, which makes it cheap
+            self._came = []

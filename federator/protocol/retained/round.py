@@ -10,8 +10,9 @@ algorithms for replicated database maintenance", 1987.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import islice
 
 from federator.protocol.filters import matches
 from federator.protocol.messages.control import (
@@ -31,6 +32,7 @@ from federator.protocol.types import BrokerId
 
 PULLS_AT_ONCE_MAX = 4
 ASK_TOPICS_MAX = 256
+DECIDED_AT_ONCE_MAX = 512
 LETTER_CHARS_MAX = 65_536
 
 Way = tuple[BrokerId, ...]
@@ -48,6 +50,7 @@ class _Pull:
     filter: str
     mask: int
     after: str = ""
+    vain: bool = True  # no entry came
 
 
 @dataclass(slots=True)
@@ -69,9 +72,9 @@ class Round:
     wanted: Callable[[str], bool]  # tells whether our broker should have a topic
     # The digests of what our broker has, where the store has no place for it.
     found: Callable[[str], int | None] = lambda topic: None
+    own: Mapping[str, Buckets] = field(default_factory=dict)  # our digests, by filter
 
     def __post_init__(self) -> None:
-        self._own: dict[str, Buckets] = {}
         self._waiting: deque[_Pull] = deque()
         self._pulls: dict[tuple[BrokerId, str], _Pull] = {}
         self._newest: dict[str, _Newest] = {}
@@ -88,9 +91,7 @@ class Round:
     def on_offer(self, way: Way, offer: RetainedOffer) -> Post:
         """Take a peer's digests, and ask for the buckets that differ."""
         filter = offer.filter
-        own = self._own.get(filter)
-        if own is None:
-            own = self._own[filter] = self.store.buckets(filter)
+        own = self.own.get(filter, {})
         mask = sum(1 << b for b, digest in dict(offer.buckets).items() if own.get(b) != digest)
         if mask:
             self._waiting.append(_Pull(way, filter, mask))
@@ -102,12 +103,12 @@ class Round:
         pull = self._pulls.get(key)
         if pull is None or page.after != pull.after:
             return []
-        if not page.entries and not pull.after:
-            self._vanished += 1  # the peer has more than it can remember: it has to look again
+        pull.vain &= not page.entries
         for entry in page.entries:
             self._weigh(pull.way, pull.filter, entry)
         pull.after = page.upto
         if page.last or page.upto <= page.after:
+            self._vanished += pull.vain  # it has more than it can remember, and has to look again
             del self._pulls[key]
             return self._start_pulls()
         return [(pull.way, RetainedPull(pull.filter, pull.mask, pull.after))]
@@ -124,8 +125,13 @@ class Round:
         self._waiting.clear()
         return unread
 
+    @property
+    def undecided(self) -> bool:
+        """Whether ``decide`` has more to do."""
+        return bool(self._newest)
+
     def decide(self, now_us: int) -> tuple[list[tuple[str, Version]], int]:
-        """Take over versions, and find out what to ask for.
+        """Take over some versions, and find out what to ask for.
 
         Returns:
             Topics to delete on our broker, with the version of the delete; and how many versions
@@ -135,7 +141,8 @@ class Round:
         adopted = 0
         store = self.store
         asks: dict[tuple[Way, str], list[str]] = {}
-        for topic, found in sorted(self._newest.items()):
+        for topic in list(islice(self._newest, DECIDED_AT_ONCE_MAX)):
+            found = self._newest.pop(topic)
             own = store.get(topic)
             if own is not None and own.version >= found.version:
                 continue
@@ -183,9 +190,8 @@ class Round:
         self._asked = None
         return taken
 
-    def news(self) -> Post:
+    def news(self) -> Iterator[tuple[Way, RetainedBody]]:
         """What peers should hear of: entries of theirs that are out of date."""
-        post: Post = []
         for (way, filter), theirs in self._behind.items():
             for topics in _parts(theirs, RETAINED_ENTRIES_MAX):
                 newer = tuple(
@@ -194,8 +200,7 @@ class Round:
                     if (entry := self.store.get(topic)) and entry.version > theirs[topic]
                 )
                 if newer:
-                    post.append((way, RetainedNews(filter, newer)))
-        return post
+                    yield way, RetainedNews(filter, newer)
 
     def _start_pulls(self) -> Post:
         post: Post = []
@@ -227,10 +232,9 @@ class Round:
 def answer_pull(store: RetainedStore, pull: RetainedPull) -> RetainedPage:
     """The page of our entries that ``pull`` asks for."""
     after, count, chars = pull.after, RETAINED_ENTRIES_MAX, LETTER_CHARS_MAX
-    found, last = store.page(pull.filter, mask=pull.mask, after=after, count=count, chars=chars)
+    found, upto = store.page(pull.filter, mask=pull.mask, after=after, count=count, chars=chars)
     entries = tuple(as_entry(topic, entry) for topic, entry in found)
-    upto = entries[-1].topic if entries else after
-    return RetainedPage(pull.filter, after, upto, last, entries)
+    return RetainedPage(pull.filter, after, upto or after, not upto, entries)
 
 
 def make_offer(filter: str, buckets: Buckets) -> RetainedOffer:

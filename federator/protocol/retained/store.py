@@ -27,12 +27,15 @@ from zlib import crc32
 
 import msgspec
 
-from federator.protocol.filters import matches
+from federator.protocol.filters import FilterTrie
 from federator.protocol.retained.places import TOPICS_MAX, Places, SortedNames
 from federator.protocol.retained.versions import NEVER, Version
 from federator.protocol.types import BrokerId
 
 BUCKETS = 64
+STEP_TOPICS_MAX = 1_000
+PAGE_STEPS_MAX = 4
+"""What is looked at for one page, whether it belongs on it or not."""
 
 Buckets = dict[int, int]
 """The digest of the entries of each bucket; empty buckets are left out."""
@@ -55,7 +58,7 @@ class Entry(NamedTuple):
     here: bool  # our broker is known to be in this state
     bucket: int  # part of the digests that the topic belongs to
     mark: int  # a number for topic, version and payload, from which digests are made
-    touched: int  # the number of the change that made this entry
+    touched: int  # the number of the change that made this entry, or told where our broker is
     noted_us: int  # when we learnt of it, or its version's time when that is later
 
 
@@ -99,6 +102,7 @@ class RetainedStore:
         self._names = SortedNames()
         self._tombstones = 0
         self._changed: dict[str, None] = {}  # since take_changes
+        self._restarted = 0  # what our broker is in is not known of entries touched before
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -114,13 +118,16 @@ class RetainedStore:
 
     def get(self, topic: str) -> Entry | None:
         """What is known of ``topic``."""
-        return self._entries.get(topic)
+        entry = self._entries.get(topic)
+        if entry is not None and entry.here and entry.touched < self._restarted:
+            entry = self._entries[topic] = entry._replace(here=False)
+        return entry
 
     def admit(
         self, topic: str, version: Version, digest: int, *, deleted: bool, now_us: int
     ) -> Verdict:
         """Judge a value that our broker is about to get; a newer one is noted."""
-        entry = self._entries.get(topic)
+        entry = self.get(topic)
         if entry is not None:
             if version < entry.version:
                 return Verdict.OLDER
@@ -175,8 +182,9 @@ class RetainedStore:
 
     def broker_restarted(self) -> None:
         """Doubt everything: what our broker holds after a restart is not known."""
-        for topic, entry in list(self._entries.items()):
-            self._know(topic, entry, here=False)
+        self.touched += 1
+        self._restarted = self.touched
+        self._changed = dict.fromkeys(self._entries)
 
     def on_found(self, found: Mapping[str, int], *, since: int, now_us: int) -> list[str]:
         """Place values that our broker holds.
@@ -197,8 +205,8 @@ class RetainedStore:
 
     def on_scanned(
         self, filters: Iterable[str], found: Collection[str], *, since: int, now_us: int
-    ) -> None:
-        """Place what our broker does not hold any more.
+    ) -> Iterator[None]:
+        """Place what our broker does not hold any more, some with each step.
 
         Args:
             filters: What was scanned, in whole.
@@ -206,21 +214,25 @@ class RetainedStore:
             since: As for ``on_found``.
             now_us: Wall clock, for tombstones' age.
         """
-        missing = {t for f in filters for t, e in self.entries(f) if e.touched <= since}
-        for topic in sorted(missing.difference(found)):
-            entry = self._entries[topic]
-            if entry.deleted:
-                self._know(topic, entry, here=True)
-            elif entry.here:  # a client deleted it unseen
-                version = entry.version.successor(self._self_id)
-                self.put(topic, version, 0, deleted=True, now_us=now_us)
-            else:
-                self._forget(topic)
-        self.expire(now_us)
+        for step, _ in self._below(filters):
+            for topic, _ in step:
+                entry = self.get(topic)
+                if entry is None or entry.touched > since or topic in found:
+                    continue
+                if entry.deleted:
+                    self._know(topic, entry, here=True)
+                elif entry.here:  # a client deleted it unseen
+                    version = entry.version.successor(self._self_id)
+                    self.put(topic, version, 0, deleted=True, now_us=now_us)
+                else:
+                    self._forget(topic)
+            yield
+        while self.expire(now_us):
+            yield
 
     def _place(self, topic: str, digest: int, *, since: int, now_us: int) -> bool:
         """Place one value that was found; ``True`` when it must be deleted."""
-        entry = self._entries.get(topic)
+        entry = self.get(topic)
         if entry is None:
             if self._allows_export(topic):
                 self._put_found(topic, self._unknown, digest, now_us)
@@ -240,32 +252,54 @@ class RetainedStore:
     def _put_found(self, topic: str, version: Version, digest: int, now_us: int) -> None:
         self.put(topic, version, digest, deleted=False, now_us=now_us)
 
-    def entries(self, filter: str, *, after: str = "") -> Iterator[tuple[str, Entry]]:
-        """The entries that ``filter`` matches, by topic, behind the topic ``after``."""
-        beginning = filter.partition("+")[0].partition("#")[0]
-        if beginning == filter:
-            entry = self._entries.get(filter)
-            if entry is not None and filter > after:
-                yield filter, entry
-            return
-        whole = filter == beginning + "#" and len(beginning) > 1  # all that begin so match
-        beginning = beginning.removesuffix("/")
-        with_slash = beginning + "/"
-        for topic in self._names.beginning(beginning, after=after):
-            if (whole and topic.startswith(with_slash)) or matches(filter, topic):
-                yield topic, self._entries[topic]
+    def _below(
+        self, filters: Iterable[str], *, after: str = ""
+    ) -> Iterator[tuple[list[tuple[str, list[str]]], str]]:
+        """The topics behind ``after`` that ``filters`` match, with those of them that begin alike.
 
-    def buckets(self, filter: str) -> Buckets:
-        """The digests of what ``filter`` matches: equal ones hold the same."""
-        digests = [0] * BUCKETS
-        for _, entry in self.entries(filter):
-            digests[entry.bucket] ^= entry.mark
-        return {bucket: digest for bucket, digest in enumerate(digests) if digest}
+        Each step looks at some topics, and tells the last one if there are more. Entries may change
+        between two steps.
+        """
+        tries: dict[str, FilterTrie] = {}  # by how their topics begin
+        for filter in filters:
+            beginning = filter.partition("+")[0].partition("#")[0]
+            if beginning != filter:
+                tries.setdefault(beginning.removesuffix("/"), FilterTrie()).add(filter)
+            elif filter in self._entries and filter > after:
+                yield [(filter, [filter])], ""
+        for beginning, trie in sorted(tries.items()):
+            upto = after
+            whole = len(trie) == 1 and f"{beginning}/#" in trie  # all that begin so match
+            names = [""] * STEP_TOPICS_MAX
+            while len(names) == STEP_TOPICS_MAX:
+                names = list(islice(self._names.beginning(beginning, after=upto), STEP_TOPICS_MAX))
+                upto = names[-1] if len(names) == STEP_TOPICS_MAX else ""
+                if whole:
+                    found = [f"{beginning}/#"]
+                    start = found[0][:-1]
+                    yield [(n, found) for n in names if n.startswith(start) or n == beginning], upto
+                else:
+                    yield [(n, found) for n in names if (found := trie.match(n))], upto
+
+    def digests(self, filters: Collection[str]) -> Iterator[dict[str, Buckets]]:
+        """The digests of what each of ``filters`` matches: equal ones hold the same.
+
+        Each step adds some to what it returns; the last one has all.
+        """
+        digests: dict[str, Buckets] = {filter: {} for filter in filters}
+        for step, _ in self._below(filters):
+            for topic, matching in step:
+                entry = self._entries[topic]
+                for filter in matching:
+                    buckets = digests[filter]
+                    buckets[entry.bucket] = buckets.get(entry.bucket, 0) ^ entry.mark
+            yield digests
+        yield digests
 
     def page(
         self, filter: str, *, mask: int, after: str, count: int, chars: int
-    ) -> tuple[list[tuple[str, Entry]], bool]:
-        """A page of entries behind topic ``after``, and whether these are the last.
+    ) -> tuple[list[tuple[str, Entry]], str]:
+        """A page of entries behind topic ``after``, and where the next one begins, if any does.
 
         Args:
             filter: Matches their topics.
@@ -275,13 +309,17 @@ class RetainedStore:
             chars: and topics of so many characters in all, but at least one.
         """
         found: list[tuple[str, Entry]] = []
-        for topic, entry in self.entries(filter, after=after):
-            if mask >> entry.bucket & 1:
-                chars -= len(topic)
-                if len(found) == count or (found and chars < 0):
-                    return found, False
-                found.append((topic, entry))
-        return found, True
+        for number, (step, upto) in enumerate(self._below([filter], after=after), 1):
+            for topic, _ in step:
+                entry = self._entries[topic]
+                if mask >> entry.bucket & 1:
+                    chars -= len(topic)
+                    if len(found) == count or (found and chars < 0):
+                        return found, found[-1][0]
+                    found.append((topic, entry))
+            if number == PAGE_STEPS_MAX:
+                return found, upto
+        return found, ""
 
     def is_expired(self, version: Version, now_us: int) -> bool:
         """Whether a tombstone of ``version`` is too old to be taken up by who knows nothing of its
@@ -289,22 +327,21 @@ class RetainedStore:
         """
         return version.time_us + self._keep_us < now_us
 
-    def expire(self, now_us: int) -> None:
-        """Forget tombstones that were kept for long enough."""
-        if self._tombstones:
-            old = [
-                topic
-                for topic, entry in self._entries.items()
-                if entry.deleted and entry.noted_us + self._keep_us < now_us
-            ]
-            for topic in old:
-                self._forget(topic)
+    def expire(self, now_us: int) -> bool:
+        """Forget some tombstones that were kept for long enough; whether there were any."""
+        entries = self._entries.items() if self._tombstones else ()
+        due = (t for t, e in entries if e.deleted and e.noted_us + self._keep_us < now_us)
+        old = list(islice(due, STEP_TOPICS_MAX))
+        for topic in old:
+            self._forget(topic)
+        return bool(old)
 
     def save(self) -> Callable[[], list[Saved | str]]:
         """Return a function that lists everything as it is now; another thread may call it."""
         self._changed.clear()
         entries = [(t, e) for t, e in self._entries.items() if not self.places.is_guest(t)]
-        return lambda: [_saved(topic, entry) for topic, entry in entries]
+        restarted = self._restarted
+        return lambda: [_saved(topic, entry, restarted) for topic, entry in entries]
 
     def take_changes(self, count: int) -> list[Saved | str]:
         """What changed since this was last asked: entries, and topics without a lasting one.
@@ -318,7 +355,7 @@ class RetainedStore:
             del changed[topic]
         lasting = [t in entries and not self.places.is_guest(t) for t in topics]
         return [
-            _saved(topic, entries[topic]) if lasts else topic
+            _saved(topic, entries[topic], self._restarted) if lasts else topic
             for topic, lasts in zip(topics, lasting, strict=True)
         ]
 
@@ -341,7 +378,7 @@ class RetainedStore:
     def _know(self, topic: str, entry: Entry, *, here: bool) -> None:
         """Note whether our broker is in the known state."""
         if entry.here != here:
-            self._entries[topic] = entry._replace(here=here)
+            self._entries[topic] = entry._replace(here=here, touched=self.touched)
             self._note(topic)
 
     def _note(self, topic: str) -> None:
@@ -371,8 +408,9 @@ def digest_of_buckets(buckets: Buckets) -> int:
     return digest
 
 
-def _saved(topic: str, entry: Entry) -> Saved:
-    return Saved(topic, *entry.version, entry.digest, entry.deleted, entry.here, entry.noted_us)
+def _saved(topic: str, entry: Entry, restarted: int) -> Saved:
+    here = entry.here and entry.touched >= restarted
+    return Saved(topic, *entry.version, entry.digest, entry.deleted, here, entry.noted_us)
 
 
 def _mark(topic: str, version: Version, digest: int, deleted: bool) -> int:

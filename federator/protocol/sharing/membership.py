@@ -11,15 +11,20 @@ until members are heard of again. The same holds for what an agent knew before i
 Source: docs/protocol.md 12.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
 import msgspec
 
-from federator.protocol.filters import overlaps
+from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.group_records import MemberRecord
 from federator.protocol.types import BrokerId, Millis
+
+RECORDS_MAX: Final = 4_096
+BROKER_RECORDS_MAX: Final = 1_024
+NOBODY: Final = BrokerId(-1)
 
 GroupKey = tuple[str, str]
 """A group and its filter: ``$share/<group>/<filter>``."""
@@ -33,38 +38,82 @@ class Members(msgspec.Struct, frozen=True):
 
 
 class Membership:
-    """The member records of all brokers, our own included."""
+    """The member records of all brokers.
 
-    def __init__(self) -> None:
+    ``own`` are all taken. What others say beyond the bounds, as anybody may, waits for room.
+    """
+
+    def __init__(self, own: BrokerId = NOBODY) -> None:
+        self._own = own
         self._records: dict[GroupKey, dict[BrokerId, set[MemberRecord]]] = {}
-        self._beside: dict[GroupKey, set[GroupKey]] = {}  # others with overlapping filters
+        self._filters = FilterTrie()
+        self._by_filter: dict[str, set[GroupKey]] = {}
+        self._counts: Counter[BrokerId] = Counter()  # records, by broker
+        self._waiting: dict[BrokerId, dict[MemberRecord, None]] = {}
         self._in_reach: set[BrokerId] = set()
+        self._where: dict[GroupKey, frozenset[BrokerId]] = {}  # as far as anybody asked
 
     def add(self, record: MemberRecord) -> None:
         """Add ``record``, which somebody announces."""
-        key = (record.group, record.filter)
+        key, broker = (record.group, record.filter), record.broker
+        if record in self._records.get(key, {}).get(broker, ()):
+            return
+        if not self._has_room(broker):
+            self._waiting.setdefault(broker, {})[record] = None
+            return
+        self._where.pop(key, None)
+        self._counts[broker] += 1
         if key not in self._records:
-            self._beside[key] = {o for o in self._records if overlaps(o[1], key[1])}
-            for other in self._beside[key]:
-                self._beside[other].add(key)
-        brokers = self._records.setdefault(key, {})
-        brokers.setdefault(record.broker, set()).add(record)
+            self._filters.add(key[1])
+            self._by_filter.setdefault(key[1], set()).add(key)
+        self._records.setdefault(key, {}).setdefault(broker, set()).add(record)
+
+    def _has_room(self, broker: BrokerId) -> bool:
+        others = self._counts.total() - self._counts[self._own]
+        fits = others < RECORDS_MAX and self._counts[broker] < BROKER_RECORDS_MAX
+        return fits or broker == self._own
+
+    @property
+    def waiting(self) -> int:
+        """How many records wait."""
+        return sum(map(len, self._waiting.values()))
 
     def discard(self, record: MemberRecord) -> None:
         """Remove ``record``, which nobody announces any more."""
-        key = (record.group, record.filter)
+        key, broker = (record.group, record.filter), record.broker
+        if record in self._waiting.get(broker, ()):
+            self._take_waiting(broker, record)
+            return
         brokers = self._records.get(key, {})
-        records = brokers.get(record.broker, set())
+        records = brokers.get(broker, set())
+        if record not in records:
+            return
         records.discard(record)
+        self._where.pop(key, None)
+        self._counts[broker] -= 1
         if not records:
-            brokers.pop(record.broker, None)
-        if not brokers and self._records.pop(key, None) is not None:
-            for other in self._beside.pop(key):
-                self._beside[other].discard(key)
+            del brokers[broker]
+        if not brokers:
+            del self._records[key]
+            self._by_filter[key[1]].discard(key)
+            if not self._by_filter[key[1]]:
+                del self._by_filter[key[1]]
+                self._filters.discard(key[1])
+        for next_ in [b for b in (broker, next(iter(self._waiting), None)) if b in self._waiting]:
+            if self._has_room(next_):
+                self.add(self._take_waiting(next_, next(iter(self._waiting[next_]))))
+
+    def _take_waiting(self, broker: BrokerId, record: MemberRecord) -> MemberRecord:
+        waiting = self._waiting[broker]
+        del waiting[record]
+        if not waiting:
+            del self._waiting[broker]
+        return record
 
     def reach(self, broker: BrokerId, in_reach: bool = True) -> None:
         """Note whether anything can be sent to ``broker``."""
         (self._in_reach.add if in_reach else self._in_reach.discard)(broker)
+        self._where.clear()
 
     @property
     def groups(self) -> list[GroupKey]:
@@ -94,8 +143,7 @@ class Membership:
         crossed = ", ".join(str(broker) for broker, members in mine.items() if members.crossed)
         if crossed:
             return f"ordinary subscribers beside members on broker {crossed}"
-        for other in sorted(self._beside[key]):
-            there = self.brokers(other).keys()
+        for other, there in self._beside(key):
             if there != mine.keys() and not there.isdisjoint(mine):
                 return f"$share/{other[0]}/{other[1]} has members on some of the same brokers"
         return None
@@ -105,7 +153,18 @@ class Membership:
         mine = self.brokers(key)
         if any(members.crossed for members in mine.values()):
             return False
-        return all(mine.keys().isdisjoint(self.brokers(other)) for other in self._beside[key])
+        return all(there.isdisjoint(mine) for _, there in self._beside(key))
+
+    def _beside(self, key: GroupKey) -> Iterator[tuple[GroupKey, frozenset[BrokerId]]]:
+        """The other groups with overlapping filters, and where in reach they have members."""
+        for filter in self._filters.overlapping(key[1]):
+            for other in sorted(self._by_filter[filter]):
+                if other != key:
+                    where = self._where.get(other)
+                    if where is None:
+                        where = frozenset(self._in_reach.intersection(self._records[other]))
+                        self._where[other] = where
+                    yield other, where
 
 
 ORPHANS_MAX: Final = 10_000

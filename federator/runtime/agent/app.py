@@ -108,9 +108,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         "datagrams": None if datagrams is None else datagrams.totals(),
         **routes.status(),
         "discovery": services.discovery.snapshot(),
-        "rules": v.rules_section(
-            data.policy, data.link_policies, services.discovery, data.renaming
-        ),
+        "rules": v.rules_section(data.policy, data.link_policies, data.renaming),
         "retained": v.retained_section(data.retained),
         "loops": v.loops_section(data.loops),
         "share": {"scope": settings.share.scope, **data.sharing.snapshot()},

@@ -28,9 +28,9 @@ from federator.runtime.trust.words import SignedWords
 CONTROL_SESSION_EXPIRY_S: Final = 60
 """How long our broker keeps log lines for us while we are away."""
 
-CONTROL_READ_BYTES: Final = 16_384
-"""What one turn of the loop reads on the control connection, where a packet may cost much: some 150
-lines of the log. Packets that are longer are still read whole."""
+READ_BYTES: Final = {"ctl": 16_384, "retained": 16_384}
+"""What one turn of the loop reads where a packet may cost much: some 150 lines of the log, or 800
+retained values. Packets that are longer are still read whole."""
 
 
 class _Nobody(LinkObserver):
@@ -73,7 +73,7 @@ class OwnBroker:
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,
             send_queue_bytes_max=links.send_queue_bytes_max,
-            read_bytes_max=CONTROL_READ_BYTES if role == "ctl" else RECEIVE_BUFFER_BYTES,
+            read_bytes_max=READ_BYTES.get(role, RECEIVE_BUFFER_BYTES),
         )
 
     def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:

@@ -24,7 +24,6 @@ from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
-from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.loops.watch import LoopWatch
@@ -37,6 +36,9 @@ from federator.runtime.sharing.sharing import Sharing
 
 LAGS_KEPT = 60
 """Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
+
+EXPLAINED_MAX = 100
+"""Filters of one topic, and ways of each."""
 
 LISTED_MAX = 1_000
 """Meshes, routes and links in one answer; totals are given beside."""
@@ -78,12 +80,7 @@ class RoutesView:
             ],
             "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
             "meshes_total": len(states),
-            "destinations": [
-                row
-                for f in sorted(islice(straight, LISTED_MAX))
-                for row in self._ways(f)
-                if row["strategy"] == Strategy.SHORTEST_PATH
-            ][:LISTED_MAX],
+            "destinations": self._rows(islice(straight, LISTED_MAX), Strategy.SHORTEST_PATH),
             "destinations_total": sum(len(s.brokers) for s in straight.values()),
         }
 
@@ -110,9 +107,9 @@ class RoutesView:
                     **self._mesh(m.filter),
                     "wanted": m.route.wanted,
                     "why": m.why,
-                    "ways": self._ways(m.filter)[:LISTED_MAX],
+                    "ways": list(islice(self._ways(m.filter), EXPLAINED_MAX)),
                 }
-                for m in explanation.filters
+                for m in explanation.filters[:EXPLAINED_MAX]
             ],
             "groups": self.sharing.explain(topic),
         }
@@ -121,10 +118,15 @@ class RoutesView:
         """The routing table: per filter and core or destination, the path, its weight, a backup."""
         meshes, straight = self.node.meshes.states, self.node.topic_routing.states
         filters = {*islice(meshes, LISTED_MAX), *islice(straight, LISTED_MAX)}
-        return [row for f in sorted(filters) for row in self._ways(f)][:LISTED_MAX]
+        return self._rows(filters)
 
-    def _ways(self, filter_: str) -> list[Answer]:
-        return [
+    def _rows(self, filters: Iterable[str], only: Strategy | None = None) -> list[Answer]:
+        rows = (row for f in sorted(filters) for row in self._ways(f))
+        wanted = (row for row in rows if only is None or row["strategy"] == only)
+        return list(islice(wanted, LISTED_MAX))
+
+    def _ways(self, filter_: str) -> Iterable[Answer]:
+        return (
             {
                 "filter": row.filter,
                 "strategy": row.strategy.value,
@@ -136,7 +138,7 @@ class RoutesView:
                 "backup_weight": row.backup and row.backup.weight,
             }
             for row in table_of(self.node, filter_)
-        ]
+        )
 
     def _mesh(self, filter_: str) -> Answer:
         meshes = self.node.meshes
@@ -240,11 +242,10 @@ def _heard(links: Links, neighbour_id: BrokerId | None, now_ms: Millis) -> Answe
 def rules_section(
     policy: BrokerPolicy,
     link_policies: LinkPolicies,
-    discovery: Discovery,
     renaming: Renaming | None,
 ) -> Answer:
     """The rules at the edge of our broker and on links, and what they withheld."""
-    rules, wanted = policy.edge, discovery.known.wanted
+    rules = policy.edge
     told = {
         "import": rules.imports,
         "export": rules.exports,
@@ -255,7 +256,7 @@ def rules_section(
     return {
         **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},
         "keep_total": len(rules.keep),
-        "not_imported": sum(not policy.exported_filters(filter_) for filter_ in wanted),
+        "not_imported": policy.not_imported,
         "withheld_from_neighbours": link_policies.withheld_out,
         "withheld_of_neighbours": link_policies.withheld_in,
         "without_name_there": renaming.kept if renaming else 0,

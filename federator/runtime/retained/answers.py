@@ -24,7 +24,7 @@ from federator.protocol.messages.control import (
 )
 from federator.protocol.retained.round import Way, as_entry, make_offer
 from federator.protocol.retained.store import digest_of_buckets
-from federator.runtime.retained.broker import RetainedBroker
+from federator.runtime.retained.broker import SCAN_VALID_S, RetainedBroker
 from federator.runtime.retained.rounds import Write
 from federator.runtime.retained.scanner import Scan
 
@@ -103,15 +103,19 @@ class RetainedAnswers:
                 break
             await asyncio.sleep(COVERED_POLL_S)
         await self.broker.recent_scan(filters)
+        digests = await self.broker.digests(filters)
         for way, want in wants:
-            buckets = self.broker.store.buckets(want.filter)
+            buckets = digests[want.filter]
             if buckets and digest_of_buckets(buckets) != want.digest:
                 self.write(way, make_offer(want.filter, buckets))
 
     async def _answer_ask(self, way: Way, ask: RetainedAsk) -> None:
         filters = [ask.filter]
-        reply = self._values(ask, await self.broker.recent_scan(filters, valid_s=SCAN_KEPT_S))
-        if not reply.entries:  # changed since, or no room to keep it then
+        for valid_s in (SCAN_KEPT_S, SCAN_VALID_S):  # of the longer one much may have changed
+            scan = await self.broker.recent_scan(filters, valid_s=valid_s)
+            if (reply := self._values(ask, scan)).entries:
+                break
+        else:  # changed since, or no room to keep it then
             reply = self._values(ask, await self.broker.scan(filters, keep=frozenset(ask.topics)))
         self.broker.counters.values_given += len(reply.entries)
         self.write(way, reply)

@@ -20,7 +20,7 @@ from federator.protocol.forwarding.publications import RunChecker, qos_of
 from federator.protocol.messages.control import RetainedEntry
 from federator.protocol.retained.packets import retained_in
 from federator.protocol.retained.round import version_of
-from federator.protocol.retained.store import RetainedStore
+from federator.protocol.retained.store import Buckets, RetainedStore
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
@@ -87,8 +87,18 @@ class RetainedBroker:
             await asyncio.sleep(0)
         # When the broker dropped values, what did not come need not be deleted.
         whole = filters if scan.complete else ()
-        self.store.on_scanned(whole, scan.found.keys(), since=since, now_us=wall_clock_us())
+        found = scan.found.keys()
+        for _ in self.store.on_scanned(whole, found, since=since, now_us=wall_clock_us()):
+            await asyncio.sleep(0)
         return scan
+
+    async def digests(self, filters: Collection[str]) -> dict[str, Buckets]:
+        """What the store knows below each of ``filters``."""
+        digests: dict[str, Buckets] = {}
+        for so_far in self.store.digests(filters):
+            digests = so_far
+            await asyncio.sleep(0)
+        return digests
 
     async def recent_scan(self, filters: Collection[str], *, valid_s: float = SCAN_VALID_S) -> Scan:
         """A scan of ``filters`` that is not older than ``valid_s``.

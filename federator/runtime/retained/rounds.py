@@ -11,6 +11,7 @@ import asyncio
 from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from itertools import islice
 
 import structlog
 
@@ -97,7 +98,7 @@ class RetainedRounds:
         """Take part of a comparison, which came by ``way``."""
         round_ = self._round
         match body:
-            case RetainedOffer() if round_ is not None and self._collecting:
+            case RetainedOffer() if self._collecting and round_ and body.filter in round_.own:
                 self._deliver(round_.on_offer(way, body))
             case RetainedOffer() | RetainedNews():  # too late for this round: of the next one
                 self._heard.append((way, body))
@@ -124,7 +125,7 @@ class RetainedRounds:
             await self._work.wait()
             await asyncio.sleep(GATHER_S)
             self._work.clear()
-            filters = list(self._due)[:RETAINED_WANTS_MAX]
+            filters = list(islice(self._due, RETAINED_WANTS_MAX))
             for filter in filters:
                 del self._due[filter]
             self._comparing = dict.fromkeys(filters)
@@ -157,7 +158,8 @@ class RetainedRounds:
         """Scan, ask everyone, read what they have, fetch what is newer; whether all came."""
         below = sorted({*filters, *(each.filter for _, each in heard)})
         scan = await self.broker.scan(below) if below else NOTHING
-        round_ = self._round = Round(self.broker.store, wanted=self.wanted, found=scan.digest)
+        own = await self.broker.digests(below)
+        round_ = self._round = Round(self.broker.store, self.wanted, scan.digest, own)
         self._collecting = True
         self.broker.counters.rounds += 1
         for way, body in heard:
@@ -166,7 +168,7 @@ class RetainedRounds:
             else:
                 round_.on_news(way, body)
         if filters or rally:
-            digests = [digest_of_buckets(self.broker.store.buckets(f)) for f in filters]
+            digests = [digest_of_buckets(own[filter]) for filter in filters]
             self.flood(tuple(map(RetainedWant, filters, digests)), rally)
         if filters:
             # Whoever has the newest version must have offered before anybody is asked for a value:
@@ -178,15 +180,19 @@ class RetainedRounds:
         unread = round_.give_up_reading()
         self.broker.counters.unread += unread
         fetched = await self._fetch(round_)
-        self._deliver(round_.news())
+        for letter in round_.news():
+            self._deliver([letter])
+            await asyncio.sleep(0)
         return fetched and not unread
 
     async def _fetch(self, round_: Round) -> bool:
         """Bring our broker up to date; whether all that was asked for came."""
-        erase, adopted = round_.decide(wall_clock_us())
-        self.broker.counters.adopted += adopted
-        for topic, version in erase:
-            self.broker.delete(topic, version)
+        while round_.undecided:
+            erase, adopted = round_.decide(wall_clock_us())
+            self.broker.counters.adopted += adopted
+            for topic, version in erase:
+                self.broker.delete(topic, version)
+            await asyncio.sleep(0)
         while (ask := round_.next_ask()) is not None:
             self._values = None
             self.write(*ask)

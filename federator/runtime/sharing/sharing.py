@@ -18,7 +18,7 @@ from mqtt5 import QoS
 
 from federator.errors import DecodeError
 from federator.protocol.effects import FilterRoute
-from federator.protocol.filters import overlaps
+from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.group_records import (
     MemberRecord,
@@ -44,6 +44,9 @@ LISTED_MAX: Final = 1_000
 
 INEXACT_TOLD_MAX: Final = 1_000
 """Groups of which it is remembered that it was said."""
+
+INEXACT_AT_ONCE_MAX: Final = 16
+"""Groups looked at in one turn, each of which may overlap all others."""
 
 MakeLink = Callable[[int, LinkObserver], MqttLink]
 """Makes and runs our stand-in number ``i``."""
@@ -111,14 +114,15 @@ class Sharing:
     stand_ins_max: int
 
     def __post_init__(self) -> None:
-        self.membership = Membership()
+        self.membership = Membership(self.self_id)
         self.membership.reach(self.self_id)
         self.assignment = Assignment(self.self_id, stand_ins_max=self.stand_ins_max)
         self.counters = ShareCounters()
         self._own_members: dict[GroupKey, int] = {}
         self._watched = False
-        self._crossings: dict[GroupKey, int] = {}
-        self._wanted: set[str] = set()
+        self._own_filters = FilterTrie()  # of groups with members among our clients
+        self._crossings: dict[str, int] = {}  # by such a filter
+        self._wanted = FilterTrie()
         self._announced: frozenset[str] = frozenset()
         self._needs_inbox = False
         self._gone: list[BrokerId] = []
@@ -126,6 +130,7 @@ class Sharing:
         self._orphans_timer = DeadlineTimer(self._on_orphans_old)
         self._changed = False
         self._told_inexact: dict[GroupKey, str] = {}
+        self._untold: dict[GroupKey, None] = {}
         self.stand_ins = StandIns(self.make_link, self._on_taken)
         self.origin = ShareOrigin(
             self_id=self.self_id,
@@ -165,6 +170,7 @@ class Sharing:
             **self.counts(),
             "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
             "groups_total": len(self.membership),
+            "records_waiting": self.membership.waiting,
             "stand_ins_standing": self.stand_ins.standing,
             "owed_bytes": self.origin.ledger.bytes,
         }
@@ -189,7 +195,7 @@ class Sharing:
             "members": {str(broker): each.count for broker, each in brokers.items()},
             "crossed": [broker for broker, each in brokers.items() if each.crossed],
             "stand_ins": self.assignment.stand_ins.get(key, 0),
-            "inexact": self.membership.why_inexact(key),
+            "inexact": self._told_inexact.get(key),
         }
 
     # What changes
@@ -204,23 +210,22 @@ class Sharing:
         for key, count in members.items():
             if count and self.announces(key[1]):
                 self._own_members[key] = count
-                if key not in self._crossings:
-                    self._crossings[key] = sum(overlaps(key[1], f) for f in self._wanted)
-            else:
-                self._own_members.pop(key, None)
-                self._crossings.pop(key, None)
+                if self._own_filters.add(key[1]):
+                    self._crossings[key[1]] = len(self._wanted.overlapping(key[1]))
+            elif self._own_members.pop(key, None) and not self.has_own_members(key[1]):
+                self._own_filters.discard(key[1])
+                del self._crossings[key[1]]
         self._say_what_we_have()
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Note that ordinary subscribers of ours want other filters than before."""
-        removed &= self._wanted
-        added -= self._wanted
-        self._wanted -= removed
-        self._wanted |= added
+        removed = frozenset(filter for filter in removed if self._wanted.discard(filter))
+        added = frozenset(filter for filter in added if self._wanted.add(filter))
         self.destination.on_interest(added, removed)
-        for key in self._crossings:
-            self._crossings[key] += sum(overlaps(key[1], filter) for filter in added)
-            self._crossings[key] -= sum(overlaps(key[1], filter) for filter in removed)
+        for filters, by in ((added, 1), (removed, -1)):
+            for filter in filters:
+                for shared in self._own_filters.overlapping(filter):
+                    self._crossings[shared] += by
         self._say_what_we_have()
 
     def on_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
@@ -309,7 +314,7 @@ class Sharing:
         """Announce our members, and an inbox when anybody may have something for it."""
         records: dict[str, MemberRecord] = {}
         for key, count in sorted(self._own_members.items()):
-            record = MemberRecord(self.self_id, count, self._crossings[key] > 0, *key)
+            record = MemberRecord(self.self_id, count, self._crossings[key[1]] > 0, *key)
             if (text := record.encode()) is not None:
                 records[text] = record
         filters = frozenset(records)
@@ -327,10 +332,20 @@ class Sharing:
             self.announce(filters - before, before - filters)
 
     def _tell_inexact(self) -> None:
-        """Say which groups cannot be served exactly once, and why, once for each reason."""
-        reasons = {key: self.membership.why_inexact(key) for key in self.membership.groups}
-        told = {key: reason for key, reason in reasons.items() if reason is not None}
-        for (group, filter), reason in islice(sorted(told.items()), INEXACT_TOLD_MAX):
-            if self._told_inexact.get((group, filter)) != reason:
-                _log.warning("share.inexact", group=group, filter=filter, reason=reason)
-        self._told_inexact = told
+        """Say which groups cannot be served exactly once, and why, once for each reason; soon."""
+        if not self._untold:
+            asyncio.get_running_loop().call_soon(self._tell_some_inexact)
+        self._untold.update(dict.fromkeys((*self.membership.groups, *self._told_inexact)))
+
+    def _tell_some_inexact(self) -> None:
+        told = self._told_inexact
+        for key in list(islice(self._untold, INEXACT_AT_ONCE_MAX)):
+            del self._untold[key]
+            reason = self.membership.why_inexact(key)
+            if reason is None:
+                told.pop(key, None)
+            elif told.get(key) != reason and (key in told or len(told) < INEXACT_TOLD_MAX):
+                told[key] = reason
+                _log.warning("share.inexact", group=key[0], filter=key[1], reason=reason)
+        if self._untold:
+            asyncio.get_running_loop().call_soon(self._tell_some_inexact)

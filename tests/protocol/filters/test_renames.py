@@ -136,6 +136,7 @@ def test_a_set_in_translation_is_the_union_of_translations_after_every_change(pa
         assert removed <= told
         told -= removed
         assert told == {name for each in held for name in renames.filter_outward(each)}
+        assert translated.nameless == sum(not renames.filter_outward(each) for each in held)
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from federator.protocol.policy.link_policies import sift
 from federator.protocol.retained.round import Round, answer_pull, make_offer
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
+from tests.protocol.retained.peers import buckets_of
 
 OPEN, SECRET = (RetainedEntry(t, 5, 0, 1, 7, deleted=False) for t in ("open", "secret"))
 
@@ -42,7 +43,7 @@ def test_a_page_of_which_nothing_is_left_does_not_end_the_reading():
         store.put(topic, Version(5, 0, 1), 7, deleted=False, now_us=5)
     round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
 
-    post = round_.on_offer((2, 1), make_offer("#", store.buckets("#")))
+    post = round_.on_offer((2, 1), make_offer("#", buckets_of(store, "#")))
     while post:
         letter = RetainedLetter(1, (1, 2), 0, answer_pull(store, post[0][1]))
         page = sift(letter, lambda topic: topic == "z").body

@@ -20,6 +20,17 @@ from federator.protocol.retained.versions import HybridClock, Version
 KEEP_US = 10**9
 
 
+def buckets_of(store, filter="#"):
+    """The digests of what ``store`` knows below ``filter``."""
+    *_, digests = store.digests([filter])
+    return digests[filter]
+
+
+def entries(store, filter="#", after=""):
+    """What ``store`` knows below ``filter``, in order."""
+    return store.page(filter, mask=-1, after=after, count=10**9, chars=10**9)[0]
+
+
 class Peer:
     """One broker with its agent.
 
@@ -60,7 +71,8 @@ class Peer:
         since = self.store.touched
         for topic in self.store.on_found(found, since=since, now_us=now_us):
             self._publish(topic, b"")
-        self.store.on_scanned(["#"], found, since=since, now_us=now_us)
+        for _ in self.store.on_scanned(["#"], found, since=since, now_us=now_us):
+            pass
 
     def restart_agent(self):
         """Our broker runs on."""
@@ -78,12 +90,13 @@ class Peer:
     def compare(self, others, now_us):
         """One comparison with ``others``, whose letters all arrive."""
         self.look(now_us)
-        round_ = Round(self.store, wanted=self._wanted)
+        own = {"#": buckets_of(self.store)}
+        round_ = Round(self.store, wanted=self._wanted, own=own)
         by_id = {other.id: other for other in others}
         for other in others:
             other.look(now_us)
-            buckets = other.store.buckets("#")
-            if buckets and buckets != self.store.buckets("#"):
+            buckets = buckets_of(other.store)
+            if buckets and buckets != own["#"]:
                 way = (self.id, other.id)
                 self._exchange(round_, round_.on_offer(way, make_offer("#", buckets)), by_id)
         assert not round_.reading
@@ -105,10 +118,11 @@ class Peer:
             post += round_.on_page(way, answer_pull(by_id[way[-1]].store, pull))
 
     def _fetch(self, round_, by_id, now_us):
-        erase, _ = round_.decide(now_us)
-        for topic, version in erase:
-            self._publish(topic, b"")
-            self.store.put(topic, version, 0, deleted=True, now_us=now_us)
+        while round_.undecided:
+            erase, _ = round_.decide(now_us)
+            for topic, version in erase:
+                self._publish(topic, b"")
+                self.store.put(topic, version, 0, deleted=True, now_us=now_us)
         while (ask := round_.next_ask()) is not None:
             way, question = ask
             for entry, packet in round_.on_values(way, by_id[way[-1]].answer(question)):

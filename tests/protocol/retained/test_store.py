@@ -5,8 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.protocol.filters import matches
-from federator.protocol.retained.store import RetainedStore, Verdict, digest_of_buckets
+from federator.protocol.retained.store import (
+    PAGE_STEPS_MAX,
+    STEP_TOPICS_MAX,
+    RetainedStore,
+    Verdict,
+    digest_of_buckets,
+)
 from federator.protocol.retained.versions import Version
+from tests.protocol.retained.peers import buckets_of, entries
 
 ME, OTHER = 1, 2
 KEEP_US = 1_000
@@ -26,7 +33,8 @@ def known(store, topic, time_us, digest=0, *, deleted=False, here=True, origin=O
 def look(store, filter, **found):
     since = store.touched
     erase = store.on_found(found, since=since, now_us=100)
-    store.on_scanned([filter], found.keys(), since=since, now_us=100)
+    for _ in store.on_scanned([filter], found.keys(), since=since, now_us=100):
+        pass
     return erase
 
 
@@ -82,7 +90,7 @@ def test_what_changed_during_a_look_is_not_judged_by_it(store):
     added = known(store, "b", 60, 8)
 
     store.on_found({"a": 7}, since=since, now_us=100)
-    store.on_scanned(["#"], {"a": 7}, since=since, now_us=100)
+    list(store.on_scanned(["#"], {"a": 7}, since=since, now_us=100))
 
     assert store.get("a").version == newer
     assert store.get("b").version == added
@@ -181,7 +189,7 @@ def test_entries_below_a_filter_are_those_that_it_matches_in_order(topics, filte
     for topic in topics:
         known(store, topic, 50, 7)
 
-    found = [topic for topic, _ in store.entries(filter, after=after)]
+    found = [topic for topic, _ in entries(store, filter, after)]
 
     assert found == sorted(t for t in topics if matches(filter, t) and t > after)
 
@@ -193,14 +201,14 @@ def test_pages_hold_everything_of_their_buckets_once(topics, count, chars):
         known(store, topic, 50, 7)
     mask = 0x5555_5555_5555_5555
 
-    read, after, last = [], "", False
-    while not last:
-        page, last = store.page("#", mask=mask, after=after, count=count, chars=chars)
-        assert page or last
+    read, after, upto = [], "", "?"
+    while upto:
+        page, upto = store.page("#", mask=mask, after=after, count=count, chars=chars)
+        assert not upto or upto > after
         read += [topic for topic, _ in page]
-        after = read[-1] if read else ""
+        after = upto
 
-    assert read == [t for t, e in store.entries("#") if mask >> e.bucket & 1]
+    assert read == [t for t, e in entries(store) if mask >> e.bucket & 1]
 
 
 @given(st.dictionaries(TOPICS, st.integers(1, 3), max_size=6), st.data())
@@ -212,5 +220,72 @@ def test_digests_agree_exactly_when_the_entries_do(times, data):
 
     same = all(one.get(t).version == two.get(t).version for t in times)
 
-    assert (one.buckets("#") == two.buckets("#")) is same
-    assert (digest_of_buckets(one.buckets("#")) == digest_of_buckets(two.buckets("#"))) is same
+    assert (buckets_of(one, "#") == buckets_of(two, "#")) is same
+    assert (
+        digest_of_buckets(buckets_of(one, "#")) == digest_of_buckets(buckets_of(two, "#"))
+    ) is same
+
+
+MANY = 5 * STEP_TOPICS_MAX
+
+
+@pytest.fixture
+def full(store):
+    for number in range(MANY):
+        known(store, f"{number}/x", 50, 7)
+    return store
+
+
+def test_no_step_through_a_large_table_looks_at_more_than_a_part_of_it(full):
+    filters = ["#", "+/x", "+/y", "1/+", "1/x"]
+    before = {f: buckets_of(full, f) for f in filters}
+
+    *steps, digests = full.digests(filters)
+
+    assert len(steps) > MANY / STEP_TOPICS_MAX
+    assert digests == before
+    assert before["#"] == before["+/x"] != before["+/y"] == {}
+    assert before["1/+"] == before["1/x"] != {}
+    assert len(list(full.on_scanned(["#"], (), since=full.touched, now_us=100))) > 4
+    assert full.tombstones == MANY
+    assert len(list(full.on_scanned([], (), since=full.touched, now_us=10**9))) > 4
+    assert len(full) == 0
+
+
+def test_a_table_that_changes_between_two_steps_is_gone_through_all_the_same(full):
+    there = {f"{number}/x" for number in range(0, MANY, 2)}
+    changed = set()
+    for number, _ in enumerate(full.on_scanned(["#"], there, since=full.touched, now_us=100)):
+        known(full, f"0{number}", 60)
+        known(full, f"{number}/x", 60, 8)
+        changed.add(f"{number}/x")
+
+    assert full.tombstones == MANY // 2 - len(changed - there)
+
+
+def test_who_asks_for_topics_that_nobody_has_gets_a_page_without_any_and_goes_on(store):
+    for number in range((PAGE_STEPS_MAX + 1) * STEP_TOPICS_MAX):
+        known(store, f"{number:05}/x", 50, 7)
+    known(store, "last/y", 50, 7)
+
+    page, upto = store.page("+/y", mask=-1, after="", count=10, chars=1_000)
+    rest, end = store.page("+/y", mask=-1, after=upto, count=10, chars=1_000)
+
+    assert (page, upto) == ([], f"{PAGE_STEPS_MAX * STEP_TOPICS_MAX - 1:05}/x")
+    assert ([topic for topic, _ in rest], end) == (["last/y"], "")
+
+
+def test_a_restart_of_the_broker_costs_no_walk_and_is_on_disk_all_the_same(store):
+    for topic in "abc":
+        known(store, topic, 50, 7)
+    store.take_changes(10)
+    whole = store.save()
+
+    store.broker_restarted()
+    known(store, "c", 60, 7)
+    look(store, "b", b=7)
+
+    assert {t: store.get(t).here for t in "abc"} == {"a": False, "b": True, "c": True}
+    assert {s.topic: s.here for s in store.take_changes(10)} == {"a": False, "b": True, "c": True}
+    assert {s.topic: s.here for s in store.save()()} == {"a": False, "b": True, "c": True}
+    assert all(saved.here for saved in whole())

@@ -252,3 +252,48 @@ def test_a_stand_in_never_stands_where_somebody_else_would_get_what_is_published
         for topic in TOPICS:
             if matches(key[1], topic):
                 assert served(known, here, topic) == [key]
+
+
+def record(broker, number, members=1):
+    return MemberRecord(broker, members, False, f"g{number}", "a/#")
+
+
+def test_what_a_broker_announces_beyond_its_share_waits_for_room_and_ours_never_does(monkeypatch):
+    monkeypatch.setattr("federator.protocol.sharing.membership.RECORDS_MAX", 5)
+    monkeypatch.setattr("federator.protocol.sharing.membership.BROKER_RECORDS_MAX", 3)
+    known = Membership(1)
+    for broker in (1, 2, 3, 4):
+        known.reach(broker)
+        for number in range(4):
+            known.add(record(broker, number))
+            known.add(record(broker, number))
+
+    assert [sorted(known.brokers((f"g{n}", "a/#"))) for n in range(4)] == [
+        [1, 2, 3],
+        [1, 2, 3],
+        [1, 2],
+        [1],
+    ]
+    assert known.waiting == 7
+
+    known.discard(record(2, 3))  # it waited
+    known.discard(record(2, 0))
+    known.discard(record(3, 0))
+
+    assert known.waiting == 4
+    assert sorted(known.brokers(("g2", "a/#"))) == [1, 2, 3]
+    for broker in (1, 2, 3, 4):
+        for number in range(4):
+            known.discard(record(broker, number))
+    assert (len(known), known.waiting) == (0, 0)
+
+
+def test_a_broker_that_changes_its_number_for_ever_is_heard_so_often_and_no_more(monkeypatch):
+    monkeypatch.setattr("federator.protocol.sharing.membership.BROKER_RECORDS_MAX", 3)
+    known = Membership(1)
+    known.reach(2)
+    for members in range(1, 100):
+        known.add(record(2, 0, members))
+
+    assert known.brokers(("g0", "a/#"))[2].count == 3
+    assert known.waiting == 96

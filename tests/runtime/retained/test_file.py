@@ -10,6 +10,7 @@ from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
 from federator.runtime.retained import file as retained_file
 from federator.runtime.retained.file import FILE_NAME, RetainedFile
+from tests.protocol.retained.peers import entries
 from tests.real.polling import until
 
 
@@ -43,7 +44,7 @@ def same(one, other):
 
 
 def known(store):
-    return {topic: entry._replace(touched=0) for topic, entry in store.entries("#")}
+    return {topic: entry._replace(touched=0) for topic, entry in entries(store)}
 
 
 async def test_what_changed_is_on_disk_soon_so_that_a_killed_agent_has_it(tmp_path):
