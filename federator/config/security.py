@@ -28,7 +28,7 @@ REVOCATIONS_KEPT = "revocations"
 
 _P = TypeVar("_P", AgentKeys, FederationPublic, RevocationFile)
 
-Security = Literal["signed", "sealed", "open"]
+Security = Literal["signed", "sealed", "proven", "open"]
 
 
 Roles = Literal["wanted", "required"]

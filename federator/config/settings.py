@@ -66,8 +66,9 @@ class Settings(Section):
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
     security: Security = "signed"
     """"signed": agents prove who they are, nothing can be forged or replayed, and the brokers in
-    between can read everything; "sealed": nor read what is forwarded; "open": whoever may publish
-    on a broker's control topics is believed. See [keys]."""
+    between can read everything; "sealed": nor read what is forwarded; "proven": as "signed", and
+    no agent in between can change or invent what clients publish at QoS 1 and 2; "open": whoever
+    may publish on a broker's control topics is believed. See [keys]."""
     broker: BrokerSettings
     neighbours: tuple[NeighbourSettings, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
     """Brokers to talk to directly."""
@@ -158,6 +159,18 @@ class Settings(Section):
                     what = 'datagrams are sealed, and agents have no keys with security = "open"'
                     mend = 'use security = "signed", or transport = "tcp"'
                     raise wrong(f"{at}.transport", what, mend)
+        return self
+
+    @model_validator(mode="after")
+    def _nothing_is_taken_out_of_what_is_proven(self) -> Self:
+        rules = [each.rules(self.rules.deny) for each in self.neighbours]
+        stopping = self.rules.deny or not all(each.stops_nothing for each in rules)
+        if self.security == "proven" and stopping:
+            what = "rules of links and rules.deny take publications out of frames, "
+            what += "and what is left is not what its origin signed"
+            raise wrong(
+                "security", what, 'use "signed", or rules at the edge: import, export, keep'
+            )
         return self
 
     @property

@@ -32,6 +32,7 @@ from federator.protocol.forwarding.frames import (
     REPAIR_FLAG,
     TAIL_FLAG,
     TRACE_FLAG,
+    WORD_FLAG,
     Frame,
     OwnFrames,
     unpack,
@@ -102,6 +103,9 @@ class DataPlane:
         self._frame_events = frame_events
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
+        # Tails have the numbers of QoS 0, which anybody may take in another's name.
+        proves = seals is not None and seals.proves
+        self._tail_duplicates = DuplicateLog() if proves else self._duplicates
         self._policies = policies or LinkPolicies()
         self._frame_bytes_max = frame_bytes_max
         self._heard_until_ms: dict[BrokerId, float] = {}  # whose frames are taken
@@ -340,6 +344,20 @@ class DataPlane:
         if self._heard_until_ms.get(frame.sender, 0.0) <= now.ms:
             counters.frames_of_strangers += 1
             return
+        judge = self.custody.judge
+        if judge is not None and frame.flags & ~TRACE_FLAG and frame.origin != self._self_id:
+            # A word is judged by whom it is for.
+            if not frame.flags & WORD_FLAG and not judge.believes(frame, len(payload), now):
+                return
+            self._take_frame(frame, len(payload), now)
+            for waited, size in judge.released():
+                self._take_frame(waited, size, now)
+        else:
+            self._take_frame(frame, len(payload), now)
+
+    def _take_frame(self, frame: Frame, size: int, now: Now) -> None:
+        """Deliver a frame that is believed, carry it on, or drop it."""
+        counters = self.counters
         if self._policies.active:
             let_in = self._policies.incoming(frame)
             if let_in is None:
@@ -350,23 +368,25 @@ class DataPlane:
             return
         if frame.flags & REPAIR_FLAG:
             # It goes its own way, back along that of the request, and may be a copy on purpose.
-            self._note_came(frame, len(payload), now)
+            self._note_came(frame, size, now)
             self.custody.on_repair(frame, now)
             self._unfinished = True
             return
         origin = frame.origin
         if origin == self._self_id:
-            self._suppress(frame, len(payload), now)
+            self._suppress(frame, size, now)
             return
         seen = self._custody_duplicates if frame.flags & CUSTODY_FLAG else self._duplicates
+        if frame.flags & TAIL_FLAG:
+            seen = self._tail_duplicates
         first, new = seen.admit(
             origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask, sender=frame.sender
         )
         if not first and not new:
-            self._suppress(frame, len(payload), now)
+            self._suppress(frame, size, now)
             return
         if self._frame_events is not None:
-            self._note_came(frame, len(payload), now)
+            self._note_came(frame, size, now)
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
         if frame.flags:

@@ -88,7 +88,7 @@ class Plan:
     """What is measured."""
 
     # Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``, and our agents with the
-    # metrics stream on, ``metrics``, or secured: ``signed``, ``sealed``.
+    # metrics stream on, ``metrics``, or secured: ``signed``, ``sealed``, ``proven``.
     systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator")
     # Half of them publish, half subscribe, in pairs; the window is theirs together.
     clients: int = 2

@@ -29,6 +29,7 @@ BESIDE: Final = {
     "metrics": "federator",
     "signed": "federator",
     "sealed": "federator",
+    "proven": "signed",
 }
 """What each system of ours is compared with."""
 

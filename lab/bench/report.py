@@ -53,7 +53,7 @@ BARS: Final = (
     ),
     *(
         Bar(f"{name}: throughput, {hops} hops, QoS {qos}", r.THROUGHPUT, hops, qos, 0.9, True, name)
-        for name in ("signed", "sealed")
+        for name in ("signed", "sealed", "proven")
         for hops, qos in ((1, 0), (3, 0), (1, 1), (3, 1))
     ),
 )

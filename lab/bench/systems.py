@@ -23,7 +23,7 @@ from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.relay_process import RelayProcess
 
 FEDERATION: Final = "bench"
-SECURED: Final = ("signed", "sealed")
+SECURED: Final = ("signed", "sealed", "proven")
 AGENTS: Final = ("federator", "polling", "metrics", *SECURED)
 """Names of ``AgentLine``s."""
 
@@ -136,7 +136,7 @@ class AgentLine(System):
     """Brokers in a row, each with an agent that knows its neighbours.
 
     By its name: ``federator``; ``polling``: polls while data flows; ``metrics``: with the whole
-    metrics stream on; ``signed``, ``sealed``: with such security.
+    metrics stream on; ``signed``, ``sealed``, ``proven``: with such security.
     """
 
     def __init__(

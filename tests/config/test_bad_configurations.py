@@ -186,6 +186,18 @@ SPOILT = {
         8,
         "neighbours[0].export[0] = 'x/y' lets nothing cross, for rules.deny has 'x/#'",
     ),
+    "a rule of a link where frames are proven": (
+        (GOOD, f'security = "proven"\n{GOOD}id = 2\ndeny = ["a/#"]\n'),
+        78,
+        1,
+        "what is left is not what its origin signed: use",
+    ),
+    "something denied where frames are proven": (
+        (GOOD, f'security = "proven"\n{GOOD}[rules]\ndeny = ["a/#"]\n'),
+        78,
+        1,
+        "what is left is not what its origin signed: use",
+    ),
     "an export that is kept": (
         ("", '[rules]\nexport = ["a/b"]\nkeep = ["a/#"]\n'),
         78,

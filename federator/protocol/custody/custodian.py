@@ -17,16 +17,18 @@ from typing import Final
 import msgspec
 
 from federator.protocol.custody.destination import Destination
-from federator.protocol.custody.doubts import Notary, asked_us
+from federator.protocol.custody.doubts import Doubted, Notary, asked_us
 from federator.protocol.custody.origin import Origin
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.ports import CustodyContext, Disk
+from federator.protocol.custody.proofs import FrameJudge
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import (
+    KEY_BYTES,
     LAST_FLAG,
     TAIL_FLAG,
     VOID_FLAG,
@@ -97,6 +99,7 @@ class Custodian:
 
     Attributes:
         owed: Filters that stay wanted although nobody in reach wants them.
+        judge: Judges what comes, where frames are proven.
         due_ms: When ``on_time`` has something to do, or earlier.
     """
 
@@ -117,6 +120,10 @@ class Custodian:
         receiver = Receiver(keep_ms=keep_ms, held_bytes_max=self.held_bytes_max)
         self.destination = Destination(receiver, disk, self.delivery, self.outlet, now.ms)
         self.owed = Owed(keep_ms=keep_ms)
+        self.judge: FrameJudge | None = None
+        if self.notary.proves:
+            check, tell, counters = self.notary.check, self.outlet.tell, self.outgoing.counters
+            self.judge = FrameJudge(check, self._ask_word, tell, counters)
         self.due_ms: Millis | None = None
         self._shared: frozenset[str] = frozenset()
         self._ways = Ways()
@@ -240,6 +247,8 @@ class Custodian:
             is_asked = self.destination.receiver.doubts.is_open(frame.origin, asked_us(frame))
             if is_asked and self.notary.holds(frame, self.own.self_id):
                 self.destination.on_word(frame, now)
+                if self.judge is not None:
+                    self.judge.on_word(frame.origin, proves=frame.proof != b"", now=now)
         elif frame.flags & VOID_FLAG:
             self.destination.on_void(frame, now.ms)
         else:
@@ -251,6 +260,14 @@ class Custodian:
         if frame.flags & LAST_FLAG:
             self.destination.receiver.answered(frame.origin, now_ms=now.ms)
             self.destination.recall.receiver.answered(frame.origin, now_ms=now.ms)
+
+    def _ask_word(self, frame: Frame, now: Now) -> None:
+        """Ask the origin of ``frame``, which need not be true, the way it came."""
+        self._ways.heard(frame.origin, frame.sender, now.ms)
+        about_no_chain, nothing = bytes(KEY_BYTES), Doubted(0, frame.sender)
+        doubts = self.destination.receiver.doubts
+        doubts.doubt(frame.origin, about_no_chain, nothing, now_ms=now.ms)
+        self._set_due()
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
         """Somebody missed something: answer, or pass it on."""

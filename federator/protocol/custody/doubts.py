@@ -13,6 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple
 
+from federator.protocol.custody.proofs import frame_text
 from federator.protocol.data.ports import Seals
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import CHAINS_PER_REQUEST_MAX, AskedChain
@@ -118,30 +119,53 @@ class Notary:
 
     Args:
         seals: Whose keys; ``None`` in an open federation, where everybody is believed.
+
+    Attributes:
+        proves: Our frames are proven (see ``proofs``), and our word says so.
     """
 
     def __init__(self, federation: str, seals: Seals | None) -> None:
         self._federation = federation.encode()
         self._seals = seals
+        self.proves = seals is not None and seals.proves
 
     def sign(self, frame: Frame, asker: BrokerId, asked_us: int) -> None:
         """Put into ``frame``, a word of ours, for whom and which question it is."""
         asked = _ASKED.pack(asked_us)
-        text = self._text(frame, asker, asked)
+        text = self._text(frame, asker, asked, proves=self.proves)
         proof = b"" if self._seals is None else self._seals.guard.vouch(text)
-        frame.body = memoryview(asked + proof)
+        if self.proves:
+            frame.body, frame.proof = memoryview(asked), proof
+        else:
+            frame.body = memoryview(asked + proof)
 
-    def _text(self, frame: Frame, asker: BrokerId, asked: bytes) -> bytes:
+    def _text(self, frame: Frame, asker: BrokerId, asked: bytes, *, proves: bool) -> bytes:
         facts = _TEXT.pack(frame.origin, asker, frame.epoch, frame.seq, frame.origin_time_us)
         whole = (self._federation, b"\0", facts, asked, frame.keys, frame.chain)
-        return b"federator custody 1\0" + b"".join(whole)
+        return (b"federator custody 2\0" if proves else b"federator custody 1\0") + b"".join(whole)
 
     def holds(self, frame: Frame, asker: BrokerId) -> bool:
         """Whether its origin signed ``frame`` for ``asker``."""
         if self._seals is None:
             return True
         asked, proof = bytes(frame.body[: _ASKED.size]), bytes(frame.body[_ASKED.size :])
-        return self._seals.guard.vouched(frame.origin, self._text(frame, asker, asked), proof)
+        text = self._text(frame, asker, asked, proves=frame.proof != b"")
+        return self._seals.guard.vouched(frame.origin, text, frame.proof or proof)
+
+    def prove(self, frame: Frame) -> None:
+        """Put our proof into ``frame``, which is ours, if we prove."""
+        if self.proves and self._seals is not None:
+            frame.proof = self._seals.guard.vouch(frame_text(self._federation, frame))
+
+    def check(self, frame: Frame) -> None:
+        """Accept a frame that its origin proved.
+
+        Raises:
+            DecodeError: The origin did not make it so.
+        """
+        assert self._seals is not None, "proofs want keys"
+        text = frame_text(self._federation, frame)
+        self._seals.guard.check_frame(frame.origin, text, frame.proof)
 
 
 def asked_us(frame: Frame) -> int:

@@ -122,6 +122,7 @@ class Repair:
     frame: Record | None
     key: bytes = b""
     through: int = 0
+    since_us: int = 0  # nothing that was made since then; 0: nothing at all
 
 
 def answer(
@@ -142,7 +143,7 @@ def answer(
     for key, after, not_before_us in chains:
         through = _nothing_through(archive, key, after, not_before_us)
         if through > after or not_before_us:
-            repairs.append(Repair(None, key, through))
+            repairs.append(Repair(None, key, through, not_before_us))
         runs.append(archive.select(key, max(after, through), limit=frames_max))
     size, last = 0, 0
     for seq in heapq.merge(*runs):
@@ -161,6 +162,8 @@ def answer(
 
 def _nothing_through(archive: Log, key: bytes, after: int, not_before_us: int) -> int:
     """Up to where the chain has nothing for who asks: gone, or too old to be wanted."""
+    if not_before_us:
+        after = 0  # what is said of a time holds for whoever hears it
     through = max(after, archive.floor(key, after))
     if not_before_us:
         first = archive.first_since(key, not_before_us)
@@ -213,7 +216,9 @@ class Origin:
 
     def frame_of(self, record: Record, keys: bytes) -> Frame:
         """What is sent of ``record``: with ``keys``, its own and those of destinations."""
-        return self._addressed(self._frame(record), keys)
+        frame = self._addressed(self._frame(record), keys)
+        self.notary.prove(frame)
+        return frame
 
     def send_tails(self, now: Now) -> None:
         """Repeat the heads that are due."""
@@ -229,6 +234,7 @@ class Origin:
             frame = self.own.label(TAIL_FLAG, epoch, seq, now.us, 0, keys, body)
             frame.chain = chain_bytes([head for _, head in chains])
             addressed = self._addressed(frame, all_keys)
+            self.notary.prove(addressed)
             self.outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
@@ -254,7 +260,8 @@ class Origin:
                 flags |= VOID_FLAG
                 epoch = Epoch(self.log.epoch)
                 frame = self.own.label(flags, epoch, repair.through, 0, 0, repair.key, b"")
-                frame.chain = bytes(8)
+                frame.chain = repair.since_us.to_bytes(8, "big")
+            self.notary.prove(frame)
             if index == len(repairs):
                 frame.flags |= LAST_FLAG
             frame.route = tuple(rest)

@@ -138,6 +138,10 @@ class Receiver(Followed):
         chain = known.chains.get(key) if known is not None else None
         if known is None or chain is None or (chain.last is not None and through <= chain.last):
             return []
+        # That nothing was made since then says nothing to who wants more: it was another's answer.
+        since_us = int.from_bytes(frame.chain, "big")
+        if since_us and (chain.last is not None or since_us > chain.not_before_us):
+            return []
         if chain.last is not None:
             self.voids += 1
         else:
@@ -168,7 +172,9 @@ class Receiver(Followed):
         origin, top = frame.origin, frame.seq
         asked = self.doubts.answered(origin)
         known = self._origins.get(origin)
-        if known is None or known.epoch != frame.epoch:
+        if known is None:  # nobody here wants anything of it
+            return []
+        if known.epoch != frame.epoch:
             self._begin_epoch(origin, frame.epoch, now.ms).top = top
             return []
         known.top = top

@@ -60,6 +60,10 @@ class Seals(Protocol):
     def guard(self) -> Guard:
         """Knows the neighbours' keys."""
 
+    @property
+    def proves(self) -> bool:
+        """Whether frames under custody are proven: ours, and those that we take."""
+
     def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
         """Who sealed a frame, and the frame; ``None`` when it was turned away."""
 

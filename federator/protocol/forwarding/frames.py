@@ -9,7 +9,7 @@ Layout, big-endian: the header below, ``k`` filter keys of 8 bytes (ascending), 
 bytes, the body. Bit ``i`` of the mask is bit ``i % 8`` of byte ``i // 8``, so that the mask is a
 little-endian integer. Frames under custody and tails have ``k`` chain numbers of 8 bytes after the
 mask; a repair has, after those, the number of brokers it still has to pass in one byte, and their
-ids in 4 bytes each.
+ids in 4 bytes each; then comes the proof of its origin, if it has one, behind its length in 2.
 
 Source: docs/protocol.md sections 8 and 11.
 """
@@ -31,6 +31,7 @@ LAST_FLAG = 0x08  # the last repair of an answer
 VOID_FLAG = 0x10  # a repair: its chain has nothing up to this number
 TRACE_FLAG = 0x20  # carried as if of QoS 0, but holds no publications: see tracing
 WORD_FLAG = 0x40  # a repair: the origin's word on numbers that were doubted
+PROOF_FLAG = 0x80  # on the wire only: ``Frame.proof`` is not empty
 KEY_BYTES = 8
 CHAIN_BYTES = 8
 ROUTE_MAX = 64
@@ -79,6 +80,7 @@ class Frame(msgspec.Struct, gc=False):
     chain: bytes = b""
     # The brokers that a repair has to pass after the receiver; the last one asked for it.
     route: tuple[BrokerId, ...] = ()
+    proof: bytes = b""  # the origin's signature, with its certificate: see ``custody.proofs``
 
     @property
     def acknowledged(self) -> bool:
@@ -149,7 +151,7 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
     label = (
         _HEADER.pack(
             FRAME_VERSION,
-            frame.flags,
+            frame.flags | PROOF_FLAG if frame.proof else frame.flags,
             hops,
             frame.hop_limit,
             sender,
@@ -168,6 +170,8 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
         if frame.flags & REPAIR_FLAG:
             route = frame.route
             label += struct.pack(f">B{len(route)}I", len(route), *route)
+        if frame.proof:
+            label += len(frame.proof).to_bytes(2, "big") + frame.proof
     return label
 
 
@@ -191,7 +195,10 @@ def unpack(payload: bytes) -> Frame:
     )
     if version != FRAME_VERSION:
         raise DecodeError(f"frame: version {version}, {FRAME_VERSION} wanted")
-    if flags not in _KINDS:
+    is_proven = flags > PROOF_FLAG
+    if is_proven:
+        flags ^= PROOF_FLAG
+    if flags not in _KINDS or (is_proven and flags == TRACE_FLAG):
         raise DecodeError(f"frame: flags {flags:#04x} are no kind of frame")
     if hops >= hop_limit:
         raise DecodeError(f"frame: {hops} hops of at most {hop_limit}")
@@ -199,7 +206,7 @@ def unpack(payload: bytes) -> Frame:
         raise DecodeError("frame: no filters, at least 1 wanted")
     mask_at = HEADER_BYTES + k * KEY_BYTES
     body_at = mask_at + (k + 7) // 8
-    chain = b""
+    chain = proof = b""
     route: tuple[BrokerId, ...] = ()
     if flags == TRACE_FLAG:
         if publications:
@@ -209,6 +216,12 @@ def unpack(payload: bytes) -> Frame:
         chain = payload[chain_at:body_at]
         if flags & REPAIR_FLAG:
             route, body_at = _route(payload, body_at)
+        if is_proven:
+            proof_at = body_at + 2
+            body_at = proof_at + int.from_bytes(payload[body_at:proof_at], "big")
+            proof = payload[proof_at:body_at]
+            if not proof or body_at > size:
+                raise DecodeError("frame: without the proof that it announces")
     if size - body_at < publications * PUBLISH_BYTES_MIN or not (publications or flags):
         held = max(0, size - body_at)
         raise DecodeError(f"frame: {held} bytes hold {publications} publications")
@@ -222,7 +235,7 @@ def unpack(payload: bytes) -> Frame:
     frame = Frame(
         flags, hops, hop_limit, sender, origin, epoch, seq, time_us, publications, keys, mask, body
     )
-    frame.chain, frame.route = chain, route
+    frame.chain, frame.route, frame.proof = chain, route, proof
     return frame
 
 

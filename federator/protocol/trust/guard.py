@@ -136,6 +136,14 @@ class Guard:
         """
         self._proofs.check_address(id, epoch, address, proof, now_s=self._now_s())
 
+    def check_frame(self, origin: BrokerId, text: bytes, proof: bytes) -> None:
+        """Accept what ``origin`` signed of a frame.
+
+        Raises:
+            DecodeError: It did not sign it.
+        """
+        self._proofs.check_frame(origin, text, proof, now_s=self._now_s())
+
     # -- words ------------------------------------------------------------------------------------
 
     def vouch(self, text: bytes) -> bytes:

@@ -1,4 +1,4 @@
-"""Signatures that travel: a core's on its announcement, a broker's on its address, an agent's word.
+"""Signatures that travel: of cores on announcements, of brokers on addresses, of origins on frames.
 
 A relay says what the way costs; that word is the relay's, sealed by it. That the core lives, its
 number, its priority and the digest of its filters are the core's word, whoever brings it. So
@@ -75,7 +75,7 @@ def presence_text(federation: str, about: bytes) -> bytes:
 
 
 class ProofJudge:
-    """Judges signatures on announcements and addresses.
+    """Judges signatures on announcements, addresses and frames.
 
     Copies of one come over every link, and are judged once.
     """
@@ -108,6 +108,14 @@ class ProofJudge:
         except UnicodeError as error:
             raise DecodeError(f"address: {error}") from error
         self._check(f"an address of broker {id}", id, text, proof, now_s)
+
+    def check_frame(self, origin: BrokerId, text: bytes, proof: bytes, *, now_s: int) -> None:
+        """Accept what its origin signed of a frame.
+
+        Raises:
+            DecodeError: The origin did not sign it.
+        """
+        self._check(f"a frame of {origin}", origin, text, proof, now_s)
 
     def _check(self, what: str, id: BrokerId, text: bytes, data: bytes, now_s: int) -> None:
         if not data:

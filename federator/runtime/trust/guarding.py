@@ -44,6 +44,7 @@ class Trust:
 
     Attributes:
         words: Signs words that are for others than agents, and judges theirs.
+        proves: Whether frames under custody are proven.
 
     Raises:
         ConfigError: Keys cannot be used.
@@ -51,6 +52,7 @@ class Trust:
 
     def __init__(self, settings: Settings, state_dir: Path) -> None:
         self._settings = settings
+        self.proves = settings.security == "proven"
         self._lists_file = state_dir / REVOCATIONS_KEPT
         authority = Authority(
             settings.federation, settings.keys.federation_keys(settings.federation), verify
@@ -65,7 +67,7 @@ class Trust:
                 identity=SecretIdentity(agent_keys.signing, agent_keys.exchange),
                 certificate=agent_keys.certificate,
                 salt=secrets.token_bytes(SALT_BYTES),
-                manner=Manner(settings.security),
+                manner=Manner.SEALED if settings.security == "sealed" else Manner.SIGNED,
                 now_s=_now_s,
             )
         except DecodeError as error:

@@ -2,7 +2,8 @@
 
 Under a stranger everything holds that holds without one, and while nothing else goes wrong no link
 goes down. Under a member that lies QoS 1 reaches everybody who was promised it, perhaps more than
-once; what it makes up may arrive (docs/security.md, "What is not answered").
+once; what it makes up may arrive (docs/security.md, "What is not answered"). Where origins prove
+what they make, QoS 1 reaches everybody once, and nothing at QoS 1 that was made up.
 
 Each move is drawn from its dice and from what was heard so far.
 
@@ -34,7 +35,7 @@ from lab.sim.attack.world import AttackedWorld, StrangersInvariants
 from lab.sim.campaign import SeedResult
 from lab.sim.data import HOP_LIMIT, packet_of
 from lab.sim.messages.campaign import tell
-from lab.sim.messages.ledger import INVENTED
+from lab.sim.messages.ledger import INVENTED, INVENTED_UNDER_CUSTODY
 from lab.sim.network import Agent
 from lab.sim.scenario import FILTERS, TOPICS
 from lab.sim.watcher import Watcher
@@ -50,9 +51,10 @@ def run_attack(story: AttackStory) -> SeedResult:
     beneath = story.beneath
     strangers = StrangersInvariants()
     watcher = strangers if story.member is None else Watcher()
-    world = AttackedWorld(beneath.plan, seed=beneath.seed, watcher=watcher)
+    world = AttackedWorld(beneath.plan, seed=beneath.seed, watcher=watcher, proven=story.proven)
     strangers.attach(world)
     world.ledger.lied_to = story.member is not None
+    world.ledger.proven = story.proven
     attacker = Attacker(world, story.member)
     for move in story.moves:
         world.agenda.at(move.at_ms, attacker.move, move)
@@ -155,7 +157,7 @@ class Attacker:
             except DecodeError:
                 continue
             if frame.origin != agent.id:
-                yield _changed(frame, agent.id, rng)
+                yield _changed(frame, agent.id, rng, proven=self._world.proven)
 
 
 def _key(filter: str) -> bytes:
@@ -180,7 +182,8 @@ def _frame(sender: BrokerId, origin: BrokerId, rng: random.Random) -> Frame:
     """A frame from nowhere, with a publication that nobody made."""
     flags = rng.choice((0, CUSTODY_FLAG, TAIL_FLAG, CUSTODY_FLAG | REPAIR_FLAG | VOID_FLAG))
     held = flags in (0, CUSTODY_FLAG)
-    body = packet_of(rng.choice(TOPICS), INVENTED, 1 if flags else 0) if held else b""
+    number = INVENTED_UNDER_CUSTODY if flags else INVENTED
+    body = packet_of(rng.choice(TOPICS), number, 1 if flags else 0) if held else b""
     if flags == TAIL_FLAG:
         body = rng.choice(ABSURD).to_bytes(8, "big")
     return Frame(
@@ -201,14 +204,19 @@ def _frame(sender: BrokerId, origin: BrokerId, rng: random.Random) -> Frame:
     )
 
 
-def _changed(frame: Frame, sender: BrokerId, rng: random.Random) -> Frame:
+def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool) -> Frame:
     """A true frame of another origin with a lie in it, and without its publications.
 
-    Under custody it has none: what is made up in the place of a true publication, under its number,
-    takes its place (docs/security.md, "What is not answered").
+    Under custody it has none unless it is proven: what is made up in the place of a true
+    publication, under its number, takes its place (docs/security.md, "What is not answered").
     """
     fields = {name: getattr(frame, name) for name in Frame.__struct_fields__}
     fields |= {"sender": sender, "hops": 0}
+    if proven and frame.publications and frame.flags:
+        body = packet_of(rng.choice(TOPICS), INVENTED_UNDER_CUSTODY, 1)
+        fields |= {"publications": 1, "body": memoryview(body)}
+        fields |= {"proof": rng.choice((b"", frame.proof)), "seq": frame.seq + rng.randint(0, 2)}
+        return Frame(**fields)
     if frame.publications and frame.flags:
         fields |= {"publications": 0, "body": memoryview(b"")}
     elif frame.publications:

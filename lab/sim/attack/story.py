@@ -57,6 +57,7 @@ class AttackStory:
     beneath: MessageStory  # what would happen without an attack
     member: BrokerId | None  # whose agent has turned bad, if one has; otherwise strangers attack
     moves: tuple[Move, ...]
+    proven: bool = False  # origins sign what they make under custody
 
     @property
     def calm(self) -> bool:
@@ -78,4 +79,5 @@ def draw(seed: int, *, moves: int = MOVES, **draws: Any) -> AttackStory:  # noqa
         for _ in range(moves)
     )
     in_time = tuple(sorted(drawn, key=lambda move: move.at_ms))
-    return AttackStory(beneath, member, in_time)
+    proven = member is not None and random.Random(f"proven {seed}").random() < 0.5
+    return AttackStory(beneath, member, in_time, proven)

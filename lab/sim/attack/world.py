@@ -58,6 +58,7 @@ class Keyring:
 
     def __init__(self, keys: "_Keys", trusted: bytes, salt: bytes, world: "AttackedWorld") -> None:
         self._world = world
+        self.proves = world.proven
         self.guard = Guard(
             federation=FEDERATION,
             authority=Authority(FEDERATION, [trusted], verify),
@@ -81,7 +82,10 @@ class Keyring:
 class AttackedWorld(MessageWorld):
     """A signed federation, and what strangers ``heard``: broker, topic's last level, payload."""
 
-    def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher) -> None:
+    def __init__(
+        self, plan: MessagePlan, *, seed: int, watcher: Watcher, proven: bool = False
+    ) -> None:
+        self.proven = proven
         rng = random.Random(f"keys {seed}")
         office = _identity(rng)
         self._trusted = office.signing_key

@@ -25,6 +25,7 @@ from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 
 INVENTED = 2**62  # from this number on nobody published it: a member of the federation made it up
+INVENTED_UNDER_CUSTODY = INVENTED + 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class Ledger:
     def __init__(self, home: Mapping[str, BrokerId], *, life_of: Callable[[BrokerId], int]) -> None:
         self.calm = False  # nothing goes wrong any more: everything is promised
         self.lied_to = False  # a member lies about numbers: what came may come again, or never was
+        self.proven = False  # and such lies under custody are not believed
         self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
         self.published: list[Published] = []
         self._home = home
@@ -135,8 +137,11 @@ class Ledger:
         return any(self._may_get_again(client, number) for client in self._home)
 
     def _may_get_again(self, client: str, number: int) -> bool:
-        noted = (client, number) in self._may_repeat
-        return noted or self.lied_to or self.published[number].broker in self._set_back
+        if (client, number) in self._may_repeat or number >= INVENTED:
+            return True
+        item = self.published[number]
+        lied_to = self.lied_to and not (self.proven and item.qos)
+        return lied_to or item.broker in self._set_back
 
     def _clients_of(self, broker: BrokerId) -> list[str]:
         return [client for client, home in self._home.items() if home == broker]
@@ -215,7 +220,7 @@ class Ledger:
     def _is_invented(self, number: int) -> bool:
         if number < INVENTED:
             return False
-        if not self.lied_to:
+        if not self.lied_to or (self.proven and number == INVENTED_UNDER_CUSTODY):
             raise InvariantError("never_published", "somebody gets what nobody published")
         self.fired["invented"] += 1
         return True

@@ -40,6 +40,7 @@ def frames_of_any_kind(draw: st.DrawFn) -> Frame:
         route=tuple(map(BrokerId, draw(st.lists(_U32, max_size=64))))
         if flags & frames.REPAIR_FLAG
         else (),
+        proof=draw(st.binary(max_size=100)) if flags & ~frames.TRACE_FLAG else b"",
     )
 
 
@@ -113,6 +114,8 @@ def test_garbage_raises_nothing_but_decode_error(garbage: bytes) -> None:
         (0, b"\x03", "version 3"),
         (1, b"\x20", "a trace of 1 publications"),
         (1, b"\x40", "flags 0x40"),
+        (1, b"\xa0", "flags 0x20"),
+        (1, b"\x80", "flags 0x80"),
         (2, b"\x40", "64 hops of at most 64"),
         (36, b"\x00\x00\x00\x00", "hold 0 publications"),
         (36, b"\x00\x00\x00\x02", "hold 2 publications"),

@@ -53,8 +53,8 @@ class Scene:
 
 
 @contextlib.asynccontextmanager
-async def scene(plain, office, *, qos, rate_hz=50):
-    brokers, agents = await line_of_three(plain, office)
+async def scene(plain, office, *, qos, rate_hz=50, security="signed"):
+    brokers, agents = await line_of_three(plain, office, security)
     own = await plain.broker()
     member = Member(9, office, own=own, victim=brokers[1], neighbour=2)
     ears = Ears(brokers[1].port, "ears", "data")

@@ -53,19 +53,21 @@ def office(tmp_path):
 
 
 async def line_of_three(plain, office, security="signed"):
+    """Three linked brokers; ``security``: of all, or of each."""
+    each = (security,) * 3 if isinstance(security, str) else security
     brokers = [await plain.broker() for _ in range(3)]
     agents = []
     for id_, broker in enumerate(brokers, 1):
         neighbours = [brokers[id_ - 2].url] if id_ > 1 else []
         agent = await plain.agent(
-            id_, broker, *neighbours, security=security, more=office.section(id_)
+            id_, broker, *neighbours, security=each[id_ - 1], more=office.section(id_)
         )
         agents.append(agent)
     await eventually(agents[1], linked(1, 3), "linked")
     return brokers, agents
 
 
-@pytest.mark.parametrize("security", ["signed", "sealed"])
+@pytest.mark.parametrize("security", ["signed", "sealed", "proven"])
 async def test_publications_cross_three_brokers(plain, office, security):
     brokers, agents = await line_of_three(plain, office, security)
     subscriber = Subscriber(brokers[2].port, "a/#", client_id="sub", qos=1)
@@ -79,7 +81,7 @@ async def test_publications_cross_three_brokers(plain, office, security):
 
     assert status["security"]["mode"] == security
     readable = [b"a/b" in payload for _, payload in eavesdropper.of("data")]
-    assert any(readable) == (security == "signed")
+    assert any(readable) == (security != "sealed")
     assert not any(named(agent, "trust.refused") for agent in agents)
 
 

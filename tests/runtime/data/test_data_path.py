@@ -13,17 +13,19 @@ from mqtt5 import PublishPacket, QoS
 from structlog.testing import capture_logs
 
 from federator.config.sections import CustodySettings
+from federator.protocol.custody.doubts import Notary
 from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import CUSTODY_FLAG
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, TAIL_FLAG
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import LinkRules
 from federator.protocol.types import BrokerId, Epoch, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.process.clocks import monotonic_ms
+from tests.protocol.trust.key_maker import KeyMaker
 from tests.real.polling import until
 
 US, N2, N3, FAR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(9)
@@ -113,7 +115,7 @@ class Agent:
             forwarder=self.forwarder,
             disk=stores,
             outlet=CustodyMessenger(lambda neighbour, request: None),
-            seals=None,
+            seals=hooks.pop("seals", None),
             now=Now(monotonic_ms(), NOW_US),
             frame_bytes_max=frame_bytes_max,
             hop_limit=hop_limit,
@@ -190,7 +192,9 @@ def framed(
                 keys=keys,
                 mask=(1 << len(filters)) - 1 if mask is None else mask,
                 body=memoryview(body),
-                chain=bytes(8 * len(filters)) if settings.get("flags", 0) else b"",
+                chain=settings.get("chain", 0).to_bytes(8 * len(filters), "big")
+                if settings.get("flags", 0)
+                else b"",
             )
         ),
     )
@@ -620,3 +624,48 @@ async def test_what_lands_here_may_be_other_packets_or_none(qos):
     landed = [p for p in published if "/delivered/" not in parse(p).topic] or agent.local.runs
     assert b"".join(landed) == other + other
     assert agent.counters.delivered_publications == 2
+
+
+class Keyring:
+    """The keys of an agent of a proven federation whose neighbours seal nothing."""
+
+    proves = True
+
+    def __init__(self, guard) -> None:
+        self.guard = guard
+
+    def open_frame(self, payload):
+        return frames.unpack(payload).sender, payload
+
+
+def proven(framed_: bytes, notary: Notary) -> bytes:
+    """The same frame with its proof."""
+    frame = frames.unpack(parse(framed_).payload)
+    notary.prove(frame)
+    return packet("$fed/fed/data", frames.pack(frame))
+
+
+async def test_what_is_not_proven_takes_no_number_away_from_what_is():
+    maker = KeyMaker()
+    origin = Notary("fed", Keyring(maker.guard(FAR)))
+    liar = Notary("fed", Keyring(maker.guard(N2)))
+    agent = Agent({"a/+": to(local=True)}, seals=Keyring(maker.guard(US)))
+    bodies = [packet("a/b", b"%d" % seq, qos=1) for seq in range(3)]
+    made = [framed("a/+", body=bodies[seq], seq=seq, flags=CUSTODY_FLAG) for seq in (1, 2)]
+
+    lie = framed("a/+", body=packet("a/b", b"lie", qos=1), seq=1, flags=CUSTODY_FLAG)
+    agent.read(lie, proven(lie, liar), proven(made[0], origin))
+
+    (delivered,) = [p for p, _, _ in agent.local.packets if parse(p).topic == "a/b"]
+    assert parse(delivered).payload == b"1"
+    assert agent.counters.unproven_frames == 1  # and one waits
+
+    # The tail has the number of a frame of QoS 0, which a member may take.
+    tail = framed(
+        "a/+", body=(1).to_bytes(8, "big"), seq=50, flags=TAIL_FLAG, publications=0, chain=2
+    )
+    for seq in range(40, 60):
+        agent.read(framed("a/+", body=packet("a/b"), seq=seq))
+    agent.read(proven(tail, origin))
+
+    assert agent.path.custody.destination.receiver.gaps == 1

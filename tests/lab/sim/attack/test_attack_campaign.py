@@ -2,6 +2,7 @@
 
 import pytest
 
+from federator.protocol.custody.proofs import FrameJudge
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.effects import HangUp
 from federator.protocol.links.links import Links
@@ -55,6 +56,11 @@ def asks_no_origin(monkeypatch):
     monkeypatch.setattr(Receiver, "on_word", lambda self, *_: [])
 
 
+def judges_no_frame(monkeypatch):
+    """A frame is believed whoever made it."""
+    monkeypatch.setattr(FrameJudge, "believes", lambda self, frame, size, now: True)
+
+
 def hangs_up_at_once(monkeypatch):
     """A connection that seems to lead to our own broker is given up for good."""
     honest = Links._on_own_hello
@@ -75,6 +81,7 @@ def hangs_up_at_once(monkeypatch):
         takes_seals_twice,
         believes_anybody_about_cores,
         asks_no_origin,
+        judges_no_frame,
         hangs_up_at_once,
     ],
 )

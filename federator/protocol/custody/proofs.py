@@ -1,0 +1,170 @@
+"""Proofs: each origin signs its frames under custody, and nobody else is believed in its name.
+
+A seal says which neighbour brought a frame: each postman puts the letter into an envelope of his
+own. The proof is the signature on the letter. It covers all that stays as it is on the way, and
+comes with the origin's certificate, so whoever has the federation's key can judge it. What is not
+believed did not come: the chain shows the gap, and the origin is asked.
+
+An origin that does not prove says so in its word (``doubts``), and only then are its frames taken
+without; until it has said so they wait. So nobody can strip a proof.
+
+Source: docs/protocol.md section 11; docs/security.md.
+"""
+
+import struct
+from collections import Counter, OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from hashlib import blake2b
+from typing import Final
+
+from federator.errors import DecodeError
+from federator.protocol.bounded_cache import Recent
+from federator.protocol.effects import Notice
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.frames import TAIL_FLAG, VOID_FLAG, Frame
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import BrokerId, Millis, Now
+
+TOLD_MS: Final = 60_000
+"""So long it counts what an origin said of its frames; then it is asked again."""
+
+WAIT_MS: Final = 10_000
+WAITING_BYTES_MAX: Final = 262_144
+"""What waits for its origin's word, of each neighbour that brought it."""
+
+ORIGIN_BYTES: Final = 4_096
+"""What an origin counts for there: nobody makes us ask many that there are not."""
+
+ORIGINS_MAX: Final = 4_096
+TICK_MS: Final = 50
+WRONG_MAX: Final = 32
+"""Wrong ones of a neighbour in a tick, 0.14 ms each; what it brings beyond is not judged."""
+
+COMPLAINT_GAP_MS: Final = Millis(60_000)
+
+_FACTS = struct.Struct(">BIQQQIH")
+
+
+def frame_text(federation: bytes, frame: Frame) -> bytes:
+    """What its origin signs of ``frame``. A repair of a frame is the frame."""
+    kind = frame.flags & (TAIL_FLAG | VOID_FLAG)
+    made = (frame.origin, frame.epoch, frame.seq, frame.origin_time_us)
+    content = blake2b(frame.keys, digest_size=32)
+    content.update(frame.chain)
+    content.update(frame.body)
+    facts = _FACTS.pack(kind, *made, frame.publications, frame.k)
+    return b"federator frame 1\0" + federation + b"\0" + facts + content.digest()
+
+
+@dataclass(slots=True)
+class _Waiting:
+    until_ms: Millis
+    frames: list[tuple[Frame, int]] = field(default_factory=list)
+    size: int = ORIGIN_BYTES
+
+
+class FrameJudge:
+    """Judges the frames under custody, and tails, that neighbours bring of other origins.
+
+    Args:
+        check: Raises ``DecodeError`` where an origin did not prove its frame.
+        ask: Asks the origin of a frame for its word.
+    """
+
+    def __init__(
+        self,
+        check: Callable[[Frame], None],
+        ask: Callable[[Frame, Now], None],
+        tell: Callable[[Notice], None],
+        counters: DataCounters,
+    ) -> None:
+        self._check = check
+        self._ask = ask
+        self._tell = tell
+        self._counters = counters
+        self._told: Recent[BrokerId, tuple[bool, Millis]] = Recent(ORIGINS_MAX)
+        self._waiting: OrderedDict[tuple[BrokerId, BrokerId], _Waiting] = OrderedDict()
+        self._waiting_bytes: Counter[BrokerId] = Counter()
+        self._believed: list[tuple[Frame, int]] = []
+        self._tick = 0
+        self._wrong: Counter[BrokerId] = Counter()  # in this tick
+        self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
+
+    def believes(self, frame: Frame, size: int, now: Now) -> bool:
+        """Whether to take ``frame``, of ``size`` bytes in all; else it did not come, or waits."""
+        if frame.proof:
+            return self._holds(frame, now)
+        proves, told_ms = self._told.get(frame.origin, (False, Millis(now.ms - TOLD_MS)))
+        age_ms = now.ms - told_ms
+        if age_ms >= TOLD_MS:
+            self._wait(frame, size, now)
+            return False
+        if proves:
+            self._refuse(frame, "without the proof of its origin", now)
+            return False
+        if age_ms >= TOLD_MS // 2:
+            self._ask(frame, now)
+        return True
+
+    def on_word(self, origin: BrokerId, *, proves: bool, now: Now) -> None:
+        """``origin`` has told whether it proves its frames."""
+        self._told.put(origin, (proves, now.ms))
+        for place in [place for place in self._waiting if place[1] == origin]:
+            for frame, size in self._take(place):
+                if proves:
+                    self._refuse(frame, "without the proof of its origin", now)
+                else:
+                    self._believed.append((frame, size))
+
+    def released(self) -> list[tuple[Frame, int]]:
+        """What waited and is believed now, each once."""
+        believed, self._believed = self._believed, []
+        return believed
+
+    def _holds(self, frame: Frame, now: Now) -> bool:
+        tick = now.ms // TICK_MS
+        if tick != self._tick:
+            self._tick = tick
+            self._wrong.clear()
+        if self._wrong[frame.sender] >= WRONG_MAX:
+            self._refuse(frame, "too many wrong ones before", now)
+            return False
+        try:
+            self._check(frame)
+        except DecodeError as error:
+            self._wrong[frame.sender] += 1
+            self._refuse(frame, str(error), now)
+            return False
+        return True
+
+    def _refuse(self, frame: Frame, reason: str, now: Now) -> None:
+        self._counters.unproven_frames += 1
+        if self._said.allow(frame.sender, now.ms):
+            details: dict[str, int | str] = {"neighbour": frame.sender, "origin": frame.origin}
+            details |= {"reason": reason, "so_far": self._counters.unproven_frames}
+            self._tell(Notice("custody.unproven", "warning", details))
+
+    def _wait(self, frame: Frame, size: int, now: Now) -> None:
+        while self._waiting:
+            place, oldest = next(iter(self._waiting.items()))
+            if oldest.until_ms > now.ms:
+                break
+            self._take(place)
+        place = (frame.sender, frame.origin)
+        known = self._waiting.get(place)
+        more = size + (ORIGIN_BYTES if known is None else 0)
+        if self._waiting_bytes[frame.sender] + more > WAITING_BYTES_MAX:
+            self._refuse(frame, "too many wait for their origins' word", now)
+            return
+        if known is None:
+            known = self._waiting[place] = _Waiting(Millis(now.ms + WAIT_MS))
+        known.frames.append((frame, size))
+        known.size += size
+        self._waiting_bytes[frame.sender] += more
+        self._ask(frame, now)
+
+    def _take(self, place: tuple[BrokerId, BrokerId]) -> list[tuple[Frame, int]]:
+        waiting = self._waiting.pop(place)
+        self._waiting_bytes[place[0]] -= waiting.size
+        return waiting.frames
