@@ -16,7 +16,7 @@ Source: docs/protocol.md section 11.
 from federator.protocol.custody.chains import NOBODY, RETRY_MIN_MS, Ask, Chain, OriginState, Placed
 from federator.protocol.custody.doubts import Doubted, Doubts
 from federator.protocol.custody.followed import Followed
-from federator.protocol.forwarding.frames import KEY_BYTES, Frame
+from federator.protocol.forwarding.frames import KEY_BYTES, REPAIR_FLAG, Frame
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -75,6 +75,8 @@ class Receiver(Followed):
                 if self._chains >= self.chains_max:
                     continue  # no room to follow it: what comes is delivered as it comes
                 chain = self._begin(known, key, prev, frame.origin_time_us, now.us)
+            if chain.unsure:
+                self._check(known, key, now.ms)
             last = chain.last
             if seq <= chain.begun:  # from before our clients' time: this chain has no say
                 continue
@@ -122,6 +124,8 @@ class Receiver(Followed):
                 if self._chains >= self.chains_max or self._wanted.is_fresh(key, now.us):
                     continue
                 chain = self._begin(known, key, head, frame.origin_time_us, now.us)
+            if chain.unsure:
+                self._check(known, key, now.ms)
             if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
                 self._doubt(known, key, chain.last or 0, now.ms)
             chain.target = max(chain.target, head)
@@ -177,6 +181,8 @@ class Receiver(Followed):
             doubted, chain = asked.get(key), known.chains.get(key)
             if doubted is None or chain is None:
                 continue
+            if doubted in chain.unsure:
+                chain.unsure.remove(doubted)
             if doubted.back_to is None:
                 is_lie = number < doubted.number
                 lie, through = doubted.number, number
@@ -198,6 +204,11 @@ class Receiver(Followed):
             else:
                 chain.target = max(chain.target, number)
             self._look_for_gap(known, key, now.ms)
+            if is_lie and key in known.gaps:  # it closes by nothing else
+                known.retry_ms = RETRY_MIN_MS
+                self._timers.set(origin, now.ms)
+            if chain.unsure:
+                self._check(known, key, now.ms)
         return lies
 
     def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
@@ -225,7 +236,7 @@ class Receiver(Followed):
                 for chain in (known.chains[key],)
             ]
             first = tuple(sorted(chains, key=lambda asked: asked.after)[:CHAINS_PER_ASK_MAX])
-            asks.append(Ask(origin, known.epoch, first, again=known.retry_ms > RETRY_MIN_MS))
+            asks.append(Ask(origin, known.epoch, first))
             self.asked += 1
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             for asked in first if known.retry_ms >= DOUBT_RETRY_MS else ():
@@ -275,6 +286,9 @@ class Receiver(Followed):
         doubted = Doubted(number, chain.brought_by, chain.before(number))
         self.doubts.doubt(known.id, key, doubted, now_ms=now_ms)
 
+    def _check(self, known: OriginState, key: bytes, now_ms: Millis) -> None:
+        self.doubts.doubt(known.id, key, known.chains[key].unsure[-1], now_ms=now_ms)
+
     def _begin(self, known: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
         self._chains += 1
         age_us = self._wanted.age_us(key, now_us)
@@ -304,6 +318,7 @@ class Receiver(Followed):
         chains, gaps = known.chains, known.gaps
         done: list[Placed] = []
         due = [placed]
+        repaired = placed.frame.flags & REPAIR_FLAG
         while due:
             placed = due.pop()
             seq = placed.frame.seq
@@ -318,7 +333,7 @@ class Receiver(Followed):
                 due.sort(key=lambda waiting: -waiting.frame.seq)
             for key in [key for key, _ in placed.links if key in gaps]:
                 self._close_gap(known, key)
-        if gaps:
+        if gaps and repaired:  # the answer is on its way
             known.retry_ms = RETRY_MIN_MS
             self._timers.set(known.id, Millis(now_ms + RETRY_MIN_MS))
         return done
