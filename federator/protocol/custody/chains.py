@@ -3,7 +3,6 @@
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import NamedTuple
@@ -64,17 +63,15 @@ class Chain:
     brought_by: BrokerId = NOBODY  # the neighbour that last moved it
     # What ``last`` was before its last steps: one of them may turn out to be a lie.
     undo: list[int] = field(default_factory=list)
-    # Steps of an earlier life that left numbers out: of each the origin is asked, the last first.
+    # Steps that left numbers out: of each the origin is to be asked, the last first.
     unsure: list[Doubted] = field(default_factory=list)
+    way: int = -1  # since which opening of a way the steps were looked at
 
-    @classmethod
-    def restored(cls, last: int, undo: Sequence[int]) -> "Chain":
-        """Where an earlier life left it; lies may have been found out since, or never."""
-        steps = pairwise([*undo, last])
-        unsure = [
-            Doubted(after - 1, NOBODY, before) for before, after in steps if after > before + 1
-        ]
-        return cls(last, last, undo=list(undo), unsure=unsure)
+    def look_at_steps(self, way: int) -> None:
+        """Frames may have been missed that would have shown which of the steps were lies."""
+        self.way = way
+        steps = pairwise([*self.undo, self.last or 0])
+        self.unsure = [Doubted(at - 1, NOBODY, before) for before, at in steps if at > before + 1]
 
     def move(self, last: int, brought_by: BrokerId) -> None:
         """Go on to ``last``."""

@@ -120,7 +120,7 @@ class Followed:
             newest[origin] = max(newest.get(origin, 0), epoch)
         for (origin, key), (epoch, last, *undo) in positions.items():
             if epoch == newest[origin]:
-                self._follow(origin, epoch, key, Chain.restored(last, undo), now_ms)
+                self._follow(origin, epoch, key, Chain(last, last, undo=undo), now_ms)
 
     def expire(self, now_ms: Millis) -> None:
         """Forget origins that are silent for so long that they have forgotten, too."""

@@ -44,6 +44,7 @@ class Receiver(Followed):
         self.unfollowed = 0  # frames of origins that there was no room to follow
         self.asked = 0  # requests made
         self.doubts = Doubts()
+        self._opened = 0  # ways to neighbours, since we are here
 
     # What arrives
 
@@ -75,7 +76,7 @@ class Receiver(Followed):
                 if self._chains >= self.chains_max:
                     continue  # no room to follow it: what comes is delivered as it comes
                 chain = self._begin(known, key, prev, frame.origin_time_us, now.us)
-            if chain.unsure:
+            if chain.unsure or chain.way != self._opened:
                 self._check(known, key, now.ms)
             last = chain.last
             if seq <= chain.begun:  # from before our clients' time: this chain has no say
@@ -124,7 +125,7 @@ class Receiver(Followed):
                 if self._chains >= self.chains_max or self._wanted.is_fresh(key, now.us):
                     continue
                 chain = self._begin(known, key, head, frame.origin_time_us, now.us)
-            if chain.unsure:
+            if chain.unsure or chain.way != self._opened:
                 self._check(known, key, now.ms)
             if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
                 self._doubt(known, key, chain.last or 0, now.ms)
@@ -207,8 +208,7 @@ class Receiver(Followed):
             if is_lie and key in known.gaps:  # it closes by nothing else
                 known.retry_ms = RETRY_MIN_MS
                 self._timers.set(origin, now.ms)
-            if chain.unsure:
-                self._check(known, key, now.ms)
+            self._check(known, key, now.ms)
         return lies
 
     def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
@@ -247,6 +247,7 @@ class Receiver(Followed):
 
     def hasten(self, now_ms: Millis) -> None:
         """A way may be open again: ask for everything that is missing now."""
+        self._opened += 1
         for origin, known in self._origins.items():
             if known.gaps:
                 known.retry_ms = RETRY_MIN_MS
@@ -287,7 +288,11 @@ class Receiver(Followed):
         self.doubts.doubt(known.id, key, doubted, now_ms=now_ms)
 
     def _check(self, known: OriginState, key: bytes, now_ms: Millis) -> None:
-        self.doubts.doubt(known.id, key, known.chains[key].unsure[-1], now_ms=now_ms)
+        chain = known.chains[key]
+        if chain.way != self._opened:
+            chain.look_at_steps(self._opened)
+        if chain.unsure:
+            self.doubts.doubt(known.id, key, chain.unsure[-1], now_ms=now_ms)
 
     def _begin(self, known: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
         self._chains += 1

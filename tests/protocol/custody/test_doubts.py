@@ -233,6 +233,19 @@ def test_what_a_lie_hid_is_asked_for_as_soon_as_its_origin_answered():
     assert ask.chains[0].after == 10
 
 
+def test_what_a_lie_left_out_is_not_lost_with_the_way_that_it_would_have_come():
+    world = World()
+    world.make(10)
+    world.arrive(13, 0, by=LIAR)
+    world.made = 20  # down with the link
+
+    world.receiver.hasten(world.now.ms)
+    world.make()
+    world.settle()
+
+    assert set(world.honest) == set(range(1, 22))
+
+
 TURNS = 400
 
 
