@@ -85,6 +85,11 @@ class Doubts:
         known.tries = 0
         self._timers.set_sooner(origin, Millis(max(now_ms, due_ms)))
 
+    def is_about(self, origin: BrokerId, key: bytes) -> bool:
+        """Whether the chain ``key`` is doubted."""
+        known = self._origins.get(origin)
+        return known is not None and key in known.chains
+
     def next_deadline_ms(self) -> Millis | None:
         """When ``questions`` has something to say."""
         return self._timers.next_deadline_ms()

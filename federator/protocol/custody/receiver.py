@@ -90,7 +90,7 @@ class Receiver(Followed):
                 if first:  # or a lie moved the chain past it
                     skipped = chain.before(seq) is not None
                     self._doubt(known, key, seq if skipped else last, now.ms)
-                return self._pass(known, placed, now.ms)
+                return self._pass(known, key, placed, now.ms)
             if seq > chain.target:
                 chain.target = seq
         # Every chain was begun behind it: a straggler. One that is not followed cannot say so.
@@ -98,7 +98,7 @@ class Receiver(Followed):
             self.duplicates += 1
             if first:
                 self._doubt(known, key, chains[key].begun, now.ms)
-            return self._pass(known, placed, now.ms)
+            return self._pass(known, key, placed, now.ms)
         if next_everywhere:
             return self._deliver(known, placed, now.ms)
         for key, _ in links:
@@ -305,8 +305,12 @@ class Receiver(Followed):
         known.chains[key] = chain
         return chain
 
-    def _pass(self, known: OriginState, placed: Placed, now_ms: Millis) -> list[Placed]:
-        """A frame was delivered before some of its chains were followed: go on behind it there."""
+    def _pass(self, known: OriginState, by: bytes, placed: Placed, now_ms: Millis) -> list[Placed]:
+        """A frame was delivered, as the chain ``by`` tells, before others of its chains were
+        followed: go on behind it there, unless that may have been a lie.
+        """
+        if self.doubts.is_about(known.id, by):
+            return []
         seq = placed.frame.seq
         for key, prev in placed.links:
             chain = known.chains.get(key)

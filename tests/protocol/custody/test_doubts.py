@@ -246,6 +246,26 @@ def test_what_a_lie_left_out_is_not_lost_with_the_way_that_it_would_have_come():
     assert set(world.honest) == set(range(1, 22))
 
 
+def test_what_a_lie_hid_is_not_taken_as_delivered_on_other_chains_either():
+    world = World()
+    world.make(10)
+    world.receiver.want(OTHER, since_us=0)
+    world.arrive(13, 0, by=LIAR)
+    both = [
+        placed(ORIGIN, EPOCH, seq, {OTHER: seq - 1 if seq > 11 else 0, KEY: seq - 1}, made_us=1)
+        for seq in (11, 12)
+    ]
+    for each in both:
+        assert world.receiver.arrive(each, world.now, first=True) == []
+
+    (question,) = world.receiver.doubts.questions(world.now)
+    through = {key: after for key, after, _ in question.chains}
+    world.receiver.on_word(placed(ORIGIN, EPOCH, 12, through, made_us=1), world.now)
+
+    assert [world.receiver.arrive(each, world.now) for each in both] == [[each] for each in both]
+
+
+OTHER = b"bbbbbbbb"
 TURNS = 400
 
 
