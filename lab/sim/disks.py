@@ -10,7 +10,7 @@ from bisect import bisect_right
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from federator.protocol.custody.ports import Delivered, Positions, Record
+from federator.protocol.custody.ports import Delivered, Positions, Record, moved
 from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.types import BrokerId
@@ -130,17 +130,17 @@ class Journal:
         for delivery in deliveries:
             self.entries.append(JournalEntry(self.last + 1, *delivery))
 
-    def positions(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
+    def positions(self, marker: int | None) -> Positions:
         """Where each chain is when entries up to ``marker`` were delivered; see the true one."""
         marker = self._newer(marker)
-        found: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
+        found: dict[tuple[BrokerId, bytes], tuple[int, ...]] = {}
         for entry in self.entries[:marker]:
             for key in keys_in(entry.keys):
                 chain = entry.origin, key
-                found[chain] = max(found.get(chain, (0, 0)), (entry.epoch, entry.seq))
+                found[chain] = moved(found.get(chain, (0, 0)), entry.epoch, entry.seq)
         return found
 
-    def resume(self, marker: int | None) -> dict[tuple[BrokerId, bytes], tuple[int, int]]:
+    def resume(self, marker: int | None) -> Positions:
         """Begin again behind ``marker``: entries after it are struck out, their numbers are not."""
         positions, marker = self.positions(marker), self._newer(marker)
         if marker is not None:

@@ -4,8 +4,11 @@ Source: docs/protocol.md section 11.
 """
 
 from dataclasses import dataclass, field
+from itertools import pairwise
 from typing import NamedTuple
 
+from federator.protocol.custody.doubts import Doubted
+from federator.protocol.custody.ports import UNDO_MAX
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis
@@ -21,9 +24,6 @@ EXPECTED_US = 60_000_000
 FORMER_MAX = 4_096
 """Chains of one origin remembered that our clients gave up."""
 
-UNDO_MAX = 8
-"""Steps of a chain that can be taken back exactly."""
-
 NOBODY = BrokerId(-1)
 """Who brought what we restored, or asked for ourselves."""
 
@@ -37,12 +37,11 @@ class Chained(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an origin must be asked for; ``again``: the last time brought nothing."""
+    """What an origin must be asked for."""
 
     origin: BrokerId
     epoch: int
     chains: tuple[AskedChain, ...]
-    again: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +63,15 @@ class Chain:
     brought_by: BrokerId = NOBODY  # the neighbour that last moved it
     # What ``last`` was before its last steps: one of them may turn out to be a lie.
     undo: list[int] = field(default_factory=list)
+    # Steps that left numbers out: of each the origin is to be asked, the last first.
+    unsure: list[Doubted] = field(default_factory=list)
+    way: int = -1  # since which opening of a way the steps were looked at
+
+    def look_at_steps(self, way: int) -> None:
+        """Frames may have been missed that would have shown which of the steps were lies."""
+        self.way = way
+        steps = pairwise([*self.undo, self.last or 0])
+        self.unsure = [Doubted(at - 1, NOBODY, before) for before, at in steps if at > before + 1]
 
     def move(self, last: int, brought_by: BrokerId) -> None:
         """Go on to ``last``."""
@@ -92,6 +100,7 @@ class Chain:
             if to is None:
                 to = max((last for last in self.undo if last <= through), default=None)
             self.undo = [last for last in self.undo if to is not None and last < to]
+            self.unsure = [d for d in self.unsure if to is not None and d.number < to]
             self.last = to
             if to is None:
                 self.not_before_us = not_before_us

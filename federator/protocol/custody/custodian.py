@@ -11,11 +11,12 @@ Source: docs/protocol.md section 11.
 from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import InitVar, dataclass, field
+from dataclasses import InitVar, dataclass
 from typing import Final
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.custody.destination import Destination
 from federator.protocol.custody.doubts import Doubted, Notary, asked_us
 from federator.protocol.custody.origin import Origin
@@ -36,7 +37,7 @@ from federator.protocol.forwarding.frames import (
     Frame,
     OwnFrames,
 )
-from federator.protocol.messages.control import REPAIR_PATH_MAX, RepairRequest
+from federator.protocol.messages.control import REPAIR_PATH_MAX, AskedChain, RepairRequest
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
@@ -46,26 +47,24 @@ FRESH_MS: Final = 15_000
 """How much older than the newest a way may be: an origin repeats its tails every 10 s."""
 
 
-@dataclass(slots=True)
-class _Way:
-    heard_ms: dict[BrokerId, Millis] = field(default_factory=dict)  # the newest last
-    turn: int = 0
-
-
 class Ways:
     """Which neighbours brought each origin's frames lately."""
 
     def __init__(self) -> None:
-        self._ways: OrderedDict[BrokerId, _Way] = OrderedDict()
+        # By origin: when which neighbour was heard, the newest last.
+        self._ways: OrderedDict[BrokerId, dict[BrokerId, Millis]] = OrderedDict()
+        # By who asks whom, and for its word or not: what first, and which ways were tried for that.
+        self._tried: Recent[
+            tuple[BrokerId, BrokerId, bool], tuple[AskedChain, tuple[BrokerId, ...]]
+        ] = Recent(ORIGINS_MAX)
 
     def heard(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
         """The neighbour ``sender`` brought a frame of ``origin`` before all others."""
-        way = self._ways.get(origin)
-        if way is None:
-            way = self._ways[origin] = _Way()
+        heard = self._ways.get(origin)
+        if heard is None:
+            heard = self._ways[origin] = {}
             if len(self._ways) > ORIGINS_MAX:
                 self._ways.popitem(last=False)
-        heard = way.heard_ms
         heard.pop(sender, None)
         heard[sender] = now_ms
         if len(heard) > WAYS_MAX:
@@ -73,24 +72,26 @@ class Ways:
 
     def all(self, origin: BrokerId, *, but: Collection[BrokerId] = ()) -> list[BrokerId]:
         """The ways to ``origin``, the newest first."""
-        way = self._ways.get(origin)
-        if way is None:
+        heard = self._ways.get(origin)
+        if heard is None:
             return []
-        heard = way.heard_ms
         newest_ms = next(reversed(heard.values()))
         fresh = (n for n in reversed(heard) if newest_ms - heard[n] <= FRESH_MS)
         return [neighbour for neighbour in fresh if neighbour not in but]
 
-    def next(
-        self, origin: BrokerId, *, again: bool, but: Collection[BrokerId] = ()
-    ) -> BrokerId | None:
-        """The way of the next request: the newest, or ``again`` each one in turn."""
-        ways = self.all(origin, but=but)
+    def next(self, request: RepairRequest) -> BrokerId | None:
+        """The way of ``request``: the newest; when it comes again, one that was not tried."""
+        ways = self.all(request.origin, but=request.path)
         if not ways:
             return None
-        way = self._ways[origin]
-        way.turn = way.turn + 1 if again else 0
-        return ways[way.turn % len(ways)]
+        asked = request.path[0], request.origin, request.asked_us > 0
+        first, tried = self._tried.get(asked, (None, ()))
+        if first != request.chains[0]:
+            tried = ()
+        left = [way for way in ways if way not in tried]
+        tried, way = (tried, left[0]) if left else ((), ways[0])
+        self._tried.put(asked, (request.chains[0], (*tried, way)))
+        return way
 
 
 @dataclass(kw_only=True, eq=False)
@@ -276,7 +277,7 @@ class Custodian:
             return
         if self.own.self_id in request.path or len(request.path) >= REPAIR_PATH_MAX:
             return
-        following = self._ways.next(request.origin, again=True, but=request.path)
+        following = self._ways.next(request)
         if following is not None:
             path = (*request.path, self.own.self_id)
             self.outlet.ask(following, msgspec.structs.replace(request, path=path))
@@ -305,10 +306,10 @@ class Custodian:
         self.due_ms = None
         asks = self.destination.receiver.asks(now.ms) + self.destination.recall.asks(now.ms)
         for ask in asks:
-            neighbour = self._ways.next(ask.origin, again=ask.again)
+            path = (self.own.self_id,)
+            request = RepairRequest(ask.origin, Epoch(ask.epoch), path, ask.chains)
+            neighbour = self._ways.next(request)
             if neighbour is not None:
-                path = (self.own.self_id,)
-                request = RepairRequest(ask.origin, Epoch(ask.epoch), path, ask.chains)
                 self.outlet.ask(neighbour, request)
         for origin, asked, chains in self.destination.receiver.doubts.questions(now):
             for neighbour in self._ways.all(origin):

@@ -74,11 +74,11 @@ class Recall:
         Origins' wall clocks are taken to agree with ours.
         """
         self._given_up_ms = Millis(now_ms + RECALL_MS)
-        newest: dict[BrokerId, tuple[int, int]] = {}
+        newest: dict[BrokerId, tuple[int, ...]] = {}
         for (origin, _), position in positions.items():
             newest[origin] = max(newest.get(origin, (0, 0)), position)
         for key in sorted(set(keys)):
-            for origin, (epoch, last) in sorted(newest.items()):
+            for origin, (epoch, last, *_) in sorted(newest.items()):
                 full = len(self._until) >= RECALLED_CHAINS_MAX
                 if last and (origin, key) not in self._until and not full:
                     self._until[origin, key] = last
@@ -102,7 +102,7 @@ class Recall:
 
     def _taken(self, due: list[Placed]) -> list[Placed]:
         """Forget chains that are as far as the main receiver was; return what came."""
-        for (origin, key), (_, last) in self.receiver.positions().items():
+        for (origin, key), (_, last, *_) in self.receiver.positions().items():
             if last >= self._until.get((origin, key), 0):
                 self._end(origin, key)
         return due

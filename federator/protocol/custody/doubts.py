@@ -21,7 +21,10 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis, Now
 
 ASK_GAP_MS: Final = 250
-"""Between two questions to one origin, at least."""
+"""Between two questions to one origin, on average."""
+
+BURST: Final = 4
+"""Questions that may follow each other at once."""
 
 ASK_GAP_MAX_MS: Final = 8_000
 TRIES_MAX: Final = 12
@@ -56,6 +59,7 @@ class _Open:
     asked: dict[bytes, Doubted] = field(default_factory=dict)
     asked_us: int = 0
     asked_ms: int = -ASK_GAP_MS
+    spent_ms: int = 0  # until when the questions asked last until the average
     tries: int = 0
 
 
@@ -75,10 +79,17 @@ class Doubts:
                 del self._origins[oldest]
                 self._timers.clear(oldest)
             known = self._origins[origin] = _Open()
-        if len(known.chains) < CHAINS_MAX:
-            known.chains.setdefault(key, doubted)
+        due_ms = known.asked_ms + ASK_GAP_MS
+        if key not in known.chains and len(known.chains) < CHAINS_MAX:
+            known.chains[key] = doubted
+            due_ms = known.spent_ms - (BURST - 1) * ASK_GAP_MS
         known.tries = 0
-        self._timers.set_sooner(origin, Millis(max(now_ms, known.asked_ms + ASK_GAP_MS)))
+        self._timers.set_sooner(origin, Millis(max(now_ms, due_ms)))
+
+    def is_about(self, origin: BrokerId, key: bytes) -> bool:
+        """Whether the chain ``key`` is doubted."""
+        known = self._origins.get(origin)
+        return known is not None and key in known.chains
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``questions`` has something to say."""
@@ -90,10 +101,16 @@ class Doubts:
         for origin in self._timers.pop_due(now.ms):
             known = self._origins[origin]
             if not known.chains or known.tries >= TRIES_MAX:
-                del self._origins[origin]
+                if known.spent_ms <= now.ms:
+                    del self._origins[origin]
+                else:
+                    known.chains.clear()
+                    self._timers.set(origin, Millis(known.spent_ms))
                 continue
-            known.asked, known.asked_ms = dict(known.chains), now.ms
-            known.asked_us = max(now.us, known.asked_us + 1)
+            known.asked_ms = now.ms
+            known.spent_ms = max(known.spent_ms, now.ms) + ASK_GAP_MS
+            if known.asked != known.chains:  # otherwise the answer may be on its way
+                known.asked, known.asked_us = dict(known.chains), max(now.us, known.asked_us + 1)
             gap_ms = min(ASK_GAP_MAX_MS, ASK_GAP_MS << known.tries)
             known.tries += 1
             self._timers.set(origin, Millis(now.ms + gap_ms))

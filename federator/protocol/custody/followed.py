@@ -107,7 +107,7 @@ class Followed:
     def positions(self) -> Positions:
         """How far each chain was delivered."""
         return {
-            (origin, key): (known.epoch, chain.last)
+            (origin, key): (known.epoch, chain.last, *chain.undo)
             for origin, known in self._origins.items()
             for key, chain in known.chains.items()
             if chain.last is not None
@@ -116,11 +116,11 @@ class Followed:
     def restore(self, positions: Positions, *, now_ms: Millis) -> None:
         """Go on where an earlier life of this agent ended."""
         newest: dict[BrokerId, int] = {}
-        for (origin, _), (epoch, _) in positions.items():
+        for (origin, _), (epoch, *_) in positions.items():
             newest[origin] = max(newest.get(origin, 0), epoch)
-        for (origin, key), (epoch, last) in positions.items():
+        for (origin, key), (epoch, last, *undo) in positions.items():
             if epoch == newest[origin]:
-                self._follow(origin, epoch, key, Chain(last, last), now_ms)
+                self._follow(origin, epoch, key, Chain(last, last, undo=undo), now_ms)
 
     def expire(self, now_ms: Millis) -> None:
         """Forget origins that are silent for so long that they have forgotten, too."""
@@ -189,7 +189,9 @@ class Followed:
         if chain is None or key in known.gaps:
             return
         if chain.last is None or chain.last < chain.target:
-            if not known.gaps:
+            if known.gaps:  # and asked for
+                self._timers.set_sooner(known.id, Millis(now_ms + RETRY_MIN_MS))
+            else:
                 known.retry_ms = RETRY_MIN_MS
                 soon_ms = FIRST_ASK_MS if chain.last is not None else 0
                 self._timers.set(known.id, Millis(now_ms + soon_ms))

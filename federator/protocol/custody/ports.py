@@ -17,8 +17,20 @@ from federator.protocol.effects import Notice
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId
 
-Positions = Mapping[tuple[BrokerId, bytes], tuple[int, int]]
-"""By (origin, key): the epoch, and the number of the last frame delivered."""
+Positions = Mapping[tuple[BrokerId, bytes], tuple[int, ...]]
+"""By (origin, key): the epoch, the number of the last frame delivered, and, ascending, those before
+it: some step may turn out to be a lie."""
+
+UNDO_MAX = 8
+"""Steps of a chain that can be taken back exactly."""
+
+
+def moved(at: tuple[int, ...], epoch: int, seq: int) -> tuple[int, ...]:
+    """The position ``at`` after a delivery; no chain ever goes back."""
+    if (epoch, seq) <= at[:2]:
+        return at
+    return (epoch, seq, *at[2:][1 - UNDO_MAX :], at[1]) if epoch == at[0] else (epoch, seq)
+
 
 Delivered = tuple[BrokerId, int, int, bytes]
 """A delivery as the journal has it: origin, epoch, number and keys."""

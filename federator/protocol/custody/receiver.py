@@ -16,7 +16,7 @@ Source: docs/protocol.md section 11.
 from federator.protocol.custody.chains import NOBODY, RETRY_MIN_MS, Ask, Chain, OriginState, Placed
 from federator.protocol.custody.doubts import Doubted, Doubts
 from federator.protocol.custody.followed import Followed
-from federator.protocol.forwarding.frames import KEY_BYTES, Frame
+from federator.protocol.forwarding.frames import KEY_BYTES, REPAIR_FLAG, Frame
 from federator.protocol.messages.control import AskedChain
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -44,6 +44,7 @@ class Receiver(Followed):
         self.unfollowed = 0  # frames of origins that there was no room to follow
         self.asked = 0  # requests made
         self.doubts = Doubts()
+        self._opened = 0  # ways to neighbours, since we are here
 
     # What arrives
 
@@ -75,6 +76,8 @@ class Receiver(Followed):
                 if self._chains >= self.chains_max:
                     continue  # no room to follow it: what comes is delivered as it comes
                 chain = self._begin(known, key, prev, frame.origin_time_us, now.us)
+            if chain.unsure or chain.way != self._opened:
+                self._check(known, key, now.ms)
             last = chain.last
             if seq <= chain.begun:  # from before our clients' time: this chain has no say
                 continue
@@ -87,7 +90,7 @@ class Receiver(Followed):
                 if first:  # or a lie moved the chain past it
                     skipped = chain.before(seq) is not None
                     self._doubt(known, key, seq if skipped else last, now.ms)
-                return self._pass(known, placed, now.ms)
+                return self._pass(known, key, placed, now.ms)
             if seq > chain.target:
                 chain.target = seq
         # Every chain was begun behind it: a straggler. One that is not followed cannot say so.
@@ -95,7 +98,7 @@ class Receiver(Followed):
             self.duplicates += 1
             if first:
                 self._doubt(known, key, chains[key].begun, now.ms)
-            return self._pass(known, placed, now.ms)
+            return self._pass(known, key, placed, now.ms)
         if next_everywhere:
             return self._deliver(known, placed, now.ms)
         for key, _ in links:
@@ -122,6 +125,8 @@ class Receiver(Followed):
                 if self._chains >= self.chains_max or self._wanted.is_fresh(key, now.us):
                     continue
                 chain = self._begin(known, key, head, frame.origin_time_us, now.us)
+            if chain.unsure or chain.way != self._opened:
+                self._check(known, key, now.ms)
             if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
                 self._doubt(known, key, chain.last or 0, now.ms)
             chain.target = max(chain.target, head)
@@ -183,6 +188,8 @@ class Receiver(Followed):
             doubted, chain = asked.get(key), known.chains.get(key)
             if doubted is None or chain is None:
                 continue
+            if doubted in chain.unsure:
+                chain.unsure.remove(doubted)
             if doubted.back_to is None:
                 is_lie = number < doubted.number
                 lie, through = doubted.number, number
@@ -204,6 +211,10 @@ class Receiver(Followed):
             else:
                 chain.target = max(chain.target, number)
             self._look_for_gap(known, key, now.ms)
+            if is_lie and key in known.gaps:  # it closes by nothing else
+                known.retry_ms = RETRY_MIN_MS
+                self._timers.set(origin, now.ms)
+            self._check(known, key, now.ms)
         return lies
 
     def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
@@ -231,7 +242,7 @@ class Receiver(Followed):
                 for chain in (known.chains[key],)
             ]
             first = tuple(sorted(chains, key=lambda asked: asked.after)[:CHAINS_PER_ASK_MAX])
-            asks.append(Ask(origin, known.epoch, first, again=known.retry_ms > RETRY_MIN_MS))
+            asks.append(Ask(origin, known.epoch, first))
             self.asked += 1
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             for asked in first if known.retry_ms >= DOUBT_RETRY_MS else ():
@@ -242,6 +253,7 @@ class Receiver(Followed):
 
     def hasten(self, now_ms: Millis) -> None:
         """A way may be open again: ask for everything that is missing now."""
+        self._opened += 1
         for origin, known in self._origins.items():
             if known.gaps:
                 known.retry_ms = RETRY_MIN_MS
@@ -281,6 +293,13 @@ class Receiver(Followed):
         doubted = Doubted(number, chain.brought_by, chain.before(number))
         self.doubts.doubt(known.id, key, doubted, now_ms=now_ms)
 
+    def _check(self, known: OriginState, key: bytes, now_ms: Millis) -> None:
+        chain = known.chains[key]
+        if chain.way != self._opened:
+            chain.look_at_steps(self._opened)
+        if chain.unsure:
+            self.doubts.doubt(known.id, key, chain.unsure[-1], now_ms=now_ms)
+
     def _begin(self, known: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
         self._chains += 1
         age_us = self._wanted.age_us(key, now_us)
@@ -292,8 +311,12 @@ class Receiver(Followed):
         known.chains[key] = chain
         return chain
 
-    def _pass(self, known: OriginState, placed: Placed, now_ms: Millis) -> list[Placed]:
-        """A frame was delivered before some of its chains were followed: go on behind it there."""
+    def _pass(self, known: OriginState, by: bytes, placed: Placed, now_ms: Millis) -> list[Placed]:
+        """A frame was delivered, as the chain ``by`` tells, before others of its chains were
+        followed: go on behind it there, unless that may have been a lie.
+        """
+        if self.doubts.is_about(known.id, by):
+            return []
         seq = placed.frame.seq
         for key, prev in placed.links:
             chain = known.chains.get(key)
@@ -310,6 +333,7 @@ class Receiver(Followed):
         chains, gaps = known.chains, known.gaps
         done: list[Placed] = []
         due = [placed]
+        repaired = placed.frame.flags & REPAIR_FLAG
         while due:
             placed = due.pop()
             seq = placed.frame.seq
@@ -324,7 +348,7 @@ class Receiver(Followed):
                 due.sort(key=lambda waiting: -waiting.frame.seq)
             for key in [key for key, _ in placed.links if key in gaps]:
                 self._close_gap(known, key)
-        if gaps:
+        if gaps and repaired:  # the answer is on its way
             known.retry_ms = RETRY_MIN_MS
             self._timers.set(known.id, Millis(now_ms + RETRY_MIN_MS))
         return done

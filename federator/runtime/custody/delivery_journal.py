@@ -8,9 +8,10 @@ Others may reach into the box. So a marker is proven with a key that only the jo
 journal notes the newest one that the box is known to have had: an older one, put back, is ignored.
 
 An entry says that a frame of an origin goes to the local subscribers of some filters. What it all
-comes to is a *position* for each (origin, filter): epoch and number of the last frame delivered. A
-snapshot replaces entries by positions, but only entries that a marker is known for: those after
-stay, so that a marker that was lost with our broker can still be told from one that arrived.
+comes to is a *position* for each (origin, filter): epoch and number of the last frame delivered,
+with some before. A snapshot replaces entries by positions, but only entries that a marker is known
+for: those after stay, so that a marker that was lost with our broker can still be told from one
+that arrived.
 
 Numbers of entries are never used twice, as those of the custody log: when the end of the file may
 be lost, they leap ahead, and every marker written before speaks of all entries before.
@@ -28,6 +29,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
+from itertools import zip_longest
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -54,8 +56,8 @@ _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
 _MARKED = struct.Struct("<Q")
 _CRC = struct.Struct("<I")
 
-Positions = dict[tuple[BrokerId, bytes], tuple[int, int]]
-"""(origin, filter key) -> (epoch, seq) of the last frame delivered."""
+Positions = dict[tuple[BrokerId, bytes], tuple[int, ...]]
+"""As in ``ports``."""
 
 
 class Entry(NamedTuple):
@@ -83,6 +85,7 @@ class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
     positions: list[tuple[BrokerId, bytes, int, int]]  # origin, key, epoch, seq
     since_us: list[tuple[bytes, int]]
     key: bytes = b""
+    steps: list[tuple[int, ...]] = []  # of each position, those before
 
 
 @dataclass(eq=False, repr=False)
@@ -301,11 +304,12 @@ class DeliveryJournal:
 
     def _encode_snapshot(
         self,
-        positions: Mapping[tuple[BrokerId, bytes], tuple[int, int]],
+        positions: ports.Positions,
         since_us: Mapping[bytes, int],
     ) -> bytes:
-        rows = [(origin, key, *at) for (origin, key), at in positions.items()]
-        return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items()), self._key))
+        rows = [(*chain, at[0], at[1]) for chain, at in positions.items()]
+        steps = [at[2:] for at in positions.values()]
+        return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items()), self._key, steps))
 
 
 class _Header(NamedTuple):
@@ -348,7 +352,8 @@ def _sound_header(content: bytes) -> _Header:
 def _state(content: bytes) -> JournalState:
     header = _sound_header(content)
     snapshot = msgspec.msgpack.decode(content[_HEADER.size : header.end], type=_Snapshot)
-    positions = {(origin, key): (epoch, seq) for origin, key, epoch, seq in snapshot.positions}
+    rows = zip_longest(snapshot.positions, snapshot.steps, fillvalue=())  # older ones had none
+    positions = {(row[0], row[1]): (*row[2:], *before) for row, before in rows if row}
     entries: list[Entry] = []
     marked = 0
     for at in _sound_batches(content):
@@ -396,5 +401,5 @@ def _fold(before: Positions, entries: Sequence[Entry], to: int | None) -> Positi
             break
         for key in keys_in(keys):
             chain = origin, key
-            positions[chain] = max(positions.get(chain, (0, 0)), (epoch, seq))
+            positions[chain] = ports.moved(positions.get(chain, (0, 0)), epoch, seq)
     return positions

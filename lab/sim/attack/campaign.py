@@ -207,8 +207,9 @@ def _frame(sender: BrokerId, origin: BrokerId, rng: random.Random) -> Frame:
 def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool) -> Frame:
     """A true frame of another origin with a lie in it, and without its publications.
 
-    Under custody it has none unless it is proven: what is made up in the place of a true
-    publication, under its number, takes its place (docs/security.md, "What is not answered").
+    Under custody it has none unless it is proven, and otherwise no number that is soon a true one's:
+    what is made up in the place of a true publication takes its place (docs/security.md, "What is
+    not answered").
     """
     fields = {name: getattr(frame, name) for name in Frame.__struct_fields__}
     fields |= {"sender": sender, "hops": 0}
@@ -228,7 +229,8 @@ def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool
     elif lie == "epoch":
         fields["epoch"] = rng.choice((frame.epoch + 1, frame.epoch + 1_000_000, *ABSURD))
     else:
-        fields["seq"] = rng.choice((frame.seq + 1, frame.seq + 3, frame.seq + 1_000, *ABSURD))
+        near = (1, 3, 1_000) if frame.flags else (1_000,)
+        fields["seq"] = rng.choice((*(frame.seq + step for step in near), *ABSURD))
     return Frame(**fields)
 
 

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.protocol.custody.chains import Placed
+from federator.protocol.custody.chains import RETRY_MIN_MS, Placed
 from federator.protocol.custody.origin import Tails, answer
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Receiver
@@ -388,3 +388,30 @@ def test_a_filter_that_was_given_up_is_not_owed() -> None:
 
     assert owed.on_route("a/b", None, lost=False, now_ms=Millis(0)) is None
     assert len(owed) == 0
+
+
+@pytest.mark.parametrize("never_made", [False, True])
+def test_a_gap_is_asked_for_while_other_chains_of_its_origin_flow(never_made: bool) -> None:
+    receiver = Receiver()
+    for key in (A, B):
+        receiver.want(key, since_us=0)
+    last = {A: 0, B: 0}
+    asked: dict[bytes, int] = {}
+
+    for seq in range(1, 200):
+        now_ms = 20 * seq
+        now = Now(Millis(now_ms), 10_000_000)
+        if never_made and seq == 5:  # so nothing closes this one
+            receiver.tail(tail(ORIGIN, EPOCH, {B: 10_000}, made_us=0), now)
+        key = A if seq in (1, LOST, LOST + 1) else B
+        if seq != LOST:
+            came = placed(ORIGIN, EPOCH, seq, {key: last[key]}, made_us=0)
+            receiver.arrive(came, now, first=True)
+        last[key] = seq
+        for ask in receiver.asks(now.ms):
+            asked |= {chain.key: now_ms for chain in ask.chains if chain.key not in asked}
+
+    assert asked[A] <= 20 * (LOST + 2) + RETRY_MIN_MS
+
+
+LOST = 50

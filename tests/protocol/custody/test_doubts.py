@@ -2,7 +2,15 @@
 
 import pytest
 
-from federator.protocol.custody.doubts import ASK_GAP_MS, ORIGINS_MAX, TRIES_MAX, Doubted, Doubts
+from federator.protocol.custody.doubts import (
+    ASK_GAP_MS,
+    BURST,
+    CHAINS_MAX,
+    ORIGINS_MAX,
+    TRIES_MAX,
+    Doubted,
+    Doubts,
+)
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.types import BrokerId, Millis, Now
 from tests.protocol.custody.frames import placed, tail
@@ -181,8 +189,112 @@ def test_questions_are_bounded_in_rate_and_in_number():
     for origin in range(2 * ORIGINS_MAX):
         doubts.doubt(BrokerId(origin), KEY, Doubted(1, LIAR), now_ms=Millis(10_000))
 
-    assert asked <= 10_000 / ASK_GAP_MS + 1
+    assert asked <= 10_000 / ASK_GAP_MS + BURST
     assert len(doubts.questions(Now(Millis(20_000), 1))) <= ORIGINS_MAX
+
+
+@pytest.mark.parametrize("answered", [False, True])
+def test_ever_new_doubts_are_asked_about_at_once_and_then_four_times_a_second(answered):
+    doubts = Doubts()
+    asked = []
+    for ms in range(0, 10_000, 10):
+        doubts.doubt(ORIGIN, ms.to_bytes(8), Doubted(ms, LIAR), now_ms=Millis(ms))
+        for question in doubts.questions(Now(Millis(ms), ms)):
+            asked.append(ms)
+            if answered:
+                doubts.answered(question.origin)
+
+    assert asked[:BURST] == [0, 10, 20, 30]
+    assert len(asked) <= 10_000 / ASK_GAP_MS + BURST
+
+
+def test_an_answer_counts_however_long_it_takes_while_nothing_else_is_doubted():
+    doubts = Doubts()
+    questions = []
+    for ms in range(1_000):
+        doubts.doubt(ORIGIN, KEY, Doubted(1, LIAR), now_ms=Millis(ms))
+        questions += doubts.questions(Now(Millis(ms), 1_000 * ms))
+
+    assert len(questions) > 1
+    assert doubts.is_open(ORIGIN, questions[0].asked_us)
+
+
+def test_what_a_lie_hid_is_asked_for_as_soon_as_its_origin_answered():
+    world = World()
+    world.make(10)
+    world.arrive(13, 0, by=LIAR)
+    world.make()
+    (question,) = world.receiver.doubts.questions(world.now)
+
+    through = {key: after for key, after, _ in question.chains}
+    world.receiver.on_word(placed(ORIGIN, EPOCH, 11, through, made_us=1), world.now)
+
+    (ask,) = world.receiver.asks(world.now.ms)
+    assert ask.chains[0].after == 10
+
+
+def test_what_a_lie_left_out_is_not_lost_with_the_way_that_it_would_have_come():
+    world = World()
+    world.make(10)
+    world.arrive(13, 0, by=LIAR)
+    world.made = 20  # down with the link
+
+    world.receiver.hasten(world.now.ms)
+    world.make()
+    world.settle()
+
+    assert set(world.honest) == set(range(1, 22))
+
+
+def test_what_a_lie_hid_is_not_taken_as_delivered_on_other_chains_either():
+    world = World()
+    world.make(10)
+    world.receiver.want(OTHER, since_us=0)
+    world.arrive(13, 0, by=LIAR)
+    both = [
+        placed(ORIGIN, EPOCH, seq, {OTHER: seq - 1 if seq > 11 else 0, KEY: seq - 1}, made_us=1)
+        for seq in (11, 12)
+    ]
+    for each in both:
+        assert world.receiver.arrive(each, world.now, first=True) == []
+
+    (question,) = world.receiver.doubts.questions(world.now)
+    through = {key: after for key, after, _ in question.chains}
+    world.receiver.on_word(placed(ORIGIN, EPOCH, 12, through, made_us=1), world.now)
+
+    assert [world.receiver.arrive(each, world.now) for each in both] == [[each] for each in both]
+
+
+OTHER = b"bbbbbbbb"
+TURNS = 400
+
+
+def test_a_restart_of_many_chains_asks_seldom_and_fetches_nothing():
+    receiver = Receiver()
+    now = Now(Millis(1_000_000), 100_000_000)
+    keys = [n.to_bytes(8) for n in range(200)]
+    numbers = {key: [1_000 * step + at + 1 for step in range(10)] for at, key in enumerate(keys)}
+    receiver.restore(
+        {(ORIGIN, k): (EPOCH, n[8], *n[:8]) for k, n in numbers.items()}, now_ms=now.ms
+    )
+
+    questions = 0
+    for turn in range(TURNS):
+        now = Now(Millis(now.ms + 20), now.us + 20_000)
+        for key in keys:
+            receiver.want(key, since_us=0)
+            came = placed(ORIGIN, EPOCH, numbers[key][9], {key: numbers[key][8]}, made_us=now.us)
+            assert len(receiver.arrive(came, now)) == (turn == 0)
+        for question in receiver.doubts.questions(now):
+            questions += 1
+            word = {
+                key: max(n for n in numbers[key] if n <= upto) for key, upto, _ in question.chains
+            }
+            assert len(word) <= CHAINS_MAX
+            assert receiver.on_word(placed(ORIGIN, EPOCH, 10_000, word, made_us=now.us), now) == []
+
+    assert 10 < questions <= TURNS * 20 / ASK_GAP_MS + BURST
+    assert not receiver.asked
 
 
 def test_a_question_that_nobody_answers_ends():

@@ -1,9 +1,10 @@
 """Requests go where frames came from, and not always to whoever shouts loudest."""
 
 from federator.protocol.custody.custodian import FRESH_MS, ORIGINS_MAX, WAYS_MAX, Ways
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.messages.control import AskedChain, RepairRequest
+from federator.protocol.types import BrokerId, Epoch, Millis
 
-ORIGIN, HONEST, LIAR = BrokerId(1), BrokerId(2), BrokerId(9)
+ORIGIN, HONEST, ASKER, LIAR = BrokerId(1), BrokerId(2), BrokerId(3), BrokerId(9)
 
 
 def test_the_newest_way_is_asked_first_and_then_the_others():
@@ -11,14 +12,24 @@ def test_the_newest_way_is_asked_first_and_then_the_others():
     ways.heard(ORIGIN, HONEST, Millis(0))
     ways.heard(ORIGIN, LIAR, Millis(1))
 
-    assert [ways.next(ORIGIN, again=again) for again in (False, True, True, False)] == [
-        LIAR,
-        HONEST,
-        LIAR,
-        LIAR,
-    ]
-    assert ways.next(ORIGIN, again=False, but=(LIAR,)) == HONEST
-    assert ways.next(BrokerId(7), again=False) is None
+    assert [ways.next(request(after)) for after in (1, 1, 1, 2)] == [LIAR, HONEST, LIAR, LIAR]
+    assert ways.next(request(1, path=(LIAR,))) == HONEST
+    assert ways.next(request(1, origin=BrokerId(7))) is None
+
+
+def test_who_swallows_a_request_does_not_get_it_again_however_loud_and_whoever_else_asks():
+    ways = Ways()
+    asked = []
+    for ms in range(2):
+        ways.heard(ORIGIN, HONEST, Millis(2 * ms))
+        ways.heard(ORIGIN, LIAR, Millis(2 * ms + 1))
+        asked += [ways.next(request(1, path=(BrokerId(asker),))) for asker in (3, 4, 5)]
+
+    assert asked == [LIAR] * 3 + [HONEST] * 3
+
+
+def request(after, *, origin=ORIGIN, path=(ASKER,)):
+    return RepairRequest(origin, Epoch(1), path, (AskedChain(bytes(8), after, 0),))
 
 
 def test_ways_are_fresh_and_bounded():

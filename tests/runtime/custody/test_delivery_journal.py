@@ -5,6 +5,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.errors import ConfigError
+from federator.protocol.custody.ports import UNDO_MAX
 from federator.runtime.custody.delivery_journal import FILE_NAME, DeliveryJournal
 from federator.runtime.storage.durable import LEAP
 from tests.runtime.custody.custody_world import BOOT, key
@@ -21,7 +22,11 @@ def folded(deliveries, start=None):
     for origin, epoch, seq, keys in deliveries:
         for at in range(0, len(keys), 8):
             chain = origin, keys[at : at + 8]
-            positions[chain] = max(positions.get(chain, (0, 0)), (epoch, seq))
+            known_epoch, last, *steps = positions.get(chain, (0, 0))
+            if epoch > known_epoch:
+                positions[chain] = (epoch, seq)
+            elif epoch == known_epoch and seq > last:
+                positions[chain] = (epoch, seq, *[*steps, last][-UNDO_MAX:])
     return positions
 
 
@@ -89,8 +94,8 @@ def test_entries_without_a_marker_can_be_ignored_after_a_snapshot(tmp_path):
         {(1, key(1)): (1, 15), (1, key(2)): (1, 30), (2, key(3)): (1, 7)}, {}, folded_to=marked
     )
 
-    assert journal.positions(marked) == {(1, key(1)): (1, 15), (1, key(2)): (1, 20)}
-    assert journal.positions(None)[1, key(2)] == (1, 30)
+    assert journal.positions(marked) == {(1, key(1)): (1, 15), (1, key(2)): (1, 20, 10)}
+    assert journal.positions(None)[1, key(2)] == (1, 30, 10, 20)
     assert [entry.number for entry in journal.load().entries] == [3, 4]
     journal.close()
 
@@ -115,7 +120,7 @@ def test_struck_out_entries_are_not_vouched_for_by_a_later_marker(tmp_path):
     number = journal.append([(1, 1, 20, key(1))])
 
     assert number == 4
-    assert journal.positions(4) == {(1, key(1)): (1, 20)}
+    assert journal.positions(4) == {(1, key(1)): (1, 20, 10)}
     assert journal.positions(1) == journal.positions(3) == {(1, key(1)): (1, 10)}
     journal.close()
 
@@ -123,7 +128,7 @@ def test_struck_out_entries_are_not_vouched_for_by_a_later_marker(tmp_path):
 def test_no_marker_speaks_for_less_than_our_broker_is_known_to_have(tmp_path):
     journal = open_journal(tmp_path)
     journal.append([(1, 1, seq, key(1)) for seq in (10, 20, 30)])
-    assert journal.positions(None) == {(1, key(1)): (1, 30)}
+    assert journal.positions(None) == {(1, key(1)): (1, 30, 10, 20)}
     journal.note_marked(2)
     journal.append([(1, 1, 40, key(1))])
     journal.close()
@@ -132,10 +137,10 @@ def test_no_marker_speaks_for_less_than_our_broker_is_known_to_have(tmp_path):
 
     assert journal.last == 4
     for marker in (None, 1, 2):
-        assert journal.positions(marker) == {(1, key(1)): (1, 20)}
-    assert journal.positions(3) == {(1, key(1)): (1, 30)}
+        assert journal.positions(marker) == {(1, key(1)): (1, 20, 10)}
+    assert journal.positions(3) == {(1, key(1)): (1, 30, 10, 20)}
     journal.snapshot(None, None, folded_to=4)
-    assert journal.positions(1) == {(1, key(1)): (1, 40)}
+    assert journal.positions(1) == {(1, key(1)): (1, 40, 10, 20, 30)}
     journal.close()
 
 
@@ -147,7 +152,9 @@ def test_without_snapshots_or_markers_the_file_stays_bounded(tmp_path):
         assert (tmp_path / FILE_NAME).stat().st_size < 2 * 4_000 + 1_000
 
     assert journal.last == 1_999
-    assert journal.positions(None) == {(1, key(i)): (1, 1_995 + i) for i in range(5)}
+    assert journal.positions(None) == {
+        (1, key(i)): (1, 1_995 + i, *range(1_955 + i, 1_995 + i, 5)) for i in range(5)
+    }
     assert len(journal.load().entries) >= 30
     journal.close()
 
@@ -204,7 +211,7 @@ def test_a_tail_torn_at_any_byte_costs_its_batch_and_no_number_is_used_twice(tmp
         assert journal.positions(4)[1, key(1)] == (1, 1)
         journal.close()
         journal = open_journal(tmp_path)
-        assert journal.positions(None)[1, key(1)] == (1, 5)
+        assert journal.positions(None)[1, key(1)] == (1, 5, 1)
         assert (journal.last, journal.lost_bytes) == (3 + LEAP, 0)
         journal.close()
 

@@ -1,6 +1,6 @@
 """The destination's side of custody between a journal on disk and a recorded broker."""
 
-from itertools import count
+from itertools import count, pairwise
 
 import pytest
 
@@ -24,11 +24,13 @@ class Broker:
     def __init__(self):
         self.reached = True
         self.came = []
+        self.bodies = []
         self.marker = None
 
     def deliver(self, frame, now):
         if self.reached:
             self.came.append(frame.seq)
+            self.bodies.append(bytes(frame.body))
 
     def mark(self, marker):
         if self.reached:
@@ -67,12 +69,26 @@ class Lives:
         self.disk.close()
         self.begin()
 
+    def settle(self, made):
+        """The origin, which made the numbers ``made`` on the chain, answers all it is asked."""
+        for now_ms in range(START_MS, START_MS + 8_000, 250):
+            now = self.now(now_ms)
+            for question in self.receiver.doubts.questions(now):
+                ((_, upto, _),) = question.chains
+                through = max((seq for seq in made if seq <= upto), default=0)
+                self.agent.on_word(self.frame(made[-1], prev=through), now)
+            for ask in self.receiver.asks(now_ms):
+                assert not ask.chains[0].not_before_us, "asks for more than it needs"
+                for prev, seq in pairwise([0, *made]):
+                    if seq > ask.chains[0].after:
+                        self.arrive(seq, prev=prev, now_ms=now_ms, first=False)
+
     def marker_comes(self):
         if self.broker.marker is not None:
             self.agent.on_marker(self.broker.marker)
 
-    def arrive(self, seq, *, now_ms=START_MS, flush=True, **changes):
-        self.agent.arrive(self.frame(seq, **changes), (0,), self.now(now_ms), first=True)
+    def arrive(self, seq, *, now_ms=START_MS, flush=True, first=True, **changes):
+        self.agent.arrive(self.frame(seq, **changes), (0,), self.now(now_ms), first=first)
         if flush:
             self.agent.flush(self.now(now_ms))
 
@@ -199,3 +215,42 @@ def test_numbers_that_begin_anew_are_no_copies_though_the_content_is_the_same(li
         lives.arrive(seq, epoch=2)
 
     assert lives.broker.came == [1, 2, 1, 2, 3]
+
+
+def true_numbers_that_came(lives):
+    return {
+        n for n, body in zip(lives.broker.came, lives.broker.bodies, strict=True) if body != LIE
+    }
+
+
+LIE = b"lie"
+
+
+@pytest.mark.parametrize("apart", [1, 3], ids=["dense", "with others between"])
+@pytest.mark.parametrize("after_the_lie", [0, 3])
+@pytest.mark.parametrize("lies", [(14,), (17, 20), (200,)])
+@pytest.mark.parametrize("folds", [False, True])
+@pytest.mark.parametrize("kills", [1, 2])
+def test_a_kill_between_a_lie_and_its_origins_word_loses_nothing(
+    lives, apart, after_the_lie, lies, folds, kills
+):
+    """``lies`` name numbers beyond the tenth that was made, which is the last before them."""
+    made = [apart * n for n in range(1, 31)]
+    for prev, seq in pairwise([0, *made[:10]]):
+        lives.arrive(seq, prev=prev)
+    for number in lies:
+        lives.arrive(number + made[9] - 10, prev=0, body=LIE)
+    for at in range(13, 13 + after_the_lie):  # those between are on their way, and go down with us
+        lives.arrive(made[at], prev=made[at - 1])
+    if folds:
+        lives.agent.save(leaving=True)
+
+    for kill in range(kills):
+        lives.kill()
+        lives.marker_comes()
+        lives.arrive(made[20 + kill], prev=made[19 + kill])
+    lives.settle(made[:25])
+    lives.arrive(made[25], prev=made[24])
+    lives.settle(made[:26])
+
+    assert true_numbers_that_came(lives) >= set(made[:26])
