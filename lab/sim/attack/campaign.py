@@ -207,9 +207,9 @@ def _frame(sender: BrokerId, origin: BrokerId, rng: random.Random) -> Frame:
 def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool) -> Frame:
     """A true frame of another origin with a lie in it, and without its publications.
 
-    Under custody it has none unless it is proven, and otherwise no number that is soon a true one's:
+    Under custody it has none unless it is proven, otherwise no number that is soon a true one's:
     what is made up in the place of a true publication takes its place (docs/security.md, "What is
-    not answered").
+    **not** answered").
     """
     fields = {name: getattr(frame, name) for name in Frame.__struct_fields__}
     fields |= {"sender": sender, "hops": 0}

@@ -289,7 +289,7 @@ def test_a_void_for_one_who_wants_little_says_nothing_to_who_wants_more():
     frame.chain = void.since_us.to_bytes(8, "big")
 
     assert not receiver.skip(frame, NOW.ms)
-    assert receiver.positions()[ORIGIN, KEY] == (7, 1)
+    assert receiver.positions()[ORIGIN, KEY][:2] == (7, 1)
 
 
 def test_no_request_has_an_origin_sign_that_it_made_less_than_it_did():
