@@ -366,15 +366,15 @@ class DataPlane:
         if frame.flags & TRACE_FLAG:
             self._on_trace(frame, now)
             return
+        origin = frame.origin
+        if origin == self._self_id:  # nobody has anything of ours that we do not
+            self._suppress(frame, size, now)
+            return
         if frame.flags & REPAIR_FLAG:
             # It goes its own way, back along that of the request, and may be a copy on purpose.
             self._note_came(frame, size, now)
             self.custody.on_repair(frame, now)
             self._unfinished = True
-            return
-        origin = frame.origin
-        if origin == self._self_id:
-            self._suppress(frame, size, now)
             return
         seen = self._custody_duplicates if frame.flags & CUSTODY_FLAG else self._duplicates
         if frame.flags & TAIL_FLAG:

@@ -30,6 +30,10 @@ class DistrustError(DecodeError):
     """A message, certificate or signature is not believed; the text says why."""
 
 
+class ForgedError(DistrustError):
+    """A signature is wrong, which it cost a verification to find out."""
+
+
 class Authority:
     """Judges certificates and revocations for one federation by its ``trusted`` public keys."""
 

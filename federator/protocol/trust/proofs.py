@@ -19,7 +19,7 @@ import msgspec
 from federator.errors import DecodeError
 from federator.protocol.messages.control import PROOF_BYTES_MAX, CoreAnn
 from federator.protocol.messages.fields import decoded
-from federator.protocol.trust.authority import Authority, DistrustError
+from federator.protocol.trust.authority import Authority, DistrustError, ForgedError
 from federator.protocol.trust.certificates import Signature
 from federator.protocol.trust.primitives import Identity, Verifier
 from federator.protocol.types import BrokerId, Epoch
@@ -52,7 +52,10 @@ def decode_proof(data: bytes) -> Proof:
     Raises:
         DecodeError: ``data`` is no proof.
     """
-    return decoded(_decoder, "proof", data, PROOF_BYTES_MAX)
+    proof = decoded(_decoder, "proof", data, PROOF_BYTES_MAX)
+    if _encoder.encode(proof) != data:
+        raise DecodeError("proof: it has more than a certificate and a signature")
+    return proof
 
 
 def facts_of(federation: str, ann: CoreAnn) -> bytes:
@@ -128,7 +131,7 @@ class ProofJudge:
         if self._proven.get(told) == data:
             return
         if not self._verify(certificate.signing_key, proof.signature, text):
-            raise DistrustError(f"the signature on {what} is wrong")
+            raise ForgedError(f"the signature on {what} is wrong")
         if len(self._proven) >= PROVEN_MAX:
             self._proven.clear()
         self._proven[told] = data

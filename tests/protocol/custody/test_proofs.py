@@ -1,7 +1,7 @@
 """Only its origin makes a frame under custody: a lie is refused, whoever brings it."""
 
 import pytest
-from msgspec import structs
+from msgspec import msgpack, structs
 
 from federator.protocol.custody import proofs
 from federator.protocol.custody.doubts import Notary
@@ -114,11 +114,13 @@ def test_what_its_origin_made_is_believed_from_any_relay(world, flags):
     assert not world.told
 
 
-def test_a_repair_is_the_frame_and_comes_with_its_proof(world):
+def test_a_repair_and_the_frame_stand_for_themselves(world):
+    """Said again as the other, each would be taken as it must not."""
     frame = world.made()
     repair = structs.replace(frame, flags=CUSTODY_FLAG | REPAIR_FLAG | LAST_FLAG, route=(US,))
 
-    assert world.believes(arrived(repair))
+    assert not world.believes(arrived(repair))
+    assert world.believes(arrived(frame))
 
 
 @pytest.mark.parametrize(
@@ -215,6 +217,29 @@ def test_a_flood_of_wrong_proofs_costs_little_and_hides_no_true_one(world):
     assert world.believes(
         structs.replace(true, sender=LIAR), Now(Millis(NOW.ms + proofs.TICK_MS), NOW.us)
     )
+
+
+def test_a_frame_too_long_to_wait_has_its_origin_asked(world):
+    long = structs.replace(A_FRAME, body=memoryview(bytes(proofs.WAITING_BYTES_MAX)))
+
+    assert not world.judge.believes(long, proofs.WAITING_BYTES_MAX, NOW)
+    assert world.asked == [long]
+
+
+def test_what_cost_no_verification_hides_no_true_one(world):
+    true = world.made()
+    for seq in range(1_000):
+        junk = structs.replace(true, seq=10 + seq, sender=LIAR, proof=b"junk")
+        assert not world.believes(junk)
+
+    assert world.believes(structs.replace(true, sender=LIAR))
+
+
+def test_a_proof_with_more_in_it_is_none(world):
+    frame = world.made()
+    certificate, signature = msgpack.decode(frame.proof)
+    for padded in (frame.proof + b"x", msgpack.encode([certificate, signature, b"more"])):
+        assert not world.believes(structs.replace(frame, proof=padded))
 
 
 def test_copies_are_judged_once():

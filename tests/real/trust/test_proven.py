@@ -38,6 +38,8 @@ def inventions(member, real):
         yield member.forged(real, **fields, proof=b"")  # its proof stripped
         yield member.forged(real, **fields)  # with the proof of another frame
         yield member.forged(real, **fields, flags=CUSTODY_FLAG | REPAIR_FLAG)
+        to_itself = {"flags": CUSTODY_FLAG | REPAIR_FLAG, "origin": member.neighbour, "proof": b""}
+        yield member.forged(real, **{**fields, **to_itself, "chain": bytes(8)})
 
 
 async def invent(on):
