@@ -81,7 +81,12 @@ class Measured(msgspec.Struct, frozen=True):
 
 
 class DeadlineReached(msgspec.Struct, frozen=True):
-    """The instant returned by ``next_deadline_ms`` has come."""
+    """The instant returned by ``next_deadline_ms`` has come.
+
+    ``behind``: what was sent to us may wait to be read, so that silence says little.
+    """
+
+    behind: bool = False
 
 
 class LeaveRequested(msgspec.Struct, frozen=True):

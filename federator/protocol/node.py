@@ -110,8 +110,8 @@ class Node:
         match event:
             case events.Received(message):
                 return self._on_message(message, now_ms)
-            case events.DeadlineReached():
-                return self._on_deadline(now_ms)
+            case events.DeadlineReached(behind):
+                return self._on_deadline(behind, now_ms)
             case events.LocalFiltersChanged(added, removed):
                 return self._on_local_filters(added, removed, now_ms)
             case events.PriorityChanged(priority):
@@ -245,7 +245,7 @@ class Node:
         route = self.topic_routing.route_of(filter_, self.meshes.route_of(filter_))
         return e.SetRoute(filter_, route, lost and not (route is not None and route.wanted))
 
-    def _on_deadline(self, now_ms: Millis) -> list[s.Step]:
+    def _on_deadline(self, behind: bool, now_ms: Millis) -> list[s.Step]:
         steps: list[s.Step] = []
         resume_ms = self.id_conflict_until_ms
         if resume_ms is not None and now_ms >= resume_ms:
@@ -254,7 +254,7 @@ class Node:
             if self._local_broker_up:
                 steps += self.links.on_local_up(now_ms=now_ms)
                 steps += self.topology.on_local(now_ms=now_ms)
-        steps += self.links.on_deadline(now_ms=now_ms)
+        steps += self.links.on_deadline(behind=behind, now_ms=now_ms)
         part = self.announcements.backlog.next_slice(now_ms=now_ms)
         if part is not None:
             steps.append(part)

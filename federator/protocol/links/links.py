@@ -36,6 +36,10 @@ DIALS_PER_INTERVAL_MAX = 16
 SHELVED_MS = 10_000
 """A connection that leads where another does, or to ourselves, is not used for so long."""
 
+BEHIND_TIMEOUTS = 3
+"""A neighbour is given up after so many timeouts while we are behind with what we hear. Who sends
+us much can hide for so long that another one died."""
+
 COMPLAINT_GAP_MS = 600_000
 """Least time between two complaints about the same thing, which hellos would repeat for ever."""
 
@@ -215,8 +219,8 @@ class Links:
             return []
         return self._forget_hello(neighbour, "said bye or died")
 
-    def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Send what is due, notice who is silent."""
+    def on_deadline(self, *, behind: bool = False, now_ms: Millis) -> list[Step]:
+        """Send what is due, notice who is silent, unless its hello may wait ``behind`` others."""
         steps: list[Step] = []
         for kind, key in self._timers.pop_due(now_ms):
             if kind == "hello":
@@ -224,7 +228,13 @@ class Links:
                 next_ms = Millis(now_ms + self.parameters.hello_interval_ms)
                 self._timers.set(("hello", 0), next_ms)
             elif kind == "silent":
-                steps += self._forget_hello(self.neighbours[BrokerId(key)], "silent")
+                neighbour = self.neighbours[BrokerId(key)]
+                patience_ms = BEHIND_TIMEOUTS * self.parameters.hello_timeout_ms
+                if behind and now_ms - neighbour.heard_at_ms < patience_ms:
+                    again_ms = Millis(now_ms + self.parameters.hello_interval_ms)
+                    self._timers.set(("silent", neighbour.id), again_ms)
+                else:
+                    steps += self._forget_hello(neighbour, "silent")
             else:
                 steps += self._dial_back(self.neighbours[BrokerId(key)], now_ms)
         return steps

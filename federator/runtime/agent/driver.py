@@ -31,7 +31,10 @@ class Driver:
     services: Services
 
     def __post_init__(self) -> None:
-        self._timer = DeadlineTimer(lambda: self.handle(DeadlineReached()))
+        self._timer = DeadlineTimer(self._on_deadline)
+
+    def _on_deadline(self) -> None:
+        self.handle(DeadlineReached(behind=self.control.link.behind))
 
     def handle(self, event: Event) -> None:
         """Let the node see ``event`` and do what it says."""

@@ -157,6 +157,11 @@ class MqttLink(PacketSender):
         return max(0.0, time.monotonic() - self._due_s)
 
     @property
+    def behind(self) -> bool:
+        """What the broker has sent may wait for us to read it, see ``read_bytes_max``."""
+        return self._pipe is not None and self._pipe.behind
+
+    @property
     def counters(self) -> LinkCounters:
         """A copy of what was counted, up to date."""
         pipe = self._pipe

@@ -19,6 +19,7 @@ Source: docs/ARCHITECTURE.md, "The link".
 """
 
 import asyncio
+import math
 import os
 import socket
 from collections import deque
@@ -45,6 +46,10 @@ FLOOD_READ_BYTES_MAX = 131_072
 """Longer reads are efficient already."""
 
 FLOOD_REST_S = 0.001
+
+BEHIND_S = 1.0
+"""So long after a read that took all it may, there may still be more: a broker sends its queue in
+pieces."""
 
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
 _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
@@ -81,6 +86,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._direct: socket.socket | None = None  # the same, where no TLS stands in between
         self._paused = False
         self._resting = False
+        self._full_at_s = -math.inf  # when a read last took all that one turn may take
         self._tick = 0
         self._packets_now = 0  # in this tick
         self._packets_before = 0  # in the tick before
@@ -95,6 +101,11 @@ class PacketTransport(asyncio.BufferedProtocol):
         self.bytes_out = 0
 
     # Receiving
+
+    @property
+    def behind(self) -> bool:
+        """There was lately more to read than one turn of the loop takes, see ``read_bytes_max``."""
+        return self._loop.time() - self._full_at_s < BEHIND_S
 
     def get_buffer(self, sizehint: int) -> memoryview:
         """The free part of the buffer; never empty."""
@@ -115,6 +126,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
         if filled >= self._read_bytes_max < RECEIVE_BUFFER_BYTES:
+            self._full_at_s = self._loop.time()
             self._rest()  # else uvloop reads on, up to 32 times, in this turn
         # After each read, for the kernel forgets it: else the broker's Nagle waits 40 ms for us.
         if self._tcp is not None and _QUICKACK is not None and not self._closing:

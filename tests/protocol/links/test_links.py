@@ -4,6 +4,7 @@ import pytest
 
 from federator.protocol.effects import Dial, NeighbourReachable, Notice, Send
 from federator.protocol.links.links import (
+    BEHIND_TIMEOUTS,
     DIAL_BACK_HELLOS,
     DIALS_PER_INTERVAL_MAX,
     SHELVED_MS,
@@ -128,6 +129,29 @@ def test_silence_is_measured_from_the_last_hello():
 
     assert news(made.on_deadline(now_ms=2_000 + PARAMETERS.hello_timeout_ms - 1)) == []
     assert news(made.on_deadline(now_ms=2_000 + PARAMETERS.hello_timeout_ms)) == [LinkDown(2)]
+
+
+def test_a_neighbour_whose_hello_may_wait_behind_others_is_given_time_but_not_for_ever():
+    made = up_links()
+    due_ms = made.next_deadline_ms()
+    silent_ms = 10 + PARAMETERS.hello_timeout_ms
+    given_up_ms = 10 + BEHIND_TIMEOUTS * PARAMETERS.hello_timeout_ms
+
+    while due_ms < given_up_ms:
+        assert news(made.on_deadline(behind=True, now_ms=due_ms)) == [], due_ms
+        due_ms = made.next_deadline_ms()
+    assert due_ms - given_up_ms < PARAMETERS.hello_interval_ms
+    assert silent_ms < given_up_ms
+    assert news(made.on_deadline(behind=True, now_ms=due_ms)) == [LinkDown(2)]
+
+
+def test_a_neighbour_is_silent_once_all_was_read():
+    made = up_links()
+    silent_ms = 10 + PARAMETERS.hello_timeout_ms
+    assert news(made.on_deadline(behind=True, now_ms=silent_ms)) == []
+
+    again_ms = silent_ms + PARAMETERS.hello_interval_ms
+    assert news(made.on_deadline(now_ms=again_ms)) == [LinkDown(2)]
 
 
 def test_will_of_a_replaced_connection_is_ignored():

@@ -8,7 +8,7 @@ from federator.errors import DecodeError
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, TRACE_FLAG, Frame, pack, unpack
 from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import PATH_MAX, TRACE_HOPS_MAX, TraceEcho
-from federator.protocol.rate_limiter import Allowance
+from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.telemetry.tracing import (
     Logbook,
     Onward,
@@ -105,7 +105,7 @@ def test_what_is_told_is_bounded():
 
 
 def test_an_allowance_is_used_up_and_comes_back():
-    allowance = Allowance(5)
+    allowance = TokenBucket(5)
 
     assert [allowance.take(1_000) for _ in range(6)] == [True] * 5 + [False]
     assert not allowance.take(1_100)

@@ -164,7 +164,9 @@ def gateway(tmp_path, office, brokers, name):
         "roles": "required",
     }
     urls = {id_: broker.url for id_, broker in enumerate(brokers, 1)}
-    options = {"keys": named_keys, "attachment": {"assign": ["*=1"]}}
+    # A busy machine answers late; a SUBACK may wait for it.
+    waits = {"settle_ms": 10_000}
+    options = {"keys": named_keys, "attachment": {"assign": ["*=1"]}, "failover": waits}
     config = GatewayConfig(name, urls, federation="fed", more=options)
     return GatewayProcess(tmp_path / name, config)
 

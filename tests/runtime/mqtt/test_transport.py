@@ -108,9 +108,11 @@ async def test_a_connection_that_costs_much_to_read_lets_others_have_their_turn(
 
     pipe.buffer_updated(63)  # all there was
     assert kernel.reading
+    assert not pipe.behind
     assert len(pipe.get_buffer(-1)) == 64
     pipe.buffer_updated(64)  # there may be more
     assert not kernel.reading
+    assert pipe.behind
     await until(lambda: kernel.reading, "it is read on")
 
     assert read == [63, 64]
