@@ -61,7 +61,7 @@ class NoticeLimiter:
         return [msgspec.structs.replace(notice, details={**notice.details, "withheld": withheld})]
 
 
-class Allowance:
+class TokenBucket:
     """A rate limit of so many a second, and as many at once."""
 
     def __init__(self, per_s: int) -> None:
@@ -78,3 +78,20 @@ class Allowance:
             return False
         self._left -= 1
         return True
+
+
+class WindowCounter(Generic[K]):
+    """Counts what happens in windows of ``window_ms``; each begins with nothing."""
+
+    def __init__(self, *, window_ms: int) -> None:
+        self._window_ms = window_ms
+        self._window = 0
+        self._counts: Counter[K] = Counter()
+
+    def so_far(self, now_ms: Millis) -> Counter[K]:
+        """The counts of the present window, to look at and to add to."""
+        window = now_ms // self._window_ms
+        if window != self._window:
+            self._window = window
+            self._counts.clear()
+        return self._counts

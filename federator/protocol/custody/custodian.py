@@ -8,7 +8,6 @@ collects the brokers it passes, and the repairs go back through them.
 Source: docs/protocol.md section 11.
 """
 
-from collections import OrderedDict
 from collections.abc import Collection, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass
@@ -52,7 +51,7 @@ class Ways:
 
     def __init__(self) -> None:
         # By origin: when which neighbour was heard, the newest last.
-        self._ways: OrderedDict[BrokerId, dict[BrokerId, Millis]] = OrderedDict()
+        self._ways: Recent[BrokerId, dict[BrokerId, Millis]] = Recent(ORIGINS_MAX)
         # By who asks whom, and for its word or not: what first, and which ways were tried for that.
         self._tried: Recent[
             tuple[BrokerId, BrokerId, bool], tuple[AskedChain, tuple[BrokerId, ...]]
@@ -62,9 +61,8 @@ class Ways:
         """The neighbour ``sender`` brought a frame of ``origin`` before all others."""
         heard = self._ways.get(origin)
         if heard is None:
-            heard = self._ways[origin] = {}
-            if len(self._ways) > ORIGINS_MAX:
-                self._ways.popitem(last=False)
+            heard = {}
+            self._ways.put(origin, heard)
         heard.pop(sender, None)
         heard[sender] = now_ms
         if len(heard) > WAYS_MAX:

@@ -23,7 +23,7 @@ from federator.protocol.bounded_cache import Recent
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.frames import REPAIR_FLAG, TAIL_FLAG, VOID_FLAG, Frame
-from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.trust.authority import ForgedError
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -89,9 +89,10 @@ class FrameJudge:
         self._waiting: OrderedDict[tuple[BrokerId, BrokerId], _Waiting] = OrderedDict()
         self._waiting_bytes: Counter[BrokerId] = Counter()
         self._believed: list[tuple[Frame, int]] = []
-        self._tick = 0
-        self._wrong: Counter[tuple[BrokerId, BrokerId]] = Counter()  # in this tick
-        self._wrong_of: Counter[BrokerId] = Counter()  # a neighbour
+        # Of a neighbour, by origin and in all.
+        self._wrong: WindowCounter[tuple[BrokerId, BrokerId | None]] = WindowCounter(
+            window_ms=TICK_MS
+        )
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
 
     def believes(self, frame: Frame, size: int, now: Now) -> bool:
@@ -126,21 +127,16 @@ class FrameJudge:
         return believed
 
     def _holds(self, frame: Frame, now: Now) -> bool:
-        tick = now.ms // TICK_MS
-        if tick != self._tick:
-            self._tick = tick
-            self._wrong.clear()
-            self._wrong_of.clear()
-        place = (frame.sender, frame.origin)
-        if self._wrong[place] >= WRONG_MAX or self._wrong_of[frame.sender] >= 4 * WRONG_MAX:
+        wrong = self._wrong.so_far(now.ms)
+        place, in_all = (frame.sender, frame.origin), (frame.sender, None)
+        if wrong[place] >= WRONG_MAX or wrong[in_all] >= 4 * WRONG_MAX:
             self._refuse(frame, "too many wrong ones before", now)
             return False
         try:
             self._check(frame)
         except DecodeError as error:
             if isinstance(error, ForgedError):  # others cost nothing
-                self._wrong[place] += 1
-                self._wrong_of[frame.sender] += 1
+                wrong.update((place, in_all))
             self._refuse(frame, str(error), now)
             return False
         return True

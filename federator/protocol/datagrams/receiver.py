@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.errors import DecodeError
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.datagrams import wire
 from federator.protocol.datagrams.protection import Coder, LossMeter
 from federator.protocol.types import Millis
@@ -80,7 +81,7 @@ class Receiver:
         self.meter.restart()
         self._parts: dict[int, bytes] = {}
         self._part_top = 0
-        self._windows: OrderedDict[tuple[int, int], _Window] = OrderedDict()
+        self._windows: Recent[tuple[int, int], _Window] = Recent(WINDOWS_MAX)
         self._partials: OrderedDict[int, _Partial] = OrderedDict()
         self._partial_bytes = 0
         self._ready: dict[int, tuple[bytes, Millis]] = {}
@@ -175,9 +176,8 @@ class Receiver:
         key = repair.first, repair.parts
         window = self._windows.get(key)
         if window is None:
-            window = self._windows[key] = _Window()
-            if len(self._windows) > WINDOWS_MAX:
-                self._windows.popitem(last=False)
+            window = _Window()
+            self._windows.put(key, window)
         if window.done:
             return []
         size = len(repair.symbol)

@@ -18,7 +18,7 @@ from federator.protocol.messages.control import (
     RetainedLetter,
     RetainedRequest,
 )
-from federator.protocol.rate_limiter import Allowance
+from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.types import BrokerId, Millis
 
 SEEN_MAX = 4_096
@@ -38,7 +38,7 @@ class RetainedPost:
 
     def __post_init__(self) -> None:
         self._seen: dict[tuple[BrokerId, int, int], None] = {}
-        self._flooding = Allowance(FLOODED_PER_S)
+        self._flooding = TokenBucket(FLOODED_PER_S)
 
     def on_request(
         self, request: RetainedRequest, neighbours: Iterable[BrokerId], *, now_ms: Millis

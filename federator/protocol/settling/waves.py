@@ -16,7 +16,7 @@ an origin is under way at a time; questions that come meanwhile share the next.
 Source: docs/protocol.md 14.
 """
 
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from enum import Enum
@@ -24,6 +24,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.control import WAVE_FILTERS_MAX, Echo, Wave
 from federator.protocol.settling.routes import SettledRoutes
 from federator.protocol.types import BrokerId, Epoch, Millis
@@ -142,7 +143,7 @@ class Settling:
         self._begin_ms = Millis(0)
         self._own: _Own | None = None
         self._passing: dict[_Place, _Passing] = {}
-        self._answered: OrderedDict[_Place, _Number] = OrderedDict()
+        self._answered: Recent[_Place, _Number] = Recent(WAVES_MAX)
 
     def renew(self, epoch: Epoch) -> None:
         """Number our waves within a newer epoch."""
@@ -360,10 +361,7 @@ class Settling:
         if core is None and not all(context.is_routed(f, to) for f, to in passing.filters):
             return
         del self._passing[place]
-        self._answered.pop(place, None)
-        self._answered[place] = passing.number
-        if len(self._answered) > WAVES_MAX:
-            self._answered.popitem(last=False)
+        self._answered.put(place, passing.number)
         context.send(passing.asker, Echo(self.self_id, origin, epoch, number, core))
 
     def _beyond(self, core: BrokerId | None, passing: _Passing) -> set[BrokerId] | None:

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.group_records import MemberRecord
 from federator.protocol.types import BrokerId, Millis
@@ -178,7 +179,7 @@ class Orphans:
     orphans_max: int = ORPHANS_MAX  # the oldest is forgotten when there are more
 
     def __post_init__(self) -> None:
-        self._until_ms: dict[GroupKey, Millis] = {}  # in the order lost
+        self._until_ms: Recent[GroupKey, Millis] = Recent(self.orphans_max)  # in the order lost
 
     @property
     def groups(self) -> frozenset[GroupKey]:
@@ -187,10 +188,7 @@ class Orphans:
 
     def lose(self, key: GroupKey, *, now_ms: Millis) -> None:
         """Remember ``key``, whose last members went out of reach."""
-        self._until_ms.pop(key, None)
-        self._until_ms[key] = Millis(now_ms + self.keep_ms)
-        if len(self._until_ms) > self.orphans_max:
-            del self._until_ms[next(iter(self._until_ms))]
+        self._until_ms.put(key, Millis(now_ms + self.keep_ms))
 
     def find(self, keys: Iterable[GroupKey]) -> None:
         """Forget ``keys``, which have members again, or were given up."""

@@ -20,6 +20,7 @@ from federator.errors import DecodeError
 from federator.protocol.messages.gateways import Mark, Taken
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.topics import mark_topic, taken_topic
+from federator.protocol.rate_limiter import WindowCounter
 from federator.protocol.trust.words import is_signed
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import monotonic_ms
@@ -34,6 +35,7 @@ JUDGED_MAX: Final = 64
 CAUGHT_UP_SECONDS_MAX: Final = 5.0
 """We wait for a mark of our own for so long: the broker may be gone, or not let us."""
 
+_PROOFS: Final = "proofs"
 _OURS: Final = "agent".ljust(65, ".")  # longer than a gateway's name may be
 
 
@@ -49,7 +51,7 @@ class GatewayMarks:
     def __post_init__(self) -> None:
         self.topic = mark_topic(self.federation)  # where marks come, on the data connection
         self._waiting: dict[str, tuple[int, bool]] = {}  # newest number, and whether it was signed
-        self._window = self._judged = 0  # proofs in this window
+        self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._own: dict[int, asyncio.Event] = {}  # set when it is answered
         self._own_came: list[asyncio.Event] = []
         self.malformed = 0
@@ -79,10 +81,9 @@ class GatewayMarks:
                     self._own_came.append(self._own[mark.number])
                 continue
             room = mark.gateway in self._waiting or len(self._waiting) < WAITING_MAX
-            signed, window = is_signed(packet.payload), monotonic_ms() // WINDOW_MS
-            self._judged = (self._judged if window == self._window else 0) + signed
-            self._window = window
-            if room and self._judged <= JUDGED_MAX and self.is_gateways(packet, mark.gateway):
+            signed, judged = is_signed(packet.payload), self._judged.so_far(monotonic_ms())
+            judged[_PROOFS] += signed
+            if room and judged[_PROOFS] <= JUDGED_MAX and self.is_gateways(packet, mark.gateway):
                 said = (mark.number, signed)
                 self._waiting[mark.gateway] = max(said, self._waiting.get(mark.gateway, said))
 

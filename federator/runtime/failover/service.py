@@ -101,10 +101,12 @@ class FailoverService:
             clients = list(self.discovery.known.flow())
         rest_s = self._walking.rest_s
         self.clients = sum(client.connected for client in clients)
-        sessions = list(self.guide.reports.sessions()) if self.settings.report_sessions else None
-        # In a thread: of a client with 100,000 filters it takes a second.
-        rows = await asyncio.to_thread(self._walk_rows, clients, sessions)
-        rest_s += self._walking.rest_s
+        rows: frozenset[FlowRow] = frozenset()
+        if self.settings.report_sessions:
+            sessions = list(self.guide.reports.sessions())
+            # In a thread: of a client with 100,000 filters it takes a second.
+            rows = await asyncio.to_thread(self._walk_rows, clients, sessions)
+            rest_s += self._walking.rest_s
         with self._walking.working():
             added, removed = rows - self.rows, self.rows - rows
             self.rows = rows
@@ -113,12 +115,10 @@ class FailoverService:
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s
 
     def _walk_rows(
-        self, clients: list[ClientFlow], sessions: list[ReportedSession] | None
+        self, clients: list[ClientFlow], sessions: list[ReportedSession]
     ) -> frozenset[FlowRow]:
         rows_max = self.settings.rows_max
         with self._walking.working():
-            if sessions is None:
-                return frozenset()
             return own_rows(clients, sessions, may_tell=self.may_tell, rows_max=rows_max)
 
     def _tell_status(self) -> None:

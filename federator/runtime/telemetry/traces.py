@@ -6,7 +6,6 @@ things are.
 Source: docs/observability.md, "A topic on its way".
 """
 
-from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
@@ -16,6 +15,7 @@ from mqtt5 import PublishPacket, TopicFilter
 
 from federator.config.settings import Settings
 from federator.errors import DecodeError
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import validate_topic
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
@@ -24,7 +24,7 @@ from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.control import TraceEcho
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.rate_limiter import Allowance, RateLimiter
+from federator.protocol.rate_limiter import RateLimiter, TokenBucket
 from federator.protocol.telemetry import tracing
 from federator.protocol.telemetry.tracing import Logbook, Onward, Stop
 from federator.protocol.types import BrokerId, Epoch, Millis
@@ -63,9 +63,9 @@ class TraceService:
         self.malformed = 0  # orders that could not be read
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
-        self._asked: OrderedDict[tuple[Epoch, int], str] = OrderedDict()  # tokens
-        self._orders = Allowance(TRACES_PER_S)
-        self._echoes = Allowance(ECHOES_PER_S)
+        self._asked: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
+        self._orders = TokenBucket(TRACES_PER_S)
+        self._echoes = TokenBucket(ECHOES_PER_S)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def subscription(self) -> TopicFilter:
@@ -98,9 +98,7 @@ class TraceService:
         onward = Onward(first=True, delivers=False, next_hops=self._waiting(sends), why=why)
         if route is not None and sends:
             number = self.send(route, sends, tracing.write_logbook(logbook))
-            self._asked[epoch, number] = order.token
-            if len(self._asked) > ASKED_MAX:
-                self._asked.popitem(last=False)
+            self._asked.put((epoch, number), order.token)
         told = tracing.echo(logbook, onward, epoch=epoch, number=0)
         self._answer(order.token, told, now_us)
 
