@@ -3,6 +3,8 @@
 docs/security.md, "Proven"; docs/protocol.md 11.
 """
 
+import asyncio
+
 import mqtt5
 import pytest
 
@@ -16,6 +18,7 @@ from tests.real.trust.test_signed import Office
 
 INVENTED = 1_000_000
 ROUNDS = 20
+BELIEVED_WITHIN_S = 60
 
 
 @pytest.fixture
@@ -42,13 +45,20 @@ def inventions(member, real):
         yield member.forged(real, **{**fields, **to_itself, "chain": bytes(8)})
 
 
-async def invent(on):
-    for _ in range(ROUNDS):
-        seen = on.publisher.sent
-        real = await on.overheard(CUSTODY_FLAG)
-        for frame in inventions(on.member, real):
-            on.member.send(frame)
-        await until(lambda n=seen: on.publisher.sent > n + 2, "more is published")
+async def invent(on, *believers):
+    """Say inventions in many places, and until each of ``believers`` heard some.
+
+    What stands in their place may be faster, on a busy machine always.
+    """
+    async with asyncio.timeout(BELIEVED_WITHIN_S):
+        rounds = 0
+        while rounds < ROUNDS or not all(map(invented, believers)):
+            rounds += 1
+            seen = on.publisher.sent
+            real = await on.overheard(CUSTODY_FLAG)
+            for frame in inventions(on.member, real):
+                on.member.send(frame)
+            await until(lambda n=seen: on.publisher.sent > n + 2, "more is published")
 
 
 def invented(subscriber):
@@ -70,22 +80,19 @@ async def test_no_member_invents_a_publication_of_another(plain, office):
 
 async def test_who_does_not_judge_believes_it(plain, office):
     async with scene(plain, office, qos=1) as on:
-        await invent(on)
-
-        await until(lambda: all(map(invented, on.subscribers)), "both hear what nobody published")
+        await invent(on, *on.subscribers)
 
 
 async def test_a_destination_judges_what_a_relay_believed(plain, office):
     async with scene(plain, office, qos=1, security=("proven", "signed", "proven")) as on:
         near, far = on.subscribers
         first = on.publisher.sent
-        await invent(on)
+        await invent(on, near)
         await gets_through(on.publisher, *on.subscribers)
         on.publisher.pause()
 
         wanted = set(range(first, on.publisher.sent))
         await until(lambda: wanted <= far.came.keys(), "all arrive")
-        assert invented(near)
         assert not invented(far)
         assert not far.duplicates
         assert {said["neighbour"] for said in named(on.agents[2], "custody.unproven")} == {2}
