@@ -51,7 +51,8 @@ def test_the_wheel_brings_the_verbs_of_operators_and_nothing_of_the_laboratory(i
         "print(json.dumps([list(VERBS), find_spec('lab') is None, package.__file__, len(found)]))\n"
     )
 
-    verbs, no_lab, file, modules = json.loads(run(installed / "python", "-I", "-c", program, cwd="/"))
+    told = run(installed / "python", "-I", "-c", program, cwd="/")
+    verbs, no_lab, file, modules = json.loads(told)
 
     assert verbs == list(VERBS)
     assert no_lab
