@@ -117,6 +117,12 @@ class CoverTransition:
         return bool(self._news or self._gone or waiting) or self._unsent is not None
 
     @property
+    def waits(self) -> bool:
+        """Whether anything may be wanted that is not ordered yet."""
+        unsent = self.stage is Stage.ARRIVING and self._unsent is not None
+        return bool(self._news or self._to_add) or unsent
+
+    @property
     def altered(self) -> Iterable[str]:
         """The filters that this transition alters."""
         return chain(self._arriving, self._retiring)

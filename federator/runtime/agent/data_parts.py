@@ -90,7 +90,8 @@ class DataParts:
 
     def covers(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
-        return self.forwarder.wants(filter_) and self._data_link.subscribed
+        subscribed = self._data_link.subscribed and not self.cover.waits
+        return subscribed and self.forwarder.wants(filter_)
 
     @property
     def retained_links(self) -> list[MqttLink]:

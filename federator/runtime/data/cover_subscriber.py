@@ -124,6 +124,11 @@ class CoverSubscriber:
         """Whether ``go_on`` has more to do."""
         return self._transition.unfinished
 
+    @property
+    def waits(self) -> bool:
+        """Whether the connection may not have asked yet for all that is wanted."""
+        return self._transition.waits
+
     def go_on(self) -> None:
         """Take the next step of a large change."""
         self._perform(self._transition.go_on())

@@ -123,6 +123,7 @@ def test_very_many_filters_take_small_steps_and_what_leaves_stands_until_they_al
     orders = change(transition, many, few)
     for _ in range(100):
         mark = perform(orders, standing) or mark
+        assert transition.waits or set(many) <= standing.keys()
         assert set(few) <= standing.keys() or set(many) <= standing.keys()
         if transition.unfinished:
             orders = transition.go_on()
@@ -132,6 +133,7 @@ def test_very_many_filters_take_small_steps_and_what_leaves_stands_until_they_al
             orders = transition.on_mark(mark, answered=True)
 
     assert standing == dict.fromkeys(many)
+    assert not transition.waits
     assert not transition.marked
 
 
