@@ -1,7 +1,5 @@
 """Everything a node can ask its driver to do. Drivers perform effects in order."""
 
-from dataclasses import dataclass
-
 import msgspec
 
 from federator.protocol.messages.control import Message
@@ -74,9 +72,11 @@ class NeighbourUnreachable(msgspec.Struct, frozen=True):
     neighbour: BrokerId
 
 
-@dataclass(frozen=True, slots=True)
-class FilterRoute:
-    """What the data plane does with publications that match one filter."""
+class FilterRoute(msgspec.Struct, frozen=True, gc=False):
+    """What the data plane does with publications that match one filter.
+
+    Tables of very many filters hold it: Python's collector need not look into them.
+    """
 
     local: bool  # our own clients subscribe to it: publish arriving frames on our broker
     wanted: bool  # others want it: subscribe to it on our broker

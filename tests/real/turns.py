@@ -4,10 +4,13 @@ A thread of the agent lets the loop run a callback, again and again, and reads t
 of the loop's thread on both ends: what the loop worked meanwhile is (the rest of) one turn. Time
 in which it was not running, on a busy machine, does not count. Both event loops are watched alike.
 
+Of a turn in which Python's collector looked at all that the agent keeps, it is told how long.
+
 A test starts its agents ``watched``, and asks for ``longest_turn`` when its attack is over.
 """
 
 import functools
+import gc
 import os
 import sys
 import threading
@@ -21,6 +24,9 @@ FOLDER = "FEDERATOR_TURNS"
 
 TOLD_MS = 15
 """Shorter turns are not told."""
+
+OLDEST = 2
+"""The generation whose collection looks at everything."""
 
 GAP_S = 0.002
 FRAMES_MAX = 8
@@ -54,17 +60,29 @@ def _tell(loop, path):
     thread = threading.main_thread().ident
     clock = time.pthread_getcpuclockid(thread)
     looked_up = threading.Event()
-    took_s = 0.0
+    took_s = collecting_s = collected_s = 0.0
 
     def look_up():
         nonlocal took_s
         took_s = time.clock_gettime(clock) - began_s
         looked_up.set()
 
+    def on_collection(phase, info):
+        nonlocal collecting_s, collected_s
+        if info["generation"] == OLDEST:
+            now_s = time.clock_gettime(clock)
+            if phase == "start":
+                collecting_s = now_s
+            else:
+                collected_s += now_s - collecting_s
+
+    gc.callbacks.append(on_collection)
+
     with path.open("a", encoding="utf-8", buffering=1) as file:
         while not loop.is_closed():
             looked_up.clear()
             where = ""
+            collected_s = 0.0
             began_s = time.clock_gettime(clock)
             try:
                 loop.call_soon_threadsafe(look_up)
@@ -73,6 +91,8 @@ def _tell(loop, path):
             while not looked_up.wait(GAP_S) and not loop.is_closed():
                 if not where and time.clock_gettime(clock) - began_s > TOLD_MS / 1_000:
                     where = _place(sys._current_frames()[thread])
+            if collected_s:
+                where += f" (collector: {collected_s * 1_000:.0f} ms)"
             if took_s * 1_000 >= TOLD_MS:
                 file.write(f"{time.monotonic():f} {took_s * 1_000:f} {where}\n")
             time.sleep(GAP_S)

@@ -7,7 +7,7 @@ lost, rather than given up, stays wanted for as long as its frames would be kept
 Source: docs/protocol.md section 11.
 """
 
-from dataclasses import replace
+from msgspec.structs import replace
 
 from federator.protocol.effects import FilterRoute
 from federator.protocol.timers import Timers

@@ -149,7 +149,10 @@ class Disk(Protocol):
         """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now."""
 
     def write_owed(self, filter_: str, until_us: int | None) -> None:
-        """List until when ``filter_`` is owed; ``None``: take it off the list."""
+        """List until when ``filter_`` is owed; ``None``: take it off the list.
+
+        All of one turn may be written at once, before what is subscribed follows.
+        """
 
 
 class CustodyContext(Protocol):

@@ -18,6 +18,11 @@ same queue of the broker, behind everything it had for us before:
 Changes that overlap nothing that leaves, nearly all, are made at once. The others wait while a
 transition runs.
 
+A filter that gives way may have stood for a hundred thousand. So all is done in steps, of which
+none looks at more than ``at_once`` filters: changes are read one after the other, the others are
+sorted into what arrives and what retires, and each stage gives its orders part by part before its
+mark. What leaves stands until all that takes its place does.
+
 A session that outlives its connection queues meanwhile, for the subscriptions that stood when it
 broke: copies in pairs, if that was in a transition, and perhaps one of a process that was killed.
 So a connection that finds its session first sends a mark, and until that comes expects anything.
@@ -25,9 +30,11 @@ So a connection that finds its session first sends a mark, and until that comes 
 Source: OASIS MQTT 5.0, sections 3.3.4 and 3.8.4.
 """
 
-from collections.abc import Iterable
-from dataclasses import dataclass
+from collections import deque
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
 from enum import Enum, auto
+from itertools import chain, groupby, islice, repeat
 
 import msgspec
 
@@ -36,6 +43,9 @@ from federator.protocol.filters import CoverChange, FilterTrie
 IDENTIFIER_MAX = 268_435_455
 MARKS_MAX = 10
 """Marks sent without an answer before a stage counts as over."""
+
+AT_ONCE = 256
+"""Filters looked at in one step: at some 0.02 ms each with all that follows, 5 ms."""
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -72,45 +82,66 @@ class Stage(Enum):
 
 @dataclass(eq=False)
 class CoverTransition:
-    """The subscriptions of one connection on their way to a changing cover."""
+    """The subscriptions of one connection on their way to a changing cover.
 
+    While ``unfinished`` its owner calls ``go_on``, in turns with whatever else there is to do.
+    """
+
+    at_once: int = AT_ONCE
     stage: Stage = Stage.STEADY
-    retiring: tuple[str, ...] = ()  # filters that it unsubscribes, sorted; empty when steady
-    arriving: tuple[str, ...] = ()  # those that it subscribes in their place, likewise
+    retiring: FilterTrie = field(default_factory=FilterTrie)  # what it unsubscribes; empty later
+    arriving: FilterTrie = field(default_factory=FilterTrie)  # what it subscribes in their place
     identifier: int = 0  # what ``arriving`` carry while they overlap ``retiring``
     marked: bool = False  # publications with an identifier may still come
     given_up: int = 0  # stages that ended without their mark
 
     def __post_init__(self) -> None:
         self._identifiers = False  # connected to a broker that knows them
-        self._to_add: set[str] = set()
-        self._to_remove: set[str] = set()
+        self._news: deque[Iterator[tuple[str, bool]]] = deque()  # not read: (filter, is wanted)
+        self._to_add: dict[str, None] = {}  # in the order in which they came, as those below
+        self._to_remove: dict[str, None] = {}
+        self._retiring: dict[str, None] = {}
+        self._arriving: dict[str, None] = {}
         self._leaving = FilterTrie()  # what retires, and what is to be removed
+        self._gone: deque[str] = deque()  # retired, and still among what is leaving
+        self._unsent: deque[str] | None = None  # not ordered in this stage; its mark comes behind
+        self._work: Iterator[Order | None] = iter(())
         self._mark_number = 0
         self._first_mark = 0  # of this stage
         self._marks = 0  # of this stage
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether something is left to do that waits for nobody."""
+        waiting = self.stage is Stage.STEADY and (self._to_add or self._to_remove)
+        return bool(self._news or self._gone or waiting) or self._unsent is not None
+
+    @property
+    def waits(self) -> bool:
+        """Whether anything may be wanted that is not ordered yet."""
+        unsent = self.stage is Stage.ARRIVING and self._unsent is not None
+        return bool(self._news or self._to_add) or unsent
+
+    @property
+    def altered(self) -> Iterable[str]:
+        """The filters that this transition alters."""
+        return chain(self._arriving, self._retiring)
+
     def change(self, change: CoverChange) -> list[Order]:
         """The cover has changed."""
-        if not self._identifiers:
-            return _plain(change.subscribe, change.unsubscribe)
-        for filter in change.unsubscribe:
-            if filter in self._to_add:
-                self._to_add.discard(filter)
-            else:
-                self._to_remove.add(filter)
-                self._leaving.add(filter)
-        added = []
-        for filter in change.subscribe:
-            if filter in self._to_remove:
-                self._to_remove.discard(filter)
-                self._leaving.discard(filter)
-            else:
-                self._to_add.add(filter)
-                added.append(filter)
-        if self.stage is Stage.STEADY:
-            return self._begin()
-        return _plain(self._free(added), ())
+        if not change:
+            return []
+        busy = self.unfinished
+        self._news.append(_news(change.unsubscribe, change.subscribe))
+        return [] if busy else self.go_on()
+
+    def go_on(self) -> list[Order]:
+        """Do the next step of what is to be done."""
+        done = list(islice(self._work, self.at_once))
+        if len(done) < self.at_once:
+            self._work = self._steps()
+            done += islice(self._work, self.at_once - len(done))
+        return _merged(done)
 
     def on_up(self, *, identifiers: bool, session_present: bool) -> list[Order]:
         """Connected, and all that is wanted is being subscribed plainly.
@@ -120,6 +151,7 @@ class CoverTransition:
             session_present: It has kept our session.
         """
         self._identifiers = identifiers
+        self._work = iter(())
         if not (identifiers and session_present):
             return []
         self.stage = Stage.RESUMING
@@ -128,14 +160,21 @@ class CoverTransition:
 
     def on_down(self) -> list[Order]:
         """The connection is gone, and with it identifiers and copies: what is wanted, plainly."""
-        standing = self.retiring if self.stage is Stage.ARRIVING else ()
-        orders = _plain(self._to_add, (self._to_remove | set(standing)) - self._to_add)
+        unsent = self._unsent or ()
+        to_add, to_remove = [*self._to_add], [*self._to_remove]
+        if self.stage is Stage.ARRIVING:
+            to_add += unsent
+            to_remove += self._retiring
+        elif self.stage is Stage.RETIRING:
+            to_remove += unsent
+        self._news.appendleft(_news(to_remove, to_add))
         self._identifiers = self.marked = False
         self.stage = Stage.STEADY
-        self.retiring = self.arriving = ()
-        self._to_add, self._to_remove = set(), set()
-        self._leaving = FilterTrie()
-        return orders
+        self.retiring, self.arriving, self._leaving = FilterTrie(), FilterTrie(), FilterTrie()
+        self._retiring, self._arriving, self._to_add, self._to_remove = {}, {}, {}, {}
+        self._gone.clear()
+        self._unsent, self._work = None, iter(())
+        return self.go_on()
 
     def on_mark(self, number: int, *, answered: bool) -> list[Order]:
         """A mark came back.
@@ -145,7 +184,7 @@ class CoverTransition:
             answered: The broker has answered what this stage asked it to alter. Many filters take
                 many packets, and a mark may have overtaken some.
         """
-        if self.stage is Stage.STEADY or not self._first_mark <= number <= self._mark_number:
+        if self._is_silent or not self._first_mark <= number <= self._mark_number:
             return []
         if not answered:
             return [self._mark()]
@@ -153,49 +192,107 @@ class CoverTransition:
 
     def on_silence(self) -> list[Order]:
         """No mark came for a while: send another, or go on without."""
-        if self.stage is Stage.STEADY:
+        if self._is_silent:
             return []
         if self._marks < MARKS_MAX:
             return [self._mark()]
         self.given_up += 1
         return self._next_stage(drained=False)
 
-    def _begin(self) -> list[Order]:
+    @property
+    def _is_silent(self) -> bool:
+        """Whether no mark is on its way: there is none, or it comes behind what is not ordered."""
+        return self.stage is Stage.STEADY or self._unsent is not None
+
+    def _steps(self) -> Iterator[Order | None]:
+        """All that is to be done: an order of one filter, or nothing, for each one looked at."""
+        while self.unfinished:
+            if self._gone:
+                self._leaving.discard(self._gone.popleft())
+                yield None
+            elif self._news:
+                yield from self._read(self._news[0])
+                self._news.popleft()
+            elif self._unsent:
+                yield self._stage_order(self._unsent.popleft())
+            elif self._unsent is not None:
+                self._unsent = None
+                yield self._first_of_stage()
+            else:
+                yield from self._begin()
+
+    def _read(self, news: Iterator[tuple[str, bool]]) -> Iterator[Order | None]:
+        """Note what is wanted now, and subscribe what overlaps nothing that leaves."""
+        for filter, wanted in news:
+            order: Order | None = None
+            if not wanted:
+                if filter in self._to_add:
+                    del self._to_add[filter]
+                else:
+                    self._to_remove[filter] = None
+                    self._leaving.add(filter)
+            elif filter in self._to_remove:
+                del self._to_remove[filter]
+                self._leaving.discard(filter)
+            elif self._collides(filter):
+                self._to_add[filter] = None
+            else:
+                order = Subscribe((filter,))
+            yield order
+
+    def _begin(self) -> Iterator[Order | None]:
         """Make every waiting change that needs no transition, and start one for the others."""
-        free = self._free(sorted(self._to_add))
-        colliding = tuple(sorted(self._to_add))
-        retiring = {other for filter in colliding for other in self._leaving.overlapping(filter)}
-        gone = self._to_remove - retiring
-        for filter in gone:
-            self._leaving.discard(filter)
-        self._to_add, self._to_remove = set(), set()
-        orders = _plain(free, gone)
-        if not colliding:
-            return orders
+        arriving, retiring = FilterTrie(), FilterTrie()
+        for filter in [*self._to_add]:
+            if self._collides(filter):
+                arriving.add(filter)
+                yield None
+            else:
+                del self._to_add[filter]
+                yield Subscribe((filter,))
+        for filter in [*self._to_remove]:
+            if arriving.overlaps(filter):
+                retiring.add(filter)
+                yield None
+            else:
+                del self._to_remove[filter]
+                self._leaving.discard(filter)
+                yield Unsubscribe((filter,))
+        if not self._to_add:
+            return
         self.stage = Stage.ARRIVING
-        self.arriving, self.retiring = colliding, tuple(sorted(retiring))
+        self._arriving, self._retiring, self._to_add, self._to_remove = (
+            self._to_add,
+            self._to_remove,
+            {},
+            {},
+        )
+        self.arriving, self.retiring = arriving, retiring
+        self._unsent = deque(self._arriving)
         self.identifier = self.identifier % IDENTIFIER_MAX + 1
         self.marked = True
-        return [*orders, Subscribe(self.arriving, self.identifier), self._first_of_stage()]
+
+    def _collides(self, filter: str) -> bool:
+        """Whether ``filter`` overlaps what leaves, at a broker where that needs a transition."""
+        return self._identifiers and self._leaving.overlaps(filter)
+
+    def _stage_order(self, filter: str) -> Order:
+        if self.stage is Stage.RETIRING:
+            return Unsubscribe((filter,))
+        return Subscribe((filter,), self.identifier if self.stage is Stage.ARRIVING else None)
 
     def _next_stage(self, *, drained: bool) -> list[Order]:
         if self.stage is Stage.ARRIVING:
             self.stage = Stage.RETIRING
-            return [Unsubscribe(self.retiring), self._first_of_stage()]
-        if self.stage is Stage.RETIRING:
-            for filter in self.retiring:
-                self._leaving.discard(filter)
-            self.stage, self.retiring = Stage.PLAIN, ()
-            return [Subscribe(self.arriving), self._first_of_stage()]
-        self.stage, self.arriving = Stage.STEADY, ()
-        self.marked = not drained
-        return self._begin()
-
-    def _free(self, filters: Iterable[str]) -> list[str]:
-        """Take out of the waiting ones those of ``filters`` that overlap nothing that leaves."""
-        free = [filter for filter in filters if not self._leaving.overlapping(filter)]
-        self._to_add.difference_update(free)
-        return free
+            self._unsent = deque(self._retiring)
+        elif self.stage is Stage.RETIRING:
+            self.stage, self.retiring = Stage.PLAIN, FilterTrie()
+            self._gone.extend(self._retiring)
+            self._retiring, self._unsent = {}, deque(self._arriving)
+        else:
+            self.stage, self.arriving, self._arriving = Stage.STEADY, FilterTrie(), {}
+            self.marked = not drained
+        return self.go_on()
 
     def _first_of_stage(self) -> Mark:
         self._first_mark = self._mark_number + 1
@@ -222,10 +319,22 @@ def _turns(filter: str) -> list[int]:
     return [*(ranks.get(level, 0) for level in filter.split("/")), 3]
 
 
-def _plain(subscribe: Iterable[str], unsubscribe: Iterable[str]) -> list[Order]:
-    orders: list[Order] = []
-    if added := tuple(sorted(subscribe)):
-        orders.append(Subscribe(added))
-    if removed := tuple(sorted(unsubscribe)):
-        orders.append(Unsubscribe(removed))
-    return orders
+def _news(removed: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, bool]]:
+    return chain(zip(removed, repeat(False)), zip(added, repeat(True)))
+
+
+def _merged(orders: Iterable[Order | None]) -> list[Order]:
+    """Orders of one filter each, those of a kind that follow one another as one."""
+    merged: list[Order] = []
+    for _, group in groupby((order for order in orders if order is not None), _kind):
+        first, *others = group
+        if not isinstance(first, Mark):
+            rest = (other.filters for other in others if not isinstance(other, Mark))
+            filters = tuple(chain(first.filters, *rest))
+            first = msgspec.structs.replace(first, filters=filters)
+        merged.append(first)
+    return merged
+
+
+def _kind(order: Order) -> tuple[type, int | None]:
+    return type(order), order.identifier if isinstance(order, Subscribe) else None

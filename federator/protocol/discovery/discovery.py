@@ -283,7 +283,7 @@ class Discovery:
             complete=self._table.complete,
             uptime_s=self._uptime_s,
             registered=self._regular.remaining_ms(now_ms=now_ms),
-            clients=self._table.records(),
+            clients=self._table.records(self._is_kept),
             guesses=sorted(self._table.guesses),
             lost=self._reconciliation.lost,
             packet_id=self._continuity.last,
@@ -308,11 +308,7 @@ class Discovery:
                 as many subscriptions may have come as gone.
         """
         assert self._first, "load comes before the first connection"
-        clients = [
-            client
-            for client in record.clients
-            if client.id == self._own_id or not client.id.startswith(OWN_PREFIX)
-        ]
+        clients = [client for client in record.clients if self._is_kept(client.id)]
         guesses = record.guesses
         if outdated:
             clients = [doubted(client) for client in clients if client.id != self._own_id]
@@ -332,6 +328,10 @@ class Discovery:
         return self._finish([], now_ms=now_ms)
 
     # Within
+
+    def _is_kept(self, id: str) -> bool:
+        """Whether a client is remembered over a restart: of our own, who hears the log is."""
+        return id == self._own_id or not id.startswith(OWN_PREFIX)
 
     def _doubt(self) -> str | None:
         """Why the table is not trusted; what never hears the log has nothing to doubt."""

@@ -27,7 +27,7 @@ Our own agents' clients (prefix ``federator-``) count towards the broker's numbe
 Source: docs/protocol.md 9; Mosquitto's ``connect__on_authorised`` and ``subs.c``.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from enum import Enum, IntEnum
 from typing import NamedTuple
@@ -82,6 +82,7 @@ class Client:
     sure: set[str] = field(default_factory=set)
     doubtful: set[str] = field(default_factory=set)
     sure_cuts: set[str] = field(default_factory=set)  # of the sure ones, those with CUT_MARK
+    shared: set[str] = field(default_factory=set)  # of all, those that the broker counts apart
     resumes: bool = False  # it asked for the session it had: most likely it means to keep one
     qos: dict[str, int] = field(default_factory=dict)  # of subscriptions, where it resumes
 
@@ -192,16 +193,15 @@ class SubscriptionTable:
             yield ClientFlow(id, client.connected, keeps, filters)
 
     def tallies(self) -> dict[Kind, Tally]:
-        """Subscriptions of each kind, counted. Walks the whole table when it has changed."""
+        """Subscriptions of each kind, counted. Walks all clients when the table has changed."""
         if self._counted[0] != self.revision:
-            counts = [0, 0, 0], [0, 0, 0]  # plain, shared
+            plain, shared = [0, 0, 0], [0, 0, 0]
             for client in self._clients.values():
-                for filter in client.sure:
-                    counts[is_shared(filter)][0] += 1
                 doubt = 1 if client.fate is Fate.PERSISTS else 2
-                for filter in client.doubtful:
-                    counts[is_shared(filter)][doubt] += 1
-            plain, shared = counts
+                for column, filters in ((0, client.sure), (doubt, client.doubtful)):
+                    apart = len(filters & client.shared) if client.shared else 0
+                    plain[column] += len(filters) - apart
+                    shared[column] += apart
             tallies = {Kind.PLAIN: Tally(*plain), Kind.SHARED: Tally(*shared)}
             self._counted = (self.revision, tallies)
         return self._counted[1]
@@ -215,7 +215,7 @@ class SubscriptionTable:
         if clean or client.fate is Fate.ENDS:
             self._drop_all(id, client)
         elif client.fate is Fate.PERSISTS:
-            self._doubt(client, {filter for filter in client.sure if is_shared(filter)})
+            self._doubt(client, client.sure & client.shared)
         else:
             self._doubt(client)
         self._set_connected(client, True)
@@ -359,11 +359,15 @@ class SubscriptionTable:
 
     # On disk
 
-    def records(self) -> list[ClientRecord]:
-        """The whole table."""
+    def records(self, is_kept: Callable[[str], bool]) -> list[ClientRecord]:
+        """The table of the clients that ``is_kept``, their filters in no stable order.
+
+        A client may have any number of filters, and to sort them would hold everybody up.
+        """
         return [
-            ClientRecord(id, each.fate, each.connected, sorted(each.sure), sorted(each.doubtful))
+            ClientRecord(id, each.fate, each.connected, list(each.sure), list(each.doubtful))
             for id, each in self._clients.items()
+            if is_kept(id)
         ]
 
     def load(self, records: list[ClientRecord], guesses: Iterable[tuple[str, str]] = ()) -> None:
@@ -416,6 +420,8 @@ class SubscriptionTable:
         self.revision += 1
         self._filters += 1
         self._bytes += size
+        if is_shared(filter):
+            client.shared.add(filter)
         self._count(id, filter, 1)
         return True
 
@@ -423,6 +429,7 @@ class SubscriptionTable:
         client.sure.discard(filter)
         client.sure_cuts.discard(filter)
         client.doubtful.discard(filter)
+        client.shared.discard(filter)
         client.qos.pop(filter, None)
         if self._heard is not None:
             self._heard.get(id, set()).discard(filter)

@@ -31,36 +31,38 @@ def digest_of(filters: Iterable[str]) -> int:
     return digest
 
 
-_NONE: frozenset[str] = frozenset()
+_NONE: dict[str, None] = {}
 
 
 class DigestedSet:
     """A set of filters with the XOR of their keys, kept up to date.
 
-    Holds no more than the set and one number; an empty one shares its set with all empty ones.
+    Holds no more than the filters and one number; an empty one shares its room with all empty ones.
+    They are the keys of a dictionary: CPython's collector, for whose looks at everything all has to
+    wait, looks into every set, but into no dictionary that leads nowhere.
     """
 
     __slots__ = ("_digest", "_filters")
 
     def __init__(self, filters: Iterable[str] = ()) -> None:
         self._digest = 0
-        self._filters: set[str] | frozenset[str] = _NONE
+        self._filters = _NONE
         self.apply(added=filters)
 
     def apply(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
         """Remove, then add: a filter named in both is in. Repeating a change alters nothing."""
-        filters = self._filters if isinstance(self._filters, set) else set[str]()
+        filters = self._filters or dict[str, None]()
         digest = self._digest
         for filter in removed:
             if filter in filters:
-                filters.discard(filter)
+                del filters[filter]
                 digest ^= filter_key(filter)
         for filter in added:
             if filter not in filters:
-                filters.add(filter)
+                filters[filter] = None
                 digest ^= filter_key(filter)
         if is_sparse(filters):
-            filters = set(filters)
+            filters = dict(filters)
         self._filters = filters or _NONE
         self._digest = digest
 
@@ -76,8 +78,8 @@ class DigestedSet:
 
     @property
     def filters(self) -> AbstractSet[str]:
-        """The filters; a view of the living set, in no stable order. Copy it to keep it."""
-        return self._filters
+        """The filters; a view of the living set. Copy it to keep it."""
+        return self._filters.keys()
 
     def __contains__(self, filter: object) -> bool:
         return filter in self._filters

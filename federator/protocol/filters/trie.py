@@ -111,9 +111,15 @@ class FilterTrie:
         A filter without wildcards costs as much as a topic; each ``+`` costs a walk through all
         branches of a level.
         """
+        return sorted(self._overlapping(filter))
+
+    def overlaps(self, filter: str) -> bool:
+        """Tell whether any filter shares a topic with ``filter``: looks no further than one."""
+        return next(self._overlapping(filter), None) is not None
+
+    def _overlapping(self, filter: str) -> Iterator[str]:
         levels = levels_of(filter)
         ends = len(levels)
-        found: list[str] = []
         waiting: list[tuple[Node, int]] = [(self._root, 0)]
         while waiting:
             node, depth = waiting.pop()
@@ -123,13 +129,11 @@ class FilterTrie:
                     continue
                 if not isinstance(child, str):
                     if depth < ends and levels[depth] == "#":
-                        found.extend(_filters_below(child))
+                        yield from _filters_below(child)
                     else:
                         waiting.append((child, depth + 1))
                 elif levels_overlap(levels_of(child), levels, depth):
-                    found.append(child)
-        found.sort()
-        return found
+                    yield child
 
     def _fold(self, node: Node, path: list[tuple[Node, str]]) -> None:
         """Replace branches that lead to one filter by that filter, and give back memory."""

@@ -104,7 +104,8 @@ class Forwarder:
         self._topic_cache_max = topic_cache_max  # topics whose route is remembered
         self._frame_cache_max = frame_cache_max  # kinds of frames whose route is remembered
         self._routes: dict[str, FilterRoute] = {}
-        self._filters_by_key: dict[bytes, tuple[str, ...]] = {}
+        self._filter_by_key: dict[bytes, str] = {}
+        self._twins: dict[bytes, tuple[str, ...]] = {}  # others with a key, by a rare accident
         self._by_way_of: dict[BrokerId, BrokerId] = {}
         self._destined: Counter[BrokerId] = Counter()  # filters that each destination wants
         self._trie = FilterTrie()
@@ -162,9 +163,10 @@ class Forwarder:
             self._discard_key(filter)
         else:
             self._routes[filter] = route
+        known = () if before is None else before.destinations
         destinations = () if route is None else route.destinations
-        if before is None or before.destinations is not destinations:
-            self._destined.subtract(() if before is None else before.destinations)
+        if known is not destinations:  # mostly there are none: counting nothing takes its time
+            self._destined.subtract(known)
             self._destined.update(destinations)
         self._frames.clear()
         self._forget_topics(filter)
@@ -213,7 +215,7 @@ class Forwarder:
 
     def leads_to(self, key: bytes, brokers: AbstractSet[BrokerId]) -> bool:
         """Whether the filter with ``key`` has one of ``brokers`` as a destination."""
-        filters = self._filters_by_key.get(key, ())
+        filters = self.filters_with(key)
         return any(not brokers.isdisjoint(self._routes[f].destinations) for f in filters)
 
     @property
@@ -315,7 +317,7 @@ class Forwarder:
         destinations: set[BrokerId] = set()
         for key in keys_in(keys):
             hops: set[BrokerId] = set()
-            for filter in self._filters_by_key.get(key, ()):
+            for filter in self.filters_with(key):
                 hops.update(self._routes[filter].next_hops)
                 destinations.update(self._routes[filter].destinations)
             found.append((key, tuple(sorted(hops))))
@@ -357,8 +359,8 @@ class Forwarder:
         masks: dict[BrokerId, int] = {}
         for index, key in enumerate(keys_in(keys)):
             bit = mask & (1 << index)
-            filters = self._filters_by_key.get(key)
-            if filters is None:
+            filters = self.filters_with(key)
+            if not filters:
                 end = destination_of(key)
                 way = None if end is None else self._by_way_of.get(end)
                 unknown += end is None
@@ -378,21 +380,27 @@ class Forwarder:
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
         key = self.key(filter)
-        others = self._filters_by_key.get(key, ())
-        self._filters_by_key[key] = (*others, filter)
+        others = self.filters_with(key)
+        if others:
+            self._twins[key] = (*others[1:], filter)
+        else:
+            self._filter_by_key[key] = filter
         return others
 
     def _discard_key(self, filter: str) -> None:
         key = self.key(filter)
-        rest = tuple(other for other in self._filters_by_key[key] if other != filter)
+        rest = [other for other in self.filters_with(key) if other != filter]
         if rest:
-            self._filters_by_key[key] = rest
+            self._filter_by_key[key], *twins = rest
+            self._twins[key] = tuple(twins)
         else:
-            del self._filters_by_key[key]
+            del self._filter_by_key[key]
+            self._twins.pop(key, None)
 
     def filters_with(self, key: bytes) -> tuple[str, ...]:
         """The filters that frames call ``key``: one, unless by a rare accident, or none."""
-        return self._filters_by_key.get(key, ())
+        first = self._filter_by_key.get(key)
+        return () if first is None else (first, *self._twins.get(key, ()))
 
     def key(self, filter: str) -> bytes:
         """What frames call ``filter``."""

@@ -45,7 +45,7 @@ class Backlog:
         if len(change.filters) <= SMALL_CHANGE_MAX:
             return False
         list_ = replace(change, filters=frozenset(), gave_up=False)
-        rest = (iter(change.filters), change.gave_up)
+        rest = (iter(tuple(change.filters)), change.gave_up)
         self._waiting.setdefault(list_, deque()).append(rest)
         self._filters[list_] += len(change.filters)
         if self.due_ms is None:

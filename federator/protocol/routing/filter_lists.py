@@ -108,7 +108,10 @@ class RemoteList:
         return ask
 
     def on_page(self, page: FilterListPage, *, busy: bool = False) -> AbstractSet[str]:
-        """Collect a page; with the last one replace the copy. Returns what came or went."""
+        """Collect a page; with the last one replace the copy.
+
+        Returns what came or went, until the next call.
+        """
         if busy or self.synced or self._asked_at_ms is None:
             return frozenset()
         if not page.page < page.pages <= PAGES_MAX:
@@ -130,7 +133,8 @@ class RemoteList:
         if whole.digest != page.digest:
             return frozenset()  # pages of two states of the list were mixed: it is asked for again
         self.filters = whole
-        return whole.filters ^ before.filters
+        # A long list is mostly the first one, and to look at all of it takes its time.
+        return whole.filters ^ before.filters if len(before) else whole.filters
 
     def _drop_pages(self, digest: int | None) -> None:
         """Collect anew, the list with ``digest``."""

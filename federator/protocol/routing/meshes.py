@@ -16,6 +16,8 @@ from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 
+import msgspec
+
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.links.links import Links
 from federator.protocol.messages.control import (
@@ -47,9 +49,11 @@ HANDOVER_PERIODS_MAX = 4
 NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
 
 
-@dataclass(slots=True)
-class FilterState:
-    """What one filter is to this broker."""
+class FilterState(msgspec.Struct, gc=False):
+    """What one filter is to this broker.
+
+    Holds nothing that could lead back to it, so Python's collector need not look at it.
+    """
 
     local: bool = False  # whether our own clients want it
     announcers: tuple[BrokerId, ...] = ()  # cores that announce it, apart from ourselves

@@ -15,7 +15,8 @@ the consumer's flood relaxes distances first in, first out, not last in, first o
 
 from bisect import insort
 from collections.abc import Iterable
-from dataclasses import dataclass
+
+import msgspec
 
 from federator.protocol.effects import FilterRoute, Notice, SetDestination
 from federator.protocol.links.links import Links
@@ -29,9 +30,8 @@ SHARED_MAX = 65_536
 """Sets of destinations remembered, so that filters with the same one share it."""
 
 
-@dataclass(slots=True)
-class DestinationState:
-    """Who wants one filter over the shortest path."""
+class DestinationState(msgspec.Struct, gc=False):
+    """Who wants one filter over the shortest path. Python's collector need not look at it."""
 
     local: bool = False  # whether our own clients want it
     brokers: tuple[BrokerId, ...] = ()  # other brokers, ascending, in reach or not

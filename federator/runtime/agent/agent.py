@@ -81,7 +81,7 @@ class Agent:
         data.cover.start()
         data.path.resume()
         data.sharing.resume()
-        data.cover.change(data.forwarder.cover_change())
+        data.follow_routes()
         if data.retained is not None:
             data.retained.load()
         for part in parts:
@@ -224,7 +224,7 @@ class Agent:
         while True:
             await asyncio.sleep(TEND_S)
             data.path.tend()
-            data.cover.change(data.forwarder.cover_change())
+            data.follow_routes()
 
     async def _report_drops(self) -> None:
         reports = DropReports()

@@ -88,9 +88,15 @@ class DataParts:
         if publishes:
             self.path.on_publishes(chunk, publishes)
 
+    def follow_routes(self) -> None:
+        """Note to whom we owe what by the routes that were set, then subscribe what they want."""
+        self.stores.flush_owed()
+        self.cover.change(self.forwarder.cover_change())
+
     def covers(self, filter_: str) -> bool:
         """Whether what our clients publish below a filter that others want comes to us."""
-        return self.forwarder.wants(filter_) and self._data_link.subscribed
+        subscribed = self._data_link.subscribed and not self.cover.waits
+        return subscribed and self.forwarder.wants(filter_)
 
     @property
     def retained_links(self) -> list[MqttLink]:

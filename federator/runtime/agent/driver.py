@@ -53,7 +53,7 @@ class Driver:
         if moved:
             data.path.set_destinations(moved)
         if data.sharing.on_routes_set() or routes_changed:
-            data.cover.change(data.path.forwarder.cover_change())
+            data.follow_routes()
         services.settling.proceed()
         if metrics is not None:
             metrics.on_handled()

@@ -41,7 +41,7 @@ class CustodyStores:
         )
         self.journal = DeliveryJournal(folder)
         self.owed = FilterFile(folder, OWED)  # filters that stay wanted
-        self.load_owed = self.owed.load
+        self._owed_changes: dict[str, int | None] = {}
         self.subscribed = FilterFile(folder, SUBSCRIBED)  # what our session may hold
         self._trouble = DiskTrouble()
 
@@ -52,6 +52,7 @@ class CustodyStores:
 
     def close(self) -> None:
         """Write down what is not written yet."""
+        self.flush_owed()
         for file in (self.log, self.journal, self.owed, self.subscribed):
             file.close()
 
@@ -91,11 +92,23 @@ class CustodyStores:
         snapshot = partial(self.journal.snapshot, positions, since_us, folded_to=folded_to)
         return self._tried("custody.journal_failed", snapshot)
 
+    def load_owed(self) -> dict[str, int]:
+        """Until when each filter is owed, as far as ``flush_owed`` wrote it."""
+        return self.owed.load()
+
     def write_owed(self, filter_: str, until_us: int | None) -> None:
-        """List until when ``filter_`` is owed; ``None``: take it off the list."""
-        forget, note = self.owed.forget, self.owed.note
-        write = partial(forget, filter_) if until_us is None else partial(note, filter_, until_us)
-        self._tried("custody.owed_failed", write)
+        """List until when ``filter_`` is owed; ``None``: take it off the list.
+
+        It is written with the next ``flush_owed``: a turn alters hundreds, and a write for each
+        would take longer than all else.
+        """
+        self._owed_changes[filter_] = until_us
+
+    def flush_owed(self) -> None:
+        """Write down what is owed, before anybody acts on it."""
+        changes, self._owed_changes = self._owed_changes, {}
+        if changes:
+            self._tried("custody.owed_failed", lambda: self.owed.alter(changes))
 
 
 def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:

@@ -17,8 +17,6 @@ its copy.
 Used during transitions only: see ``protocol.data.cover_transition``.
 """
 
-from collections.abc import Iterable
-
 from mqtt5 import PublishPacket
 
 from federator.protocol.data.cover_transition import sent_first
@@ -32,18 +30,14 @@ class Copies:
     """Finds second copies."""
 
     def __init__(self) -> None:
-        self.expect((), (), 0)
+        self.expect(FilterTrie(), FilterTrie(), 0)
 
-    def expect(self, retiring: Iterable[str], arriving: Iterable[str], identifier: int) -> None:
+    def expect(self, retiring: FilterTrie, arriving: FilterTrie, identifier: int) -> None:
         """From now on copies come for ``retiring`` and, with ``identifier``, for ``arriving``.
 
-        Neither overlap among themselves.
+        Neither overlap among themselves, nor change.
         """
-        self._retiring, self._arriving = FilterTrie(), FilterTrie()
-        for filter in retiring:
-            self._retiring.add(filter)
-        for filter in arriving:
-            self._arriving.add(filter)
+        self._retiring, self._arriving = retiring, arriving
         self._identifier = identifier
         self._any = False
         self._leads: dict[str, bool | None] = {}
@@ -52,7 +46,7 @@ class Copies:
 
     def expect_any(self) -> None:
         """From now on copies come for filters that nobody remembers."""
-        self.expect((), (), 0)
+        self.expect(FilterTrie(), FilterTrie(), 0)
         self._any = True
 
     def separate(self) -> None:

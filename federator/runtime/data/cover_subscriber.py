@@ -15,7 +15,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.protocol.data import cover_transition as transitions
-from federator.protocol.filters import CoverChange
+from federator.protocol.filters import CoverChange, FilterTrie
 from federator.protocol.messages.topics import cover_topic
 from federator.protocol.types import Millis
 from federator.runtime.data.copies import Copies, without_identifiers
@@ -28,6 +28,9 @@ from federator.runtime.storage.filter_file import FilterFile
 
 MARK_GAP_MS: Final = 1_000
 """Another mark is sent when one does not come back for so long."""
+
+STEP_GAP_MS: Final = 5
+"""Between two steps of a large change."""
 
 KEEP_US: Final = 86_400_000_000
 """How old what a broker restores may be: a day, where Mosquitto saves every half hour."""
@@ -88,21 +91,24 @@ class CoverSubscriber:
     Args:
         link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
             arrives through ``once`` while ``sorting``: copies or identifiers may come.
+        at_once: Filters that one step of a change looks at.
     """
 
     link: MqttLink
     federation: str
     session: SessionFilters
+    at_once: int = transitions.AT_ONCE
 
     def __post_init__(self) -> None:
         self.sorting = False
         self.duplicates_dropped = 0
         self._topic = cover_topic(self.federation)
-        self._transition = transitions.CoverTransition()
+        self._transition = transitions.CoverTransition(self.at_once)
         self._own_words = OwnWords()
         self._copies = Copies()
-        self._expected: tuple[tuple[str, ...], tuple[str, ...], int] | None = ((), (), 0)
+        self._expected: tuple[FilterTrie, FilterTrie, int] | None = (FilterTrie(), FilterTrie(), 0)
         self._timer = DeadlineTimer(self._on_silence)
+        self._next_step = DeadlineTimer(self.go_on)
 
     def start(self) -> None:
         """Subscribe our own marks. Before the connection runs."""
@@ -112,6 +118,20 @@ class CoverSubscriber:
     def change(self, change: CoverChange) -> None:
         """Subscribe what the cover has now."""
         self._perform(self._transition.change(change))
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether ``go_on`` has more to do."""
+        return self._transition.unfinished
+
+    @property
+    def waits(self) -> bool:
+        """Whether the connection may not have asked yet for all that is wanted."""
+        return self._transition.waits
+
+    def go_on(self) -> None:
+        """Take the next step of a large change."""
+        self._perform(self._transition.go_on())
 
     def on_up(self, *, session_present: bool) -> None:
         """The connection is up."""
@@ -149,9 +169,9 @@ class CoverSubscriber:
 
     def _on_mark(self, number: int) -> None:
         transition = self._transition
-        altered = (*transition.arriving, *transition.retiring)
+        altered = transition.altered
         if transition.stage is transitions.Stage.RESUMING:
-            altered = tuple(self.link.wanted_filters)
+            altered = self.link.wanted_filters
         self._perform(transition.on_mark(number, answered=self.link.answered(altered)))
 
     def _on_silence(self) -> None:
@@ -175,6 +195,8 @@ class CoverSubscriber:
                     self._timer.set(Millis(monotonic_ms() + MARK_GAP_MS))
                 case _:
                     assert_never(order)
+        if self.unfinished:
+            self._next_step.set_sooner(Millis(monotonic_ms() + STEP_GAP_MS))
 
     def _prepare(self) -> None:
         """Expect the copies of the stage the transition is in, and no silence when it is steady."""

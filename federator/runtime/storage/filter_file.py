@@ -8,7 +8,7 @@ the end is what a killed agent had not done yet.
 
 import contextlib
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 import msgspec
@@ -63,26 +63,36 @@ class FilterFile:
 
     def note(self, filter_: str, time_us: int) -> bool:
         """List ``filter_`` with ``time_us``; ``False`` when the list is full."""
-        return self.note_all((filter_,), time_us)
+        return self.alter({filter_: time_us})
 
     def note_all(self, filters: Iterable[str], time_us: int) -> bool:
         """List ``filters`` with ``time_us``, in one write; ``False`` when some found no room."""
-        changed = [f for f in dict.fromkeys(filters) if self._times_us.get(f) != time_us]
-        room = max(0, self._filters_max - len(self._times_us))
-        refused = set([each for each in changed if each not in self._times_us][room:])
-        listed = [each for each in changed if each not in refused]
-        if listed:
-            self._append(*((each, time_us) for each in listed))
-            self._times_us.update(dict.fromkeys(listed, time_us))
-            self._tidy()
-        return not refused
+        return self.alter(dict.fromkeys(filters, time_us))
 
     def forget(self, filter_: str) -> None:
         """Take ``filter_`` off the list."""
-        if filter_ in self._times_us:
-            self._append((filter_, None))
-            del self._times_us[filter_]
+        self.alter({filter_: None})
+
+    def alter(self, changes: Mapping[str, int | None]) -> bool:
+        """List filters with their times, or take those with ``None`` off, in one write.
+
+        Returns ``False`` when some found no room.
+        """
+        times_us = self._times_us
+        changed = {f: at_us for f, at_us in changes.items() if times_us.get(f) != at_us}
+        gone = [f for f, at_us in changed.items() if at_us is None]
+        noted = {f: at_us for f, at_us in changed.items() if at_us is not None}
+        room = max(0, self._filters_max - len(times_us) + len(gone))
+        refused = [f for f in noted if f not in times_us][room:]
+        for each in refused:
+            del noted[each]
+        if gone or noted:
+            self._append(*((f, None) for f in gone), *noted.items())
+            for each in gone:
+                del times_us[each]
+            times_us.update(noted)
             self._tidy()
+        return not refused
 
     def close(self) -> None:
         """Close the file."""

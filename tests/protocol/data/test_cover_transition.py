@@ -1,5 +1,7 @@
 """Orders of a transition, one by one."""
 
+import pytest
+
 from federator.protocol.data.cover_transition import (
     MARKS_MAX,
     CoverTransition,
@@ -103,6 +105,74 @@ def test_without_marks_every_stage_ends_but_identifiers_are_expected_on():
         Subscribe(("a/#",)),
     ]
     assert (transition.stage, transition.marked, transition.given_up) == (Stage.STEADY, True, 3)
+
+
+MANY = tuple(f"a/{number:04}" for number in range(1_000))
+
+
+@pytest.mark.parametrize(("few", "many"), [(("a/#",), MANY), (MANY, ("a/#",))])
+def test_very_many_filters_take_small_steps_and_what_leaves_stands_until_they_all_do(few, many):
+    transition = CoverTransition(at_once=100)
+    transition.on_up(identifiers=True, session_present=False)
+    standing = {}
+    mark = perform(change(transition, few), standing)
+    while transition.unfinished:
+        perform(transition.go_on(), standing)
+    assert standing == dict.fromkeys(few)
+
+    orders = change(transition, many, few)
+    for _ in range(100):
+        mark = perform(orders, standing) or mark
+        assert transition.waits or set(many) <= standing.keys()
+        assert set(few) <= standing.keys() or set(many) <= standing.keys()
+        if transition.unfinished:
+            orders = transition.go_on()
+        elif transition.stage is Stage.STEADY:
+            break
+        else:
+            orders = transition.on_mark(mark, answered=True)
+
+    assert standing == dict.fromkeys(many)
+    assert not transition.waits
+    assert not transition.marked
+
+
+def perform(orders, standing):
+    """Do what a small step orders; returns the number of its mark."""
+    mark = None
+    altered = 0
+    for order in orders:
+        match order:
+            case Subscribe(filters, identifier):
+                standing.update(dict.fromkeys(filters, identifier))
+                altered += len(filters)
+            case Unsubscribe(filters):
+                for filter in filters:
+                    del standing[filter]
+                altered += len(filters)
+            case Mark(number):
+                mark = number
+    assert altered <= 100
+    return mark
+
+
+def test_what_was_wanted_while_much_waits_is_wanted_in_the_end_also_when_the_connection_goes():
+    transition = CoverTransition(at_once=100)
+    transition.on_up(identifiers=True, session_present=False)
+    standing = {}
+    perform(change(transition, ["a/#"]), standing)
+    perform(change(transition, MANY, ["a/#"]), standing)
+    for _ in range(25):  # in the middle of what arrives
+        perform(transition.go_on(), standing)
+    assert transition.stage is Stage.ARRIVING
+
+    perform(change(transition, ["b"], MANY[-1:]), standing)
+    perform(transition.on_down(), standing)
+    while transition.unfinished:
+        assert {"a/#"} <= standing.keys() or {*MANY[:-1]} <= standing.keys()
+        perform(transition.go_on(), standing)
+
+    assert set(standing) == {*MANY[:-1], "b"}
 
 
 def test_the_order_of_copies_is_that_of_mosquittos_tree():

@@ -1,6 +1,8 @@
 """What our clients want, from every source, and what is wanted while that is not known."""
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from federator.protocol.discovery import (
     Discovery,
@@ -23,7 +25,13 @@ from federator.protocol.discovery.log_lines import (
     Subscribed,
     Unsubscribed,
 )
-from federator.protocol.discovery.subscription_table import SubscriptionTable
+from federator.protocol.discovery.subscription_table import (
+    CUT_MARK,
+    Fate,
+    Kind,
+    SubscriptionTable,
+    Tally,
+)
 from federator.protocol.types import Millis
 from tests.protocol.discovery.harness import (
     CONNECTED,
@@ -45,8 +53,66 @@ def table_of(**bounds: int) -> SubscriptionTable:
     return SubscriptionTable(Interest(parameters), parameters)
 
 
+def counted(table: SubscriptionTable) -> dict[Kind, Tally]:
+    """What ``tallies`` should say, one subscription after the other."""
+    counts = {Kind.PLAIN: [0, 0, 0], Kind.SHARED: [0, 0, 0]}
+    for client in table.records(lambda _: True):
+        doubt = 1 if client.fate is Fate.PERSISTS else 2
+        for place, filters in ((0, client.sure), (doubt, client.doubtful)):
+            for filter in filters:
+                kind = Kind.SHARED if filter.startswith("$share/") else Kind.PLAIN
+                counts[kind][place] += 1
+    return {kind: Tally(*numbers) for kind, numbers in counts.items()}
+
+
 def leave(id: str) -> ClientEvent:
     return ClientEnded(id)
+
+
+@given(
+    st.lists(
+        st.tuples(
+            st.sampled_from(
+                ["connect", "clean", "end", "subscribe", "unsubscribe", "doubt", "gap"]
+            ),
+            st.sampled_from(["c1", "c2"]),
+            st.sampled_from(["a", "a/b", "$share/g/a", "$share/h/#", f"$share/g/long{CUT_MARK}"]),
+        ),
+        max_size=30,
+    )
+)
+def test_subscriptions_are_tallied_as_if_counted_one_by_one(steps):
+    table = table_of()
+
+    for what, id, filter in steps:
+        match what:
+            case "connect" | "clean":
+                table.on_connected(
+                    id, clean=what == "clean", protocol=5 if filter.startswith("$") else 4
+                )
+            case "end":
+                table.on_ended(id)
+            case "subscribe":
+                table.on_subscribed(id, filter)
+            case "unsubscribe":
+                table.on_unsubscribed(id, filter)
+            case "doubt":
+                table.doubt_subscribed(id, filter)
+            case "gap":
+                table.on_gap()
+
+        assert table.tallies() == counted(table)
+
+
+def test_of_our_own_clients_only_who_hears_the_log_is_written_down():
+    agent = Driven()
+    agent.up()
+    agent.discovery.on_own_subscriptions("federator-1-data", frozenset(["a"]), now_ms=agent.now_ms)
+    agent.discovery.on_own_subscriptions(OWN_ID, frozenset(["b"]), now_ms=agent.now_ms)
+
+    record = agent.discovery.record(now_ms=agent.now_ms)
+
+    assert [client.id for client in record.clients] == [OWN_ID]
 
 
 # Trust

@@ -1,5 +1,7 @@
 """docs/protocol.md 7: election, membership, routes, hand-over."""
 
+import gc
+import sys
 from dataclasses import replace
 
 import pytest
@@ -32,6 +34,15 @@ def state(network, node, filter_="f"):
 def route(network, node, filter_="f"):
     found = state(network, node, filter_)
     return found.route if found is not None else GONE
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 14), reason="it looks into all dictionaries there")
+def test_the_collector_of_garbage_looks_at_nothing_that_a_node_keeps_for_each_filter():
+    network = network_with(LINE, 3, 1)
+
+    for i in range(4):
+        states = network.nodes[i].meshes.states
+        assert not any(map(gc.is_tracked, (states, states["f"], states["f"].route)))
 
 
 def test_smallest_subscriber_is_the_core_whoever_came_first():

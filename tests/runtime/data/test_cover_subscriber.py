@@ -18,6 +18,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 from mqtt5 import PublishPacket, QoS
 
+from federator.protocol.data.cover_transition import AT_ONCE
 from federator.protocol.filters import Cover, matches
 from federator.runtime.data import cover_subscriber
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
@@ -195,10 +196,15 @@ class Link:
 
 
 class World:
-    """Both ends, and how often each publication got through."""
+    """Both ends, and how often each publication got through.
 
-    def __init__(self, *, merging=False):
+    Args:
+        at_once: Filters in one step of a change; ``settle`` and "go_on" take the next ones.
+    """
+
+    def __init__(self, *, merging=False, at_once=AT_ONCE):
         self.broker = Broker(merging=merging)
+        self.at_once = at_once
         self.folder = Path(tempfile.mkdtemp())
         weakref.finalize(self, shutil.rmtree, self.folder)
         self.got = Counter()
@@ -209,7 +215,8 @@ class World:
         self.link = Link(self.broker)
         file = FilterFile(self.folder, SUBSCRIBED)
         weakref.finalize(self.link, file.close)
-        self.subscriber = CoverSubscriber(self.link, "fed", SessionFilters(file))
+        session = SessionFilters(file)
+        self.subscriber = CoverSubscriber(self.link, "fed", session, at_once=self.at_once)
         self.subscriber.start()
         self.cover = Cover()
         self.wanted = frozenset()
@@ -268,7 +275,8 @@ class World:
                 assert whole.user_properties == [("b", "1"), ("a", "2"), ("b", "1")]
 
     def settle(self):
-        while self.broker.incoming or self.broker.outgoing:
+        while self.broker.incoming or self.broker.outgoing or self.subscriber.unfinished:
+            self.subscriber.go_on()
             self.broker.handle_one()
             self.read(1)
 
@@ -291,6 +299,7 @@ publish = st.tuples(
 )
 steps = st.lists(
     st.one_of(
+        st.just(("go_on",)),
         st.tuples(st.just("want"), st.frozensets(st.sampled_from(FILTERS), max_size=3)),
         publish,
         publish,
@@ -315,6 +324,8 @@ def play(world, steps):
                     kept.add(number)
             case ("handle",):
                 world.broker.handle_one()
+            case ("go_on",):
+                world.subscriber.go_on()
             case "read", count:
                 world.read(count)
             case ("cut",):
@@ -338,11 +349,15 @@ EQUAL_AROUND_A_SWAP = [
 """The first comes alone for the old filter, the second alone for the new one."""
 
 
-@given(steps)
-@example(EQUAL_AROUND_A_SWAP)
-def test_wherever_publications_come_in_between_each_is_taken_once(steps):
+sizes = st.sampled_from([1, 2, 3, AT_ONCE])
+"""Of steps: changes here are of a few filters."""
+
+
+@given(steps, sizes)
+@example(EQUAL_AROUND_A_SWAP, AT_ONCE)
+def test_wherever_publications_come_in_between_each_is_taken_once(steps, at_once):
     def body():
-        world = World()
+        world = World(at_once=at_once)
 
         kept = play(world, steps)
         world.settle()
@@ -381,10 +396,12 @@ def distinct(steps):
 cuts = st.lists(st.sampled_from([("cut",), ("connect",)]), max_size=4)
 
 
-@given(st.tuples(steps, cuts, steps, cuts, steps))
-def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_nothing(parts):
+@given(st.tuples(steps, cuts, steps, cuts, steps), sizes)
+def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_nothing(
+    parts, at_once
+):
     def body():
-        world = World()
+        world = World(at_once=at_once)
 
         play(world, [step for part in parts for step in part])
         play(world, [("connect",)])
@@ -396,10 +413,12 @@ def test_a_connection_lost_in_the_middle_ends_in_the_wanted_state_and_doubles_no
     in_a_loop(body)
 
 
-@given(st.tuples(steps, steps), st.frozensets(st.sampled_from(FILTERS), max_size=3), st.data())
-def test_a_new_process_drops_what_its_broker_restored_of_earlier_ones(parts, wanted, data):
+@given(
+    st.tuples(steps, steps), st.frozensets(st.sampled_from(FILTERS), max_size=3), sizes, st.data()
+)
+def test_a_new_process_drops_what_its_broker_restored_of_earlier_ones(parts, wanted, at_once, data):
     def body():
-        world, saved = World(), [{}]
+        world, saved = World(at_once=at_once), [{}]
         for steps in parts:
             for step in steps:
                 play(world, [step])
@@ -441,10 +460,10 @@ def test_a_new_process_takes_once_what_its_session_queued(before, meanwhile, aft
     in_a_loop(body)
 
 
-@given(steps)
-def test_a_broker_that_knows_no_identifiers_gets_none(steps):
+@given(steps, sizes)
+def test_a_broker_that_knows_no_identifiers_gets_none(steps, at_once):
     def body():
-        world = World()
+        world = World(at_once=at_once)
         world.cut()
         world.link.limits = BrokerLimits(20, 65_535, 2, False)
         world.connect()

@@ -59,6 +59,19 @@ def test_more_filters_than_there_is_room_for_are_turned_away(tmp_path):
     owed.close()
 
 
+def test_what_goes_makes_room_for_what_comes_in_the_same_write(tmp_path):
+    owed = FilterFile(tmp_path, OWED, filters_max=2)
+    owed.note_all("ab", 0)
+
+    assert not owed.alter({"c": 1, "d": 2, "a": None, "b": 3})
+
+    assert owed.load() == {"b": 3, "c": 1}
+    owed.close()
+    owed = FilterFile(tmp_path, OWED, filters_max=2)
+    assert owed.load() == {"b": 3, "c": 1}
+    owed.close()
+
+
 def test_a_tail_torn_at_any_byte_costs_its_line_only(tmp_path):
     owed = FilterFile(tmp_path, OWED)
     owed.note("first", 1)
