@@ -15,7 +15,7 @@ from functools import partial
 from typing import Final
 
 import structlog
-from mqtt5 import QoS, TopicFilter
+from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.collector.collection import Collection, Question
 from federator.collector.directory import Dial, Directory, HangUp
@@ -35,6 +35,7 @@ from federator.protocol.telemetry.replay import Ask, decode_head
 from federator.protocol.trust.words import Wanted
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
@@ -76,6 +77,7 @@ class Source:
         self.broker: BrokerId | None = None  # once that is known and believed
         self._attempts_at_last = 0
         self._listener = listener
+        self._guides = Inbox(self._take)  # to judge one takes long: no flood holds the loop
         self._token = token
         federation = listener.settings.federation
         self._guide = topics.guide_topic(federation)
@@ -120,16 +122,23 @@ class Source:
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """The agent speaks, or somebody who pretends to be."""
         for packet, _, _ in publishes:
-            topic, payload = packet.topic, bytes(packet.payload)
-            try:
-                if topic == self._again:
-                    self._listener.on_answer(self, payload)
-                elif topic == self._head and payload:
-                    self._listener.on_head(self, payload)
-                elif topic == self._guide and payload:
-                    self._listener.on_guide(self, payload)
-            except DecodeError as error:
-                self._listener.on_malformed(self, error)
+            if packet.topic == self._guide:
+                self._listener.malformed += not self._guides.put(packet)
+            else:
+                self._take(packet)
+        self._guides.work()
+
+    def _take(self, packet: PublishPacket) -> None:
+        topic, payload = packet.topic, bytes(packet.payload)
+        try:
+            if topic == self._again:
+                self._listener.on_answer(self, payload)
+            elif topic == self._head and payload:
+                self._listener.on_head(self, payload)
+            elif topic == self._guide and payload and self.link.connected:
+                self._listener.on_guide(self, payload)
+        except DecodeError as error:
+            self._listener.on_malformed(self, error)
 
 
 class Collector:

@@ -12,7 +12,7 @@ from collections.abc import Container, Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from federator.protocol.messages.guide import Guide, GuideBroker
+from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 
 BROKERS_MAX: Final = 512
@@ -93,23 +93,22 @@ class Directory:
         URLs that are ``failing`` were dialled in vain: another address is tried when one is told.
         """
         orders: list[Dial | HangUp] = []
+        taken = {*self._named, *self._found.values()}
         for each in guide.brokers if not self._only else ():
             if len(self._known) < BROKERS_MAX:
                 self._known.add(each.id)
             at = self._found.get(each.id)
-            if not self._worth_dialling(each) or (at is not None and at not in failing):
+            if not each.address or each.address in taken or each.id in self._named.values():
+                continue
+            if at is not None and at not in failing:
                 continue
             if at is not None:
+                taken.discard(at)
                 orders.append(HangUp(at))
             elif len(self._named) + len(self._found) >= BROKERS_MAX:
                 self.refused += 1
                 continue
+            taken.add(each.address)
             self._found[each.id] = each.address
             orders.append(Dial(each.id, each.address))
         return orders
-
-    def _worth_dialling(self, broker: GuideBroker) -> bool:
-        """Whether it is not named, and at an address that is no other's."""
-        address = broker.address
-        taken = address in self._named or address in self._found.values()
-        return bool(address) and not taken and broker.id not in self._named.values()

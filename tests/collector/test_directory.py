@@ -103,3 +103,23 @@ def test_a_guide_that_invents_brokers_meets_a_bound():
     assert len(orders) == BROKERS_MAX - 1
     assert directory.refused == 3_998 - len(orders)
     assert len(directory.unreached) <= BROKERS_MAX
+
+
+class Counted(str):
+    """An address that counts how often one is compared."""
+
+    __slots__ = ()
+    compared = 0
+    __hash__ = str.__hash__
+
+    def __eq__(self, other):
+        Counted.compared += 1
+        return str.__eq__(self, other)
+
+
+def test_a_guide_of_very_many_brokers_costs_as_much_as_it_is_long():
+    directory = known(Directory([ONE], only=False))
+
+    directory.on_guide(guide(*((n, Counted(f"mqtt://h{n}")) for n in range(2, 4_000))))
+
+    assert Counted.compared < 3 * 4_000

@@ -12,6 +12,7 @@ import os
 import time
 from pathlib import Path
 
+from lab.grid.processes.agent import AgentProcess
 from tests.real import turns
 from tests.real.agent_log import named
 from tests.real.polling import until
@@ -35,7 +36,7 @@ async def undisturbed(row, publisher, *subscribers, processes):
     Args:
         row: The attack, in a word or two.
         publisher: A ``Publisher`` that runs.
-        processes: Agents (and gateways) that are watched, see ``tests.real.turns``.
+        processes: Agents, gateways and collectors that are watched, see ``tests.real.turns``.
     """
     first, began_s = publisher.sent, time.monotonic()
     downs = links_down(processes)
@@ -79,8 +80,9 @@ async def undisturbed(row, publisher, *subscribers, processes):
 
 def links_down(processes):
     """How many links among ``processes`` ended, as they tell; who attacks may lose its own."""
-    ids = {getattr(each.config, "id", None) for each in processes}
-    downs = [line for each in processes for line in named(each, "link.down")]
+    agents = [each for each in processes if isinstance(each, AgentProcess)]
+    ids = {agent.config.id for agent in agents}
+    downs = [line for agent in agents for line in named(agent, "link.down")]
     return sum(line["neighbour"] in ids for line in downs)
 
 

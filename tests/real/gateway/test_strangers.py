@@ -140,11 +140,11 @@ async def is_there(raw):
 
 
 @pytest.mark.parametrize("upstreams", [{}, {2: ("edge/#",)}], ids=["one broker", "two brokers"])
-async def test_a_wrong_password_takes_nobody_s_place(brokers, tmp_path, upstreams):
+async def test_a_wrong_password_takes_nobody_s_place(brokers, plain, tmp_path, upstreams):
     victim = connect(V5, "victim", will=wire.Will(WILL, b"1", qos=1, retain=False))
     watcher = Subscriber(brokers[1].port, WILL, client_id="watcher", login=LOGIN)
     async with gateway_at(brokers, tmp_path, upstreams=upstreams) as gateway:
-        honest = Honest(gateway)
+        honest = Honest(gateway, *plain.agents)
         async with (
             running(watcher),
             client(gateway.port, victim) as (raw, answer),
@@ -232,7 +232,7 @@ PATIENT = {"clients": {"connect_timeout_ms": 600_000}}
 
 
 @pytest.mark.parametrize("secure", [False, True], ids=["plain", "TLS"])
-async def test_a_thousand_silent_ones_lock_nobody_out(brokers, tmp_path, keys, secure):
+async def test_a_thousand_silent_ones_lock_nobody_out(brokers, plain, tmp_path, keys, secure):
     (port,) = free_ports(1)
     tls = {
         "port": port,
@@ -244,15 +244,15 @@ async def test_a_thousand_silent_ones_lock_nobody_out(brokers, tmp_path, keys, s
         options["ssl"] = ssl.create_default_context(cafile=keys / "broker.pem")
     async with gateway_at(brokers, tmp_path, listeners=(tls,), **PATIENT) as gateway:
         door = port if secure else gateway.port
-        async with Honest(gateway).talking("14 silent ones"), crowd(door, 1_100):
+        async with Honest(gateway, *plain.agents).talking("14 silent ones"), crowd(door, 1_100):
             await newcomers(door, **options)
 
 
-async def test_unfinished_packets_take_no_more_than_their_share_in_sum(brokers, tmp_path):
+async def test_unfinished_packets_take_no_more_than_their_share_in_sum(brokers, plain, tmp_path):
     async with gateway_at(brokers, tmp_path, **PATIENT) as gateway:
         before = resident_mb(gateway.pid)
         async with (
-            Honest(gateway).talking("14 unfinished packets"),
+            Honest(gateway, *plain.agents).talking("14 unfinished packets"),
             crowd(gateway.port, 400, unfinished(900_000)),
         ):
             await newcomers(gateway.port)
@@ -263,7 +263,7 @@ async def test_unfinished_packets_take_no_more_than_their_share_in_sum(brokers, 
     assert grown < GROWTH_MB_MAX, grown
 
 
-async def test_one_address_crowds_out_itself_alone(brokers, tmp_path):
+async def test_one_address_crowds_out_itself_alone(brokers, plain, tmp_path):
     share = {
         "unfinished_max": 100,
         "connecting_per_address_max": 50,
@@ -273,7 +273,7 @@ async def test_one_address_crowds_out_itself_alone(brokers, tmp_path):
     slow = connect(V5, "")
     async with gateway_at(brokers, tmp_path, clients=share) as gateway:
         async with (
-            Honest(gateway).talking("14 one address"),
+            Honest(gateway, *plain.agents).talking("14 one address"),
             crowd(gateway.port, 40, b"\x10", host="127.0.0.3") as patient,
             crowd(gateway.port, 300, host="127.0.0.2"),
         ):

@@ -5,8 +5,13 @@ The attacker may write and read all of ``$fed/#``. docs/security.md, "Roles".
 
 import asyncio
 import json
+import os
+import struct
 import time
+from base64 import b64decode, b64encode
+from functools import partial
 
+import msgspec
 import pytest
 from mqtt5 import PublishPacket
 
@@ -14,6 +19,8 @@ from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide, GuideBroker
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
+from federator.protocol.trust.proofs import decode_proof
+from federator.protocol.trust.words import NOBODY
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
@@ -26,6 +33,12 @@ from tests.real.undisturbed import undisturbed
 
 ECHOES = 5
 """Marks of an agent to itself, two a second: by then it has noted what its broker has."""
+
+FORGERIES = 5_000
+"""Of each kind; to judge one takes 0.13 ms."""
+
+REPEATED = 1_000
+HEADER = struct.Struct(">QQ16s")
 
 
 @pytest.fixture
@@ -59,24 +72,49 @@ class Recorder(Attacker):
         before = echoes()
         await until(lambda: echoes() > before + ECHOES, "the agent has noted what its broker has")
 
+    async def put(self, kind, payload):
+        """Have the broker retain it."""
+        packet = PublishPacket(f"$fed/fed/{kind}", payload, retain=True).write()
+        await until(lambda: self.link.write_packets([packet], 1), "there is room")
+
     async def keep(self, kind, payload):
         """Have the broker retain it; returns when it is heard."""
-        packet, heard = PublishPacket(f"$fed/fed/{kind}", payload, retain=True), len(self.heard)
-        await until(lambda: self.link.write_packets([packet.write()], 1), "there is room")
-        await until(lambda: (packet.topic, payload) in self.heard[heard:], "it is heard")
+        heard = len(self.heard)
+        await self.put(kind, payload)
+        await until(lambda: (f"$fed/fed/{kind}", payload) in self.heard[heard:], "it is heard")
 
     def guides(self, state):
         """What was said as a guide that calls broker 1 so."""
         said = [payload for _, payload in self.of("guide")]
         return [each for each in said if decode(Guide, each).brokers[0].state == state]
 
-    async def say_until(self, kind, payload, done):
-        self.say(kind, payload)
+    async def say_until(self, kind, payload, done, *, times=1):
+        for _ in range(times):
+            await until(lambda: self.say(kind, payload), "there is room")
+            await asyncio.sleep(0)
         await until(done, f"{kind} is refused")
+
+
+def forgeries(kind, word, genuine, *, to):
+    """Words under a member's certificate that look well until their signature is judged."""
+    proof = b64decode(genuine.rpartition(b'"proof":"')[2][:-2])
+    certificate = decode_proof(proof[HEADER.size :]).certificate
+    for _ in range(FORGERIES):
+        signature = os.urandom(63) + b"\x01"  # others are refused sooner
+        forged = msgspec.msgpack.encode((certificate, signature))
+        header = HEADER.pack(2**63, time.time_ns() // 1_000, to)
+        said = b64encode(header + forged)
+        yield f"$fed/fed/{kind}", encode(word)[:-1] + b',"proof":"' + said + b'"}'
 
 
 def all_came(publisher, subscriber):
     return set(range(min(subscriber.came), publisher.sent)) == set(subscriber.came)
+
+
+def ahead_of(marker):
+    """A marker of the same journal, without its proof, that says more was delivered."""
+    journal_id, _, rest = marker.partition(b"|")
+    return b"%s|%d" % (journal_id, int(rest.partition(b"|")[0]) + 1_000)
 
 
 @pytest.mark.parametrize("how", ["older", "none", "invented"])
@@ -89,15 +127,20 @@ async def test_a_delivered_marker_put_back_has_nothing_delivered_twice_or_lost(p
         await gets_through(publisher, subscriber)
         await recorder.hears_echoes()  # what was folded into the journal does not come again
         old = recorder.markers()[-1]
-        sent = publisher.sent
-        await until(lambda: publisher.sent > sent + 100, "more is published")
+        forged = {"older": old, "none": b"", "invented": ahead_of(old)}[how]
+        row = f"12 markers put back, {how}"
+        async with undisturbed(row, publisher, subscriber, processes=agents):
+            for _ in range(REPEATED):
+                await recorder.put("delivered/2", forged)
+                await asyncio.sleep(0)
+        await gets_through(publisher, subscriber)
         publisher.pause()
         await until(lambda: all_came(publisher, subscriber), "all came")
         await recorder.hears_echoes()
         agents[1].kill9()
-        journal_id, _, rest = recorder.markers()[-1].partition(b"|")
-        ahead = b"%s|%d" % (journal_id, int(rest.partition(b"|")[0]) + 1_000)
-        await recorder.keep("delivered/2", {"older": old, "none": b"", "invented": ahead}[how])
+        if how == "invented":
+            forged = ahead_of(recorder.markers()[-1])
+        await recorder.keep("delivered/2", forged)
         publisher.resume()
         since = publisher.sent
         await until(lambda: publisher.sent > since + 50, "published while the agent is away")
@@ -200,7 +243,9 @@ async def test_no_forged_or_recorded_claim_or_guide_moves_a_gateways_client(
                     ("guide", encode(gone), "agent 2 without its signature"),
                     ("guide", will, "a word of broker 1 came before"),
                 ):
-                    await recorders[0].say_until(kind, payload, lambda w=why: refusals(gate, w))
+                    await recorders[0].say_until(
+                        kind, payload, lambda w=why: refusals(gate, w), times=REPEATED
+                    )
                 await gets_through(publisher, client)
 
     assert len(named(gate, "gateway.moving")) == moved
@@ -211,16 +256,18 @@ async def test_no_forged_or_recorded_claim_or_guide_moves_a_gateways_client(
 async def test_a_collector_that_has_the_federations_key_follows_signed_guides_only(
     plain, office, tmp_path
 ):
-    brokers, _ = await pair(plain, office)
+    brokers, agents = await pair(plain, office)
     public = json.dumps(str(office.folder / "federation.pub"))
     sections = f"[keys]\nfederation_files = [{public}]\n"
     forger = Recorder(brokers[0].port)
+    subscriber = Subscriber(brokers[1].port, "a/#", client_id="sub", qos=1)
+    publisher = Publisher(brokers[0].port, "a/b", client_id="pub", qos=1)
 
     async def known():
         return {each["url"]: each["id"] for each in (await collector.status())["brokers"]}
 
     async with (
-        running(forger),
+        running(forger, subscriber, publisher),
         CollectorProcess(tmp_path / "collector", brokers[0].url, sections=sections) as collector,
     ):
         end_s = time.monotonic() + DEADLINE_S
@@ -228,8 +275,17 @@ async def test_a_collector_that_has_the_federations_key_follows_signed_guides_on
             assert time.monotonic() < end_s, "its guide is believed"
             await asyncio.sleep(ASK_S)
         elsewhere = (GuideBroker(1, brokers[0].url), GuideBroker(9, "mqtt://localhost:9"))
-        forged = encode(Guide(1, "fed", 1, 1, 2**60, 1, elsewhere))
+        forged = Guide(1, "fed", 1, 1, 2**60, 1, elsewhere)
         why = "agent 1 without its signature"
-        await forger.say_until("guide", forged, lambda: refusals(collector, why))
+        genuine = forger.guides("up")[-1]
+        await gets_through(publisher, subscriber)
+        watched = (*agents, collector)
+        async with undisturbed("13 guide", publisher, subscriber, processes=watched):
+            await forger.say_until("guide", encode(forged), lambda: refusals(collector, why))
+            for topic, payload in forgeries("guide", forged, genuine, to=NOBODY):
+                await until(partial(forger.link.publish, topic, payload), "there is room")
+                await asyncio.sleep(0)
+            await until(lambda: refusals(collector, "is wrong"), "they are refused")
+            await gets_through(publisher, subscriber)
 
         assert "mqtt://localhost:9" not in await known()

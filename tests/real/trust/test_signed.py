@@ -101,7 +101,7 @@ class Attacker(Handler):
         self.heard += [(packet.topic, bytes(packet.payload)) for packet, _, _ in publishes]
 
     def say(self, kind, payload):
-        self.link.publish(f"$fed/fed/{kind}", payload)
+        return self.link.publish(f"$fed/fed/{kind}", payload)
 
     def of(self, *kinds):
         return [(t, p) for t, p in self.heard if t.rsplit("/", 1)[-1] in kinds]

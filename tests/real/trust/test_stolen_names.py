@@ -63,15 +63,15 @@ def alice():
     return login("alice")
 
 
-async def steal(broker, name):
-    """Be ``name`` at ``broker`` for a moment, and leave nothing of its session."""
+async def steal(broker, name, *, clean=True):
+    """Be ``name`` at ``broker`` for a moment, and leave nothing of its session, or nearly all."""
     connect = mqtt5.ConnectPacket(
-        name, username="mallory", password=SECRET.encode(), clean_start=True
+        name, username="mallory", password=SECRET.encode(), clean_start=clean
     )
     await wipe_session(Endpoint("127.0.0.1", broker.port), connect.write())
 
 
-async def steal_all(brokers, agents):
+async def steal_all(brokers, agents, *, clean=True):
     """Take every name that can be guessed, or that another broker's log gives away."""
     for here, broker in enumerate(brokers, 1):
         names = {f"federator-{here}-{role}" for role in ROLES}
@@ -87,7 +87,7 @@ async def steal_all(brokers, agents):
         for epoch in {line["epoch"] for a in agents for line in named(a, "agent.started")}:
             names |= {f"federator-{here}-{role}-{epoch:x}" for role in ROLES[:3]}
         for name in sorted(names):
-            await steal(broker, name)
+            await steal(broker, name, clean=clean)
 
 
 def broker_words(broker):
@@ -101,8 +101,8 @@ async def test_who_takes_our_names_takes_nothing_from_us(guarded, plain):
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
         async with undisturbed("1, 2 names", publisher, subscriber, processes=plain.agents):
-            for _ in range(3):
-                await steal_all(guarded, plain.agents)
+            for clean in (True, False, True):
+                await steal_all(guarded, plain.agents, clean=clean)
                 await asyncio.sleep(1)  # what was published meanwhile is under way
 
     for agent in plain.agents:
