@@ -30,9 +30,8 @@ from federator.errors import LinkError
 from federator.runtime.mqtt.wire import packet_length
 
 RECEIVE_BUFFER_BYTES = 65_536
-"""What one turn of the loop reads, but for a packet that is longer. From four times that on, short
-publications on ever new topics made turns of 0.13 s; reading less at a time costs a flood nothing,
-as in a millisecond of rest less than this comes."""
+"""What one turn of the loop reads, but for a packet that is longer. Floods that keep up do not fill
+it: in their millisecond of rest less comes."""
 
 WRITE_HIGH_WATER_BYTES = 65_536
 WRITE_LOW_WATER_BYTES = 16_384
