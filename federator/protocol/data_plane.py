@@ -26,7 +26,13 @@ from federator.protocol.data.outgoing import Outgoing
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.counters import DataCounters
-from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
+from federator.protocol.forwarding.forwarding import (
+    MATCHES_PER_TURN_MAX,
+    Forwarder,
+    FrameRoute,
+    Sends,
+    TopicRoute,
+)
 from federator.protocol.forwarding.frames import (
     CUSTODY_FLAG,
     REPAIR_FLAG,
@@ -223,6 +229,15 @@ class DataPlane:
         return bool(ended)
 
     # What one read brings
+
+    def share_of_turn(self, publishes: Sequence[ports.Inbound]) -> int:
+        """How many of ``publishes`` one turn of the loop takes, at least one.
+
+        Somebody may have subscribed thousands of filters that all match what somebody publishes.
+        """
+        if len(publishes) * len(self.forwarder) <= MATCHES_PER_TURN_MAX:
+            return len(publishes)
+        return self.forwarder.share_of_turn([packet.topic for packet, _, _ in publishes])
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
         """Take all PUBLISHes of one socket read of the data connection; ``chunk`` is not kept."""

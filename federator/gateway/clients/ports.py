@@ -10,6 +10,11 @@ from typing import Final, Protocol, cast
 
 WRITE_HIGH_WATER_BYTES: Final = 65_536
 
+READ_BYTES_MAX: Final = 65_536
+"""Of one connection, in one turn of the loop: what that costs depends on how short packets are."""
+
+_buffer: Final = memoryview(bytearray(READ_BYTES_MAX))  # of all: a read is taken before the next
+
 
 class End(Protocol):
     """One end of a proxied client: a connection, or one leg of a client of several brokers."""
@@ -45,7 +50,7 @@ class PortOwner(Protocol):
         """Note whether ``port`` takes more just now."""
 
 
-class Port(asyncio.Protocol):
+class Port(asyncio.BufferedProtocol):
     """One TCP or TLS connection; its owner is told what happens to it."""
 
     __slots__ = ("_blocked", "_closed", "_owner", "full", "transport")
@@ -73,10 +78,18 @@ class Port(asyncio.Protocol):
         if self._closed:
             transport.abort()
 
-    def data_received(self, data: bytes) -> None:
-        """Pass on to the owner what was read."""
-        if not self._closed:
-            self._owner.on_data(self, data)
+    def get_buffer(self, sizehint: int) -> memoryview:
+        """What is read into."""
+        return _buffer
+
+    def buffer_updated(self, nbytes: int) -> None:
+        """Pass on to the owner what was read; where there may be more, others have a turn first."""
+        if self._closed:
+            return
+        if nbytes == READ_BYTES_MAX:
+            self.block("turn", True)
+            asyncio.get_running_loop().call_soon(self.block, "turn", False)
+        self._owner.on_data(self, bytes(_buffer[:nbytes]))
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner that the connection is gone, unless we closed it."""

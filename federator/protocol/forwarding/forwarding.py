@@ -17,7 +17,7 @@ Source: docs/protocol.md section 8.
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
@@ -36,6 +36,7 @@ TOPIC_CACHE_MAX = 65_536
 FRAME_CACHE_MAX = 16_384
 CACHED_TOPIC_CHARS_MAX = 256  # longer topics are looked up every time: the cache stays small
 CACHED_KEYS_BYTES_MAX = 64 * KEY_BYTES
+MATCHES_PER_TURN_MAX = 4_096  # filters, 2.5 us each
 NOTES_MAX = 256  # changes since which a cached answer can still be checked
 
 _EVICTED_SHARE = 16  # a full cache loses this part, oldest first, in one sweep
@@ -95,6 +96,7 @@ class Forwarder:
         here: Translate | None = None,
     ) -> None:
         self.searches = 0  # topics whose route was not remembered
+        self.matches = 0  # filters that they matched
         # The key of a filter, in 0..2**64-1. All agents must use the same.
         self._key_of = key_of
         # Whether what our clients publish on a topic may leave our broker.
@@ -241,6 +243,22 @@ class Forwarder:
             self._topics[topic] = self._generation, route
         return route
 
+    def share_of_turn(self, topics: Sequence[str]) -> int:
+        """How many of ``topics`` may be routed in one turn of the loop, at least one.
+
+        A topic costs as much as it matches filters. Routes that are found are remembered.
+        """
+        before, keys = self.matches, 0
+        seen: set[TopicRoute | None] = set()
+        for count, topic in enumerate(topics, 1):
+            route = self.route_topic(topic)
+            if route not in seen:
+                seen.add(route)
+                keys += 0 if route is None else len(route.keys) // KEY_BYTES
+            if self.matches - before + keys > MATCHES_PER_TURN_MAX:
+                return count
+        return len(topics)
+
     def route_frame(
         self, keys: bytes, mask: int, *, sender: BrokerId, origin: BrokerId
     ) -> FrameRoute:
@@ -294,7 +312,9 @@ class Forwarder:
         routes = self._routes
         found = []
         destinations: set[BrokerId] = set()
-        for filter in self._trie.match(topic):
+        matching = self._trie.match(topic)
+        self.matches += len(matching)
+        for filter in matching:
             route = routes[filter]
             if route.wanted or route.next_hops:
                 found.append((self.key(filter), route.next_hops))

@@ -76,6 +76,7 @@ class Agent:
             presence=services.presence,
             retained=data.retained,
         )
+        control.data_link.share_of_turn = data.path.plane.share_of_turn
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
         data.cover.start()

@@ -32,9 +32,6 @@ READ_BYTES: Final = {"ctl": 16_384, "retained": 16_384}
 """What one turn of the loop reads where a packet may cost much: some 150 lines of the log, or 800
 retained values. Packets that are longer are still read whole."""
 
-PROVEN_READ_BYTES: Final = 65_536
-"""On the data connection, where signatures are judged: at most some 160 frames."""
-
 
 class _Nobody(LinkObserver):
     """Hears nothing, in place of a part that is made after the connection."""
@@ -64,9 +61,6 @@ class OwnBroker:
     ) -> MqttLink:
         """A connection for one purpose. Whoever asks for it runs it, once it has an observer."""
         links = self.settings.links
-        read_bytes = dict(READ_BYTES)
-        if self.settings.security == "proven":
-            read_bytes["data"] = PROVEN_READ_BYTES
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
         return MqttLink(
             endpoint_of(self.settings.broker),
@@ -79,7 +73,7 @@ class OwnBroker:
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,
             send_queue_bytes_max=links.send_queue_bytes_max,
-            read_bytes_max=read_bytes.get(role, RECEIVE_BUFFER_BYTES),
+            read_bytes_max=READ_BYTES.get(role, RECEIVE_BUFFER_BYTES),
         )
 
     def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:

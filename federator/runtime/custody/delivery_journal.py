@@ -25,11 +25,12 @@ epoch, seq, number of keys, keys. A batch of no entries holds the number of a ma
 import errno
 import os
 import struct
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from hashlib import blake2b
 from hmac import compare_digest
-from itertools import zip_longest
+from itertools import chain, zip_longest
 from pathlib import Path
 from typing import NamedTuple
 from zlib import crc32
@@ -43,6 +44,10 @@ from federator.runtime.storage import durable
 from federator.runtime.storage.durable import write_at
 
 BYTES_MAX = 2 * 1024 * 1024
+FOLD_BYTES = 262_144
+"""Of entries that a marker is known for: with so many, and as long as it will be, a snapshot is
+due. Each costs 2 us then."""
+
 FILE_NAME = "deliveries"
 CONFIG_KEY = "custody"
 MARKER_BYTES_MAX = 80
@@ -118,6 +123,7 @@ class DeliveryJournal:
         self.lost_bytes = 0  # found damaged when it was opened, and cut off
         self._fd = -1
         self._tail_at = self._size = 0
+        self._marked_at = 0  # where the entries end of which our broker is known to have the marker
         self._key = b""
         self._takes_unproven = False  # the newest marker may be of an older release
         durable.private_folder(folder, key=CONFIG_KEY)
@@ -129,7 +135,8 @@ class DeliveryJournal:
     @property
     def is_due(self) -> bool:
         """Whether it is time for a snapshot."""
-        return self._size - self._tail_at >= self.bytes_max
+        foldable = self._marked_at - self._tail_at >= max(FOLD_BYTES, self._tail_at)
+        return foldable or self._size - self._tail_at >= self.bytes_max
 
     def append(self, deliveries: Sequence[ports.Delivered]) -> int:
         """Write down what is delivered next, at once; the number of the last entry.
@@ -154,6 +161,8 @@ class DeliveryJournal:
             OSError: The disk is full or broken; nothing is noted.
         """
         self._write_batch(_MARKED.pack(number), 0)
+        if number == self.last:
+            self._marked_at = self._size
 
     def _write_batch(self, entries: bytes, count: int) -> None:
         size = _BATCH.size + len(entries) + _CRC.size
@@ -179,7 +188,7 @@ class DeliveryJournal:
         state = self.load()
         all_were = marker is None and not state.marked
         to = None if all_were else max(marker or 0, state.marked)
-        return _fold(state.positions, state.entries, to)
+        return _fold(state.positions, (e for e in state.entries if to is None or e.number <= to))
 
     def resume(self, marker: int | None) -> Positions:
         """Begin again behind ``marker``, with ``positions``; at start, before any ``append``.
@@ -211,24 +220,23 @@ class DeliveryJournal:
             folded_to: The number of the newest marker that our broker is known to have.
         """
         content = self._read()
-        state = _state(content)
-        cut, folded = self._tail_at, state.folded_to
-        for at in _sound_batches(content):
+        header, known, saved = _folded(content)
+        batches = list(_sound_batches(content))
+        cut, folded, stays = self._tail_at, header.folded_to, 0
+        for at in batches:
             size, first, count = _BATCH.unpack_from(content, at)
             if first + count - 1 > folded_to and self._size - at <= self.bytes_max // 2:
                 break
-            cut, folded = at + size, first + count - 1
-        known = _fold(state.positions, state.entries, folded)
+            cut, folded, stays = at + size, first + count - 1, stays + 1
+        gone = chain.from_iterable(_entries(content, at) for at in batches[:stays])
         if positions is None:
-            before: ports.Positions = known
+            before: ports.Positions = _fold(known, gone)
         else:
-            later = _fold({}, [e for e in state.entries if e.number > folded], None)
-            before = {
-                chain: known.get(chain, (0, 0)) if chain in later else at
-                for chain, at in positions.items()
-                if chain not in later or chain in known
-            }
-        wanted = state.since_us if since_us is None else since_us
+            later = _chains(content, batches[stays:])
+            known = _fold({at: known[at] for at in later if at in known}, gone, only=later)
+            before = {at: positions[at] for at in positions if at not in later}
+            before |= {at: known[at] for at in known if at in positions}
+        wanted = dict(saved.since_us) if since_us is None else since_us
         self._write(self._encode_snapshot(before, wanted), content[cut:], folded_to=folded)
 
     def marker(self, number: int | None = None) -> bytes:
@@ -269,6 +277,7 @@ class DeliveryJournal:
         self._fd = fd
         self._tail_at = _HEADER.size + len(snapshot)
         self._size = self._tail_at + len(batches)
+        self._marked_at = 0
 
     def _recover(self, *, known_boot: bool) -> None:
         try:
@@ -349,21 +358,25 @@ def _sound_header(content: bytes) -> _Header:
     return header
 
 
-def _state(content: bytes) -> JournalState:
+def _folded(content: bytes) -> tuple[_Header, Positions, _Snapshot]:
+    """What the snapshot says."""
     header = _sound_header(content)
     snapshot = msgspec.msgpack.decode(content[_HEADER.size : header.end], type=_Snapshot)
     rows = zip_longest(snapshot.positions, snapshot.steps, fillvalue=())  # older ones had none
-    positions = {(row[0], row[1]): (*row[2:], *before) for row, before in rows if row}
+    return header, {(row[0], row[1]): (*row[2:], *before) for row, before in rows if row}, snapshot
+
+
+def _state(content: bytes) -> JournalState:
+    header, positions, snapshot = _folded(content)
     entries: list[Entry] = []
     marked = 0
     for at in _sound_batches(content):
         if _BATCH.unpack_from(content, at)[2]:
-            entries += _entries(content, at)
+            entries += map(Entry._make, _entries(content, at))
         else:
             (marked,) = _MARKED.unpack_from(content, at + _BATCH.size)
     since_us = dict(snapshot.since_us)
-    folded_to = header.folded_to
-    return JournalState(folded_to, positions, tuple(entries), since_us, marked, snapshot.key)
+    return JournalState(header.folded_to, positions, tuple(entries), since_us, marked, snapshot.key)
 
 
 def _sound_batches(content: bytes) -> Iterator[int]:
@@ -382,24 +395,34 @@ def _sound_batches(content: bytes) -> Iterator[int]:
         number = first + count
 
 
-def _entries(content: bytes, at: int) -> Iterator[Entry]:
-    """The entries of the sound batch at ``at``."""
+def _entries(content: bytes, at: int) -> Iterator[tuple[int, BrokerId, int, int, bytes]]:
+    """The entries of the sound batch at ``at``; fields as of ``Entry``."""
     _, first, count = _BATCH.unpack_from(content, at)
     at += _BATCH.size
     for number in range(first, first + count):
         origin, epoch, seq, k = _ENTRY.unpack_from(content, at)
         keys_at = at + _ENTRY.size
         at = keys_at + KEY_BYTES * k
-        yield Entry(number, origin, epoch, seq, content[keys_at:at])
+        yield number, origin, epoch, seq, content[keys_at:at]
 
 
-def _fold(before: Positions, entries: Sequence[Entry], to: int | None) -> Positions:
-    """``before`` and the entries up to ``to``; no chain ever goes back."""
+def _chains(content: bytes, batches: Sequence[int]) -> set[tuple[BrokerId, bytes]]:
+    """The chains that the entries of ``batches`` speak of."""
+    entries = chain.from_iterable(_entries(content, at) for at in batches)
+    return {(origin, key) for _, origin, _, _, keys in entries for key in keys_in(keys)}
+
+
+def _fold(
+    before: Positions,
+    entries: Iterable[tuple[int, BrokerId, int, int, bytes]],
+    *,
+    only: AbstractSet[tuple[BrokerId, bytes]] | None = None,
+) -> Positions:
+    """``before`` and the entries (of the chains ``only``); no chain ever goes back."""
     positions = dict(before)
-    for number, origin, epoch, seq, keys in entries:
-        if to is not None and number > to:
-            break
+    for _, origin, epoch, seq, keys in entries:
         for key in keys_in(keys):
-            chain = origin, key
-            positions[chain] = ports.moved(positions.get(chain, (0, 0)), epoch, seq)
+            at = origin, key
+            if only is None or at in only:
+                positions[at] = ports.moved(positions.get(at, (0, 0)), epoch, seq)
     return positions

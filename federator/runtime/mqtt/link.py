@@ -13,7 +13,7 @@ import logging
 import math
 import random
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Final, Protocol
 
@@ -31,6 +31,10 @@ from federator.runtime.mqtt.wire import Inbound, Out, read_packets
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
+PACKETS_PER_TURN_MAX = 512
+"""What one turn of the loop takes of a read, however short its packets are: each may be worth a
+search, a frame and a record."""
+
 CONNECT_TIMEOUT_S = 5.0
 GIVE_WAY_S = 30.0
 """Who gives way to another agent looks again whether it is still there."""
@@ -62,7 +66,9 @@ class LinkObserver(Protocol):
         return
 
     def on_publishes(self, link: "MqttLink", chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Called with all publications of one socket read, in order, each QoS 2 one once.
+        """Called with the publications of a socket read, in order, each QoS 2 one once.
+
+        Those of a read of very many packets come in several calls, in turns of the loop.
 
         ``chunk`` is reused as soon as this returns: copy what must stay.
         """
@@ -94,6 +100,7 @@ class MqttLink(PacketSender):
         closed_by_broker: The broker ended the last connection without a word.
         gave_way: We left the place to another, and are not back.
         observer: As given; may be another until ``run`` begins.
+        share_of_turn: How many of these publications one turn of the loop takes, at least one.
     """
 
     def __init__(
@@ -123,6 +130,7 @@ class MqttLink(PacketSender):
         self.refused_with: ConnAckReasonCode | None = None
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
+        self.share_of_turn: Callable[[Sequence[Inbound]], int] = len
         self._introduction = Introduction(
             client_id=client_id,
             username=endpoint.username,
@@ -176,7 +184,7 @@ class MqttLink(PacketSender):
     # Receiving
 
     def _on_read(self, chunk: memoryview) -> int:
-        """Handle every whole packet in ``chunk``; return where the rest begins."""
+        """Handle the whole packets in ``chunk`` that a turn takes; return where the rest begins."""
         if not self._up:
             failures.check_greeting(chunk)
         publishes: list[Inbound] = []
@@ -185,9 +193,15 @@ class MqttLink(PacketSender):
         used = 0
         failure: LinkError | None = None
         try:
-            used = read_packets(chunk, publishes, others)
+            used = read_packets(chunk, publishes, others, packets_max=PACKETS_PER_TURN_MAX)
         except LinkError as error:
             failure = error
+        more = len(publishes) + len(others) == PACKETS_PER_TURN_MAX
+        share = self.share_of_turn(publishes) if len(publishes) > 1 else 1
+        if share < len(publishes):  # as if no more had come
+            more, (_, _, used) = True, publishes[share - 1]
+            publishes, others, failure = [], [], None
+            read_packets(chunk[:used], publishes, others)
         for packet in others:
             try:
                 self._on_packet(packet, out)
@@ -206,7 +220,7 @@ class MqttLink(PacketSender):
             self._send(out)
         if failure is not None:
             raise failure
-        if publishes and not out and not others and self._pipe is not None:
+        if publishes and not (more or out or others) and self._pipe is not None:
             self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
 

@@ -29,7 +29,10 @@ from typing import cast
 from federator.errors import LinkError
 from federator.runtime.mqtt.wire import packet_length
 
-RECEIVE_BUFFER_BYTES = 262_144
+RECEIVE_BUFFER_BYTES = 65_536
+"""What one turn of the loop reads, but for a packet that is longer. Floods that keep up do not fill
+it: in their millisecond of rest less comes."""
+
 WRITE_HIGH_WATER_BYTES = 65_536
 WRITE_LOW_WATER_BYTES = 16_384
 UNSENT_BYTES_MAX = 65_536
@@ -42,7 +45,7 @@ FLOOD_TICK_MS = 10
 FLOOD_PACKETS_PER_TICK = 200
 """From 20,000 messages a second on, up to a millisecond of delay buys reads of many messages."""
 
-FLOOD_READ_BYTES_MAX = 131_072
+FLOOD_READ_BYTES_MAX = 32_768
 """Longer reads are efficient already."""
 
 FLOOD_REST_S = 0.001
@@ -56,6 +59,7 @@ _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 OnRead = Callable[[memoryview], int]
 """Called with all bytes not used yet, whenever a packet may be complete; returns how many it used.
+Whole packets that it leaves are offered again in the next turn of the loop, before more is read.
 Raises ``LinkError`` to hang up."""
 
 
@@ -63,7 +67,7 @@ class PacketTransport(asyncio.BufferedProtocol):
     """The buffers and queues of one connection.
 
     Args:
-        read_bytes_max: Of one turn of the loop, where it is less than usual.
+        read_bytes_max: Of one turn of the loop.
     """
 
     def __init__(
@@ -118,6 +122,12 @@ class PacketTransport(asyncio.BufferedProtocol):
         if self._closing or filled < self._needed:
             self._filled = 0 if self._closing else filled
             return
+        self._offer(filled)
+        # After each read, for the kernel forgets it: else the broker's Nagle waits 40 ms for us.
+        if self._tcp is not None and _QUICKACK is not None and not self._closing:
+            self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    def _offer(self, filled: int) -> None:
         try:
             used = self._on_read(self._buffer[:filled])
             self._keep(used, filled)
@@ -125,12 +135,14 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(error)
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
-        if filled >= self._read_bytes_max < RECEIVE_BUFFER_BYTES:
+        if filled >= self._read_bytes_max or self._holds_packet:
             self._full_at_s = self._loop.time()
             self._rest()  # else uvloop reads on, up to 32 times, in this turn
-        # After each read, for the kernel forgets it: else the broker's Nagle waits 40 ms for us.
-        if self._tcp is not None and _QUICKACK is not None and not self._closing:
-            self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+
+    @property
+    def _holds_packet(self) -> bool:
+        """A whole packet was left for a later turn."""
+        return 0 < self._needed <= self._filled
 
     def _keep(self, used: int, filled: int) -> None:
         """Move the unused bytes to the front of a buffer in which their packet fits."""
@@ -179,7 +191,9 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     def _read_again(self) -> None:
         self._resting = False
-        if self._transport is not None and not self._closing:
+        if self._holds_packet and not self._closing:
+            self._offer(self._filled)
+        if not self._resting and self._transport is not None and not self._closing:
             self._transport.resume_reading()
 
     # Sending

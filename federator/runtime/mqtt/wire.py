@@ -8,6 +8,7 @@ Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed heade
 """
 
 import asyncio
+import sys
 from collections.abc import AsyncIterator, Iterable
 
 from mqtt5 import Packet, PublishPacket, read
@@ -35,15 +36,23 @@ _PUBLISH = 0x30
 _PACKET_ID_NOT_FOUND = 0x92
 
 
-def read_packets(chunk: memoryview, publishes: list[Inbound], others: list[Packet]) -> int:
-    """Append every whole packet of ``chunk`` and return where the incomplete rest begins.
+def read_packets(
+    chunk: memoryview,
+    publishes: list[Inbound],
+    others: list[Packet],
+    *,
+    packets_max: int = sys.maxsize,
+) -> int:
+    """Append the whole packets of ``chunk``, ``packets_max`` at most; return where the rest begins.
 
     Raises:
         LinkError: At the first malformed packet; those before it have been appended.
     """
     offset, end = 0, len(chunk)
     try:
-        while offset < end:
+        for _ in range(packets_max):
+            if offset >= end:
+                break
             packet, size = read(chunk[offset:] if offset else chunk)
             following = offset + size
             if type(packet) is PublishPacket:

@@ -1,6 +1,7 @@
 """Route tables, against brute force over all filters."""
 
 from collections.abc import Sequence
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -249,6 +250,21 @@ def test_a_change_elsewhere_leaves_remembered_topics_alone() -> None:
     after = forwarder.route_topic("hot/topic")
     assert after is not before
     assert forwarder.searches == searches + 1
+
+
+def test_a_turn_takes_fewer_topics_the_more_filters_they_match() -> None:
+    forwarder = Forwarder()
+    for levels in product("f+", repeat=8):
+        filter = "/".join(levels) + "/#"
+        forwarder.set_route(filter, FilterRoute(local=False, wanted=True, next_hops=(HOPS[0],)))
+    new = ["f/" * 8 + str(number) for number in range(100)]
+
+    share = forwarder.share_of_turn(new)
+
+    assert (share - 1) * 256 < forwarding.MATCHES_PER_TURN_MAX < (share + 1) * 256
+    assert forwarder.searches == share
+    assert forwarder.share_of_turn(new[:share]) == share
+    assert forwarder.share_of_turn(["elsewhere"] * 1_000) == 1_000
 
 
 def test_topics_with_one_route_share_one_object() -> None:

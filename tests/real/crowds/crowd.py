@@ -17,6 +17,12 @@ def unsubscribe(filters):
     return write_packet(0xA2, b"\0\1" + b"".join(map(write_text, filters)))
 
 
+def publish(topic, payload=b"", *, packet_id=0, qos=0, retain=False):
+    """One PUBLISH."""
+    identifier = packet_id.to_bytes(2) if qos else b""
+    return write_packet(0x30 | qos << 1 | retain, write_text(topic), identifier, payload)
+
+
 class Rude:
     """A client of MQTT 3.1.1 that sends what it is given, and waits for the answers at most."""
 

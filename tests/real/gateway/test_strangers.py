@@ -16,7 +16,7 @@ from federator.gateway.wire import V5, V311, Reason
 from lab.bench.processor import resident_mb
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.ports import free_ports
-from tests.real.crowds.crowd import subscribe
+from tests.real.crowds.crowd import publish, subscribe
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.test_sessions import Raw
 from tests.real.logins import login, write_passwords, write_secret
@@ -334,3 +334,14 @@ async def test_who_subscribes_without_end_makes_nobody_else_wait(brokers, plain,
     assert {ack[0] for ack in acks} == {wire.Kind.SUBACK}
     tell(row="16 SUBSCRIBEs of others", p99_ms=round(1_000 * max(granted_s), 1))
     assert max(granted_s) < GRANTED_S, granted_s
+
+
+async def test_who_publishes_without_end_makes_nobody_else_wait(brokers, plain, tmp_path):
+    async with (
+        gateway_at(brokers, tmp_path) as gateway,
+        Honest(gateway, *plain.agents).talking("18 PUBLISHes"),
+        client(gateway.port, connect(V311, "greedy")) as (greedy, _),
+    ):
+        for _ in range(10):
+            greedy.writer.write(publish("x") * 50_000)
+            await is_there(greedy)

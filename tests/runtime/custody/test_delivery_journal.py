@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from federator.errors import ConfigError
 from federator.protocol.custody.ports import UNDO_MAX
-from federator.runtime.custody.delivery_journal import FILE_NAME, DeliveryJournal
+from federator.runtime.custody.delivery_journal import FILE_NAME, FOLD_BYTES, DeliveryJournal
 from federator.runtime.storage.durable import LEAP
 from tests.runtime.custody.custody_world import BOOT, key
 
@@ -157,6 +157,20 @@ def test_without_snapshots_or_markers_the_file_stays_bounded(tmp_path):
     }
     assert len(journal.load().entries) >= 30
     journal.close()
+
+
+def test_entries_that_a_marker_is_known_for_are_due_before_they_are_very_many(tmp_path):
+    journal = open_journal(tmp_path)
+    deliveries = [(1, 1, seq, key(1)) for seq in range(1, FOLD_BYTES // 32 + 2)]
+    journal.append(deliveries)
+    assert not journal.is_due
+
+    journal.note_marked(journal.last)
+    assert journal.is_due
+    journal.snapshot(folded(deliveries), None, folded_to=journal.last)
+
+    assert not journal.is_due
+    assert journal.positions(None) == folded(deliveries)
 
 
 def test_a_journal_is_due_for_a_snapshot_when_its_entries_fill_it(tmp_path):

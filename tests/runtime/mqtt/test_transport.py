@@ -6,7 +6,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.runtime.mqtt.transport import FLUSH_BYTES, PacketTransport, SendQueue
+from federator.runtime.mqtt.transport import (
+    FLUSH_BYTES,
+    RECEIVE_BUFFER_BYTES,
+    PacketTransport,
+    SendQueue,
+)
 from tests.real.polling import until
 
 pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.integers(0, 3)), max_size=30)
@@ -136,3 +141,25 @@ async def test_a_packet_longer_than_a_turn_reads_comes_whole():
         pipe.buffer_updated(len(piece))
 
     assert read == [packet]
+
+
+async def test_packets_that_were_left_for_later_turns_come_before_more_is_read():
+    kernel, offered = Wide(), []
+
+    def take_one(chunk):
+        offered.append(bytes(chunk))
+        return 3
+
+    pipe = PacketTransport(take_one, packet_bytes_max=1_000, queue_bytes_max=10)
+    pipe.connection_made(kernel)
+    packets = b"\x30\x01a\x30\x01b\x30\x01c"
+
+    pipe.get_buffer(-1)[:10] = packets + b"\x30"
+    pipe.buffer_updated(10)
+    assert offered == [packets + b"\x30"]
+    assert not kernel.reading
+    assert pipe.behind
+    await until(lambda: kernel.reading, "it is read on")
+
+    assert offered == [packets + b"\x30", packets[3:] + b"\x30", packets[6:] + b"\x30"]
+    assert len(pipe.get_buffer(-1)) == RECEIVE_BUFFER_BYTES - 1
