@@ -28,7 +28,7 @@ from federator.protocol.effects import Notice
 from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
-from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.telemetry.reader import Pace
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Ask, decode_head
@@ -47,6 +47,9 @@ TICK_S: Final = 0.1
 
 PRUNE_S: Final = 60.0
 COMPLAINT_GAP_MS: Final = Millis(60_000)
+COMPLAINTS_MAX: Final = 64
+"""Of one kind in that time: whoever invents brokers shall not fill our log with them."""
+
 NAME_BYTES, TOKEN_BYTES = 4, 16
 
 SEND_QUEUE_BYTES_MAX: Final = 65_536
@@ -170,6 +173,7 @@ class Collector:
         self._name = secrets.token_hex(NAME_BYTES)
         self._token = secrets.token_hex(TOKEN_BYTES)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1_024)
+        self._complained: WindowCounter[str] = WindowCounter(window_ms=COMPLAINT_GAP_MS)
         self._disk = ThreadPoolExecutor(1, "landing")
 
     # -- life ------------------------------------------------------------------------------------
@@ -337,7 +341,10 @@ class Collector:
             log_notice(notice)
 
     def _complain(self, name: str, **details: int | str) -> None:
-        """Say it, once a minute about each broker."""
+        """Say it, once a minute about each broker, and of so many brokers only."""
         about = f"{name} {details.get('url', '')} {details.get('broker', '')}"
-        if self._complaints.allow(about, monotonic_ms()):
+        now_ms = monotonic_ms()
+        said = self._complained.so_far(now_ms)
+        if said[name] < COMPLAINTS_MAX and self._complaints.allow(about, now_ms):
+            said[name] += 1
             _log.warning(name, **details)

@@ -31,7 +31,7 @@ from federator.runtime.mqtt.wire import Inbound, Out, read_packets
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
-PACKETS_PER_TURN_MAX = 512
+PACKETS_PER_TURN_MAX = 1_024
 """What one turn of the loop takes of a read, however short its packets are: each may be worth a
 search, a frame and a record."""
 
