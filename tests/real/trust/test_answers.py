@@ -16,7 +16,7 @@ from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.trust.words import NOBODY, at
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import gets_through
+from tests.real.plain_agents import eventually, gets_through
 from tests.real.polling import ASK_S, DEADLINE_S, until
 from tests.real.trust.test_roles import Recorder, forgeries, gateway, pair
 from tests.real.trust.test_signed import Office, keys, refusals
@@ -181,7 +181,7 @@ async def test_a_gateways_key_is_changed_and_anothers_taken_back_without_a_resta
         stranger = Subscriber(other.port, "b/#", client_id="stranger", qos=1)
         async with running(client, publisher):
             await gets_through(publisher, client)
-            assert (await gate.status())["counters"]["settled"] == 1
+            await eventually(gate, lambda s: s["counters"]["settled"] == 1, "it is answered")
             async with running(stranger):
                 await until(lambda: refusals(gate, "is revoked"), "its claim is not believed")
                 await gets_through(publisher, client)
