@@ -31,7 +31,8 @@ INTERPRETED = {
 }
 """Tables are small here: to compile Java for each query takes longer than to interpret it."""
 
-MAKING_S = 300
+MAKING_S = 3600
+"""Tests with real brokers may want the processors meanwhile."""
 
 
 def archive():
