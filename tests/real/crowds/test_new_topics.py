@@ -74,7 +74,7 @@ def new_topics():
     ("row", "filters", "topics", "bursts", "options"),
     [
         ("17 new topics, QoS 0", ["f/#"], new_topics(), 10 * [10_000], {}),
-        ("17 new topics, QoS 1", ["f/#"], new_topics(), 10 * [6_000], {"qos": 1}),
+        ("17 new topics, QoS 1", ["f/#"], new_topics(), 15 * [4_000], {"qos": 1}),
         ("17 new retained topics", ["f/#"], new_topics(), 10 * [3_000], {"retain": True}),
         ("17 many routes, QoS 0", SINGLE, itertools.cycle(SINGLE), 10 * [2_000], {}),
         ("17 many routes, QoS 1", SINGLE, itertools.cycle(SINGLE), 25 * [2_000], {"qos": 1}),
