@@ -39,6 +39,13 @@ each refresh of the tables leaves some 100 MB behind that nobody wants again."""
     help="Most files in one micro-batch.",
 )
 @click.option("--federation", help="Name of the federation; wanted for an mqtt:// INPUT.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Of the live source: passwordFile, collectorFile and others (docs/analytics.md).",
+)
 @click.option("--master", help="Spark's; by default all cores of this machine.")
 def command(
     source: str,
@@ -47,6 +54,7 @@ def command(
     refresh_s: int,
     files_per_trigger: int,
     federation: str | None,
+    options: tuple[str, ...],
     master: str | None,
 ) -> None:
     """Keep the tables of `report` current in DIR while records arrive.
@@ -57,6 +65,9 @@ def command(
     live = source.startswith(_LIVE)
     if live and federation is None:
         raise UsageError(f"{source}: --federation is wanted with it")
+    told = dict(pair.split("=", 1) for pair in options if "=" in pair)
+    if len(told) < len(options) or (options and not live):
+        raise UsageError("--option: KEY=VALUE, once for each KEY, is wanted, with an mqtt:// INPUT")
     few = {
         "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
@@ -65,7 +76,7 @@ def command(
         "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
     ) as spark:
         if live:
-            lines = _live_lines(spark, source, federation or "")
+            lines = _live_lines(spark, source, {**told, "federation": federation or ""})
         else:
             lines = stream_lines(spark, source, files_per_trigger=files_per_trigger)
         stream.run(
@@ -78,11 +89,11 @@ def command(
         )
 
 
-def _live_lines(spark: SparkSession, broker: str, federation: str) -> DataFrame:
+def _live_lines(spark: SparkSession, broker: str, options: dict[str, str]) -> DataFrame:
     """BLOCKS from the brokers; their position is that in the agent's own log."""
     register(spark)
     reader = spark.readStream.format("federator_mqtt").option("broker", broker)
-    read = reader.option("federation", federation).load()
+    read = reader.options(**options).load()
     return read.select(
         F.col("line").cast("binary").alias("content"),
         F.concat_ws("-", "broker", "spool", "batch").alias("file"),
