@@ -9,6 +9,7 @@ from analytics.jobs import stream
 from analytics.session import spark_session
 from analytics.sources.federator_mqtt import register
 from analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
+from analytics.sources.live.link import read_options
 
 _LIVE = ("mqtt://", "mqtts://")
 SHUFFLE_PARTITIONS = "8"
@@ -68,6 +69,9 @@ def command(
     told = dict(pair.split("=", 1) for pair in options if "=" in pair)
     if len(told) < len(options) or (options and not live):
         raise UsageError("--option: KEY=VALUE, once for each KEY, is wanted, with an mqtt:// INPUT")
+    told |= {"broker": source, "federation": federation or ""}
+    if live:
+        read_options(told)  # what is of no use is told before Spark starts
     few = {
         "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
@@ -76,7 +80,7 @@ def command(
         "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
     ) as spark:
         if live:
-            lines = _live_lines(spark, source, {**told, "federation": federation or ""})
+            lines = _live_lines(spark, told)
         else:
             lines = stream_lines(spark, source, files_per_trigger=files_per_trigger)
         stream.run(
@@ -89,11 +93,10 @@ def command(
         )
 
 
-def _live_lines(spark: SparkSession, broker: str, options: dict[str, str]) -> DataFrame:
+def _live_lines(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     """BLOCKS from the brokers; their position is that in the agent's own log."""
     register(spark)
-    reader = spark.readStream.format("federator_mqtt").option("broker", broker)
-    read = reader.options(**options).load()
+    read = spark.readStream.format("federator_mqtt").options(**options).load()
     return read.select(
         F.col("line").cast("binary").alias("content"),
         F.concat_ws("-", "broker", "spool", "batch").alias("file"),

@@ -94,14 +94,14 @@ def clock(monkeypatch):
 
 async def test_where_a_key_is_required_only_a_collectors_ask_is_answered_and_once():
     world = World("collector")
-    good, elsewhere = world.signed("good"), world.signed("elsewhere", broker=2)
-    later = world.signed("good")
+    other_run, good, later = (world.signed(run) for run in ("other", "good", "good"))
+    elsewhere = world.signed("elsewhere", broker=2)
 
     world.hears(ask_to("unsigned"), forged("forged"), elsewhere)
     world.hears(world.signed("gate", role="gateway"), World().signed("stranger"))
-    world.hears(good, good, later, good)
+    world.hears(good, good, later, good, other_run)
 
-    assert await world.answers() == ["good", "good"]
+    assert await world.answers() == ["good", "good", "other"]
     assert world.agent.words.refused["metrics"] == 7
 
 
@@ -130,7 +130,7 @@ async def test_forged_asks_are_judged_so_many_in_a_window_and_then_an_honest_one
     world = World()
     good = world.signed("good")
 
-    world.hears(*[forged("f")] * 1_000, good)
+    world.hears(*[forged("f")] * 1_000, good, ask_to("unsigned"))
     assert world.agent.words.refused["metrics"] == JUDGED_MAX
     assert world.agent.refused == 1_001 - JUDGED_MAX
     clock["ms"] += WINDOW_MS
@@ -168,4 +168,4 @@ async def test_heads_and_answers_bear_the_agents_proof_and_its_digest():
     assert not SignedWords(world.authority).is_agents(2, head.topic, head.payload)
     with pytest.raises(DecodeError):
         read_again(answer.payload + b"more")
-    assert rest == b""
+    assert read_again(answer.payload)[1] == rest == b""
