@@ -120,6 +120,7 @@ def load_collector(
     settings, source = _settings(CollectorSettings, path, environ, put_over)
     if settings.keys.collector_file is not None:
         _check_secret_file(settings.keys.collector_file, ("keys", "collector_file"), source)
+        settings.keys.own_keys()
     return settings
 
 

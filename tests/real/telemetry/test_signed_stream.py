@@ -11,7 +11,7 @@ import pytest
 
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Again, Ask, Head, decode_ask, decode_head
-from federator.protocol.trust.words import at
+from federator.protocol.trust.words import NOBODY, at
 from tests.collector.world import line
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
@@ -29,7 +29,7 @@ from tests.real.trust.test_signed import Office, keys, refusals
 from tests.real.undisturbed import undisturbed
 
 ASK = "$fed/fed/metrics/ask"
-FORGED = "f" * 16
+FORGED_HEAD = Head(broker=1, spool="f" * 16, first=1, last=10**9, at_us=1)
 
 
 @pytest.fixture
@@ -93,7 +93,17 @@ async def test_agents_answer_a_collector_with_a_key_and_nobody_else(plain, offic
         await until(lambda: refusals(plain.agents[0], "without its signature"), "it is refused")
         async with reading(tmp_path, office, brokers[0]) as collector:
             await caught_up(collector, newest(plain.agents))
-            await is_attacked(plain.agents, collector, recorders, mine, publisher, subscriber)
+            ask = await recorded_asks_are_refused(recorders, plain.agents)
+            processes = (*plain.agents, collector)
+            asks = forgeries("metrics/ask", mine, ask, to=at(1))
+            words = to_a_collector(recorders[0], decode_ask(ask).to)
+            for row, forged, victim in (
+                ("12 asks", asks, plain.agents[0]),
+                ("12 heads, answers", words, collector),
+            ):
+                await is_flooded(
+                    row, recorders[0], forged, victim, publisher, subscriber, processes
+                )
             ends = newest(plain.agents)
             await caught_up(collector, ends)
 
@@ -101,19 +111,31 @@ async def test_agents_answer_a_collector_with_a_key_and_nobody_else(plain, offic
             assert_landed_as_spooled(collector, plain.agents, ends)
 
 
-async def is_attacked(agents, collector, recorders, mine, publisher, subscriber):
-    """Asks are recorded and said again, and forged, beside honest traffic."""
-    _, recorded = next(each for each in recorders[0].of("ask") if b"proof" in each[1])
-    watched = (*agents, collector)
-    async with undisturbed("12 asks", publisher, subscriber, processes=watched):
-        whys = ("a word of collector c came before", "a word of collector c is for another")
-        for recorder, agent, why in zip(recorders, agents, whys, strict=True):
-            recorder.say("metrics/ask", recorded)
-            await until(lambda a=agent, w=why: refusals(a, w), why)
-        for _, payload in forgeries("metrics/ask", mine, recorded, to=at(1)):
-            await until(partial(recorders[0].say, "metrics/ask", payload), "there is room")
+async def recorded_asks_are_refused(recorders, agents):
+    """Where the ask was heard, and elsewhere; returns it."""
+    _, ask = next(each for each in recorders[0].of("ask") if b"proof" in each[1])
+    whys = ("a word of collector c came before", "a word of collector c is for another")
+    for recorder, agent, why in zip(recorders, agents, whys, strict=True):
+        recorder.say("metrics/ask", ask)
+        await until(lambda a=agent, w=why: refusals(a, w), why)
+    return ask
+
+
+def to_a_collector(recorder, token):
+    """Heads and answers in the name of agent 1, but for their signatures."""
+    _, genuine = recorder.of("head")[-1]
+    yield from forgeries("metrics/head", FORGED_HEAD, genuine, to=NOBODY)
+    yield from forgeries(f"metrics/again/{token}", FORGED_HEAD, genuine, to=NOBODY)
+
+
+async def is_flooded(row, forger, forged, victim, publisher, subscriber, processes):
+    """What is forged is refused, and honest traffic does not feel it."""
+    before = len(refusals(victim, "is wrong"))
+    async with undisturbed(row, publisher, subscriber, processes=processes):
+        for topic, payload in forged:
+            await until(partial(forger.link.publish, topic, payload), "there is room")
             await asyncio.sleep(0)
-        await until(lambda: refusals(agents[0], "is wrong"), "they are refused")
+        await until(lambda: len(refusals(victim, "is wrong")) > before, "they are refused")
         await gets_through(publisher, subscriber)
 
 
@@ -122,9 +144,8 @@ async def test_a_collector_with_keys_believes_no_forged_head_or_answer(plain, of
     forger = Forger(brokers[0].port)
     async with running(forger), reading(tmp_path, office, brokers[0]) as collector:
         await until(lambda: forger.link.subscribed, "who forges hears")
-        head = Head(broker=1, spool=FORGED, first=1, last=10**9, at_us=1)
         for _ in range(10):
-            await forger.put("metrics/head", encode(head))
+            await forger.put("metrics/head", encode(FORGED_HEAD))
             await caught_up(collector, newest(plain.agents))
         await until(lambda: forger.answers > 10, "answers are forged")
         ends = newest(plain.agents)
