@@ -13,6 +13,7 @@ from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Again, Ask, Head, decode_ask, decode_head
 from federator.protocol.trust.words import NOBODY, at
 from tests.collector.world import line
+from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
@@ -28,6 +29,7 @@ from tests.real.trust.test_roles import REQUIRED, Recorder, forgeries
 from tests.real.trust.test_signed import Office, keys, refusals
 from tests.real.undisturbed import undisturbed
 
+OF_COLLECTOR = ("--role", "collector", "--name", "c")
 ASK = "$fed/fed/metrics/ask"
 FORGED_HEAD = Head(broker=1, spool="f" * 16, first=1, last=10**9, at_us=1)
 
@@ -50,7 +52,7 @@ async def pair(plain, office):
 
 def reading(tmp_path, office, broker):
     """A collector with a key of its own."""
-    keys("issue", "--dir", office.folder, "--role", "collector", "--name", "c")
+    keys("issue", "--dir", office.folder, *OF_COLLECTOR)
     own, public = (
         json.dumps(str(office.folder / n)) for n in ("collector-c.key", "federation.pub")
     )
@@ -104,6 +106,10 @@ async def test_agents_answer_a_collector_with_a_key_and_nobody_else(plain, offic
                 await is_flooded(
                     row, recorders[0], forged, victim, publisher, subscriber, processes
                 )
+            fresh = office.folder / "fresh.key"
+            keys("issue", "--dir", office.folder, *OF_COLLECTOR, "--out", fresh)
+            fresh.replace(office.folder / "collector-c.key")
+            await until(lambda: named(collector, "trust.certificate_changed"), "it has another key")
             ends = newest(plain.agents)
             await caught_up(collector, ends)
 
