@@ -9,6 +9,7 @@ from analytics.jobs import stream
 from analytics.session import spark_session
 from analytics.sources.federator_mqtt import register
 from analytics.sources.landing import FILES_PER_TRIGGER, stream_lines
+from analytics.sources.live.link import read_options
 
 _LIVE = ("mqtt://", "mqtts://")
 SHUFFLE_PARTITIONS = "8"
@@ -39,6 +40,13 @@ each refresh of the tables leaves some 100 MB behind that nobody wants again."""
     help="Most files in one micro-batch.",
 )
 @click.option("--federation", help="Name of the federation; wanted for an mqtt:// INPUT.")
+@click.option(
+    "--option",
+    "options",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Of the live source: passwordFile, collectorFile and others (docs/analytics.md).",
+)
 @click.option("--master", help="Spark's; by default all cores of this machine.")
 def command(
     source: str,
@@ -47,6 +55,7 @@ def command(
     refresh_s: int,
     files_per_trigger: int,
     federation: str | None,
+    options: tuple[str, ...],
     master: str | None,
 ) -> None:
     """Keep the tables of `report` current in DIR while records arrive.
@@ -57,6 +66,12 @@ def command(
     live = source.startswith(_LIVE)
     if live and federation is None:
         raise UsageError(f"{source}: --federation is wanted with it")
+    told = dict(pair.split("=", 1) for pair in options if "=" in pair)
+    if len(told) < len(options) or (options and not live):
+        raise UsageError("--option: KEY=VALUE, once for each KEY, is wanted, with an mqtt:// INPUT")
+    told |= {"broker": source, "federation": federation or ""}
+    if live:
+        read_options(told)  # what is of no use is told before Spark starts
     few = {
         "spark.sql.shuffle.partitions": SHUFFLE_PARTITIONS,
         "spark.sql.sources.parallelPartitionDiscovery.threshold": LISTED_HERE,
@@ -65,7 +80,7 @@ def command(
         "federator stream", master=master, java_options=PLAIN_COLLECTOR, config=few
     ) as spark:
         if live:
-            lines = _live_lines(spark, source, federation or "")
+            lines = _live_lines(spark, told)
         else:
             lines = stream_lines(spark, source, files_per_trigger=files_per_trigger)
         stream.run(
@@ -78,11 +93,10 @@ def command(
         )
 
 
-def _live_lines(spark: SparkSession, broker: str, federation: str) -> DataFrame:
+def _live_lines(spark: SparkSession, options: dict[str, str]) -> DataFrame:
     """BLOCKS from the brokers; their position is that in the agent's own log."""
     register(spark)
-    reader = spark.readStream.format("federator_mqtt").option("broker", broker)
-    read = reader.option("federation", federation).load()
+    read = spark.readStream.format("federator_mqtt").options(**options).load()
     return read.select(
         F.col("line").cast("binary").alias("content"),
         F.concat_ws("-", "broker", "spool", "batch").alias("file"),

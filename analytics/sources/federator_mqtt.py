@@ -193,7 +193,13 @@ def _ranges(heads: Heads, wanted: list[Held]) -> list[InputPartition]:
 
 def _read(part: _Range, options: Options) -> Iterator[pa.RecordBatch]:
     """Raises DataLossError at a hole, unless the options say to go on."""
-    replay = Replay(part.place, options.federation, part.wanted, answer_s=options.answer_s)
+    replay = Replay(
+        part.place,
+        options.federation,
+        part.wanted,
+        answer_s=options.answer_s,
+        keys=options.keys,
+    )
     for piece in replay.read():
         if not isinstance(piece, Lost):
             yield _rows(part.wanted, piece.lines)

@@ -37,6 +37,7 @@ COUNTERS: Final = _table(
         "words_malformed",
         "Guides, heads and answers that are none, or not of who was asked.",
     ),
+    ("refused", "words_refused", "Guides, heads and answers that no agent's key has signed."),
     ("no_room", "answers_dropped", "Answers dropped because the memory was full."),
     ("landed_files", "landed_files", "Files landed."),
     ("landed_bytes", "landed_bytes", "Bytes landed."),
@@ -103,6 +104,7 @@ class CollectorView(AgentView):
             for name, value in counted.items():
                 counters[name] += value
         counters["malformed"] = collector.malformed
+        counters["refused"] = sum(collector.words.refused.values())
         counters["misled"] = collector.misled
         counters["land_failures"] = collector.land_failures
         return counters

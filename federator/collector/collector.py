@@ -32,7 +32,7 @@ from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.telemetry.reader import Pace
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Ask, decode_head
-from federator.protocol.trust.words import Wanted
+from federator.protocol.trust.words import at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.inbox import Inbox
@@ -106,7 +106,8 @@ class Source:
         """Ask; ``False`` when there is no connection."""
         first, last = question.first, question.last
         ask = Ask(spool=question.spool, first=first, last=last, to=self._token)
-        return self.link.publish(self._ask, encode(ask), urgent=True)
+        words, to = self._listener.words, at(question.broker)
+        return self.link.publish(self._ask, words.sign(self._ask, encode(ask), to=to), urgent=True)
 
     # -- what the link tells ---------------------------------------------------------------------
 
@@ -135,11 +136,11 @@ class Source:
         topic, payload = packet.topic, bytes(packet.payload)
         try:
             if topic == self._again:
-                self._listener.on_answer(self, payload)
+                self._listener.on_answer(self, topic, payload)
             elif topic == self._head and payload:
-                self._listener.on_head(self, payload)
+                self._listener.on_head(self, topic, payload)
             elif topic == self._guide and payload and self.link.connected:
-                self._listener.on_guide(self, payload)
+                self._listener.on_guide(self, topic, payload)
         except DecodeError as error:
             self._listener.on_malformed(self, error)
 
@@ -165,7 +166,13 @@ class Collector:
         self.sources: dict[str, Source] = {}  # by URL
         self.malformed = self.misled = self.land_failures = 0
         self._tasks = tasks
-        self._words = FollowedWords(settings.federation, settings.keys, required=["agent"])
+        self.words = FollowedWords(
+            settings.federation,
+            settings.keys,
+            own_file=settings.keys.collector_file,
+            read_own=settings.keys.own_keys,
+            required=["agent"],
+        )
         self._running: dict[str, asyncio.Task[None]] = {}
         self._leaving = False
         self._done = asyncio.Event()
@@ -183,7 +190,7 @@ class Collector:
         for broker in self.settings.brokers:
             self._connect(self.settings.connection(broker))
         self._tasks.create_task(self._tick(), name="what is due")
-        self._tasks.create_task(self._words.run(), name="keys")
+        self._tasks.create_task(self.words.run(), name="keys")
         if self.settings.files.keep_days or self.settings.files.keep_bytes:
             self._tasks.create_task(self._prune(), name="retention")
 
@@ -241,27 +248,30 @@ class Collector:
         source.broker = None
         self.directory.on_down(source.url)
 
-    def on_guide(self, source: Source, payload: bytes) -> None:
+    def on_guide(self, source: Source, topic: str, payload: bytes) -> None:
         """A guide came, or what does not decode as one."""
         guide = decode(Guide, payload)
         if guide.federation != self.settings.federation:
             return
-        topic, name = topics.guide_topic(guide.federation), str(guide.broker)
-        proven = self._words.believes(topic, payload, Wanted("agent", name, stays=True))
+        proven = self.words.is_agents(guide.broker, topic, payload, again=True)
         if proven and self._believe(source, guide.broker):
             failing = {url for url, each in self.sources.items() if each.failing}
             self._follow(self.directory.on_guide(guide, failing=failing))
 
-    def on_head(self, source: Source, payload: bytes) -> None:
+    def on_head(self, source: Source, topic: str, payload: bytes) -> None:
         """A head came, or what does not decode as one."""
         head = decode_head(payload)
-        if self._believe(source, BrokerId(head.broker)):
+        broker = BrokerId(head.broker)
+        proven = self.words.is_agents(broker, topic, payload, again=True)
+        if proven and self._believe(source, broker):
             self._tell(self.collection.on_head(head))
 
-    def on_answer(self, source: Source, payload: bytes) -> None:
+    def on_answer(self, source: Source, topic: str, payload: bytes) -> None:
         """An agent, or somebody who pretends to be one, answers on our own topic."""
         broker, now_ms, wall_us = source.broker, monotonic_ms(), wall_clock_us()
         if broker is None or self._leaving:
+            return
+        if not self.words.is_agents(broker, topic, payload.partition(b"\n")[0]):
             return
         try:
             self._tell(self.collection.on_answer(broker, payload, now_ms=now_ms, wall_us=wall_us))

@@ -12,7 +12,7 @@ from pydantic import Field, Strict, model_validator
 from federator.config.brokers import Address, BrokerAddress, Credentials, check_named_once, in_clear
 from federator.config.section import Name, Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
-from federator.config.security import TrustSettings
+from federator.config.security import CollectorKeySettings
 from federator.config.topology import HOSTS_MAX, HostPattern, host_matches
 from federator.protocol.effects import Notice
 
@@ -96,7 +96,7 @@ class CollectorSettings(Section):
     login: LoginSettings = LoginSettings()
     files: LandingSettings = LandingSettings()
     reading: CollectingSettings = CollectingSettings()
-    keys: TrustSettings = TrustSettings()
+    keys: CollectorKeySettings = CollectorKeySettings()
     http: CollectorHttpSettings = CollectorHttpSettings()
     log: LogSettings = LogSettings()
 

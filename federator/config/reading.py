@@ -117,7 +117,11 @@ def load_collector(
                 source.variables[("brokers", len(named))] = "--broker"
                 named.append({"url": url})
 
-    return _settings(CollectorSettings, path, environ, put_over)[0]
+    settings, source = _settings(CollectorSettings, path, environ, put_over)
+    if settings.keys.collector_file is not None:
+        _check_secret_file(settings.keys.collector_file, ("keys", "collector_file"), source)
+        settings.keys.own_keys()
+    return settings
 
 
 def _settings(

@@ -112,6 +112,9 @@ url = "mqtts://broker-1"
 username = "collector"
 password_file = "/etc/federator/collector.password"
 hosts = ["*.example.org"]       # where else the password may go
+[keys]
+collector_file = "/etc/federator/collector-NAME.key"
+federation_files = ["/etc/federator/federation.pub"]
 ```
 """
 

@@ -6,11 +6,11 @@ Source: docs/security.md, "Files".
 """
 
 from pathlib import Path
-from typing import Literal, TypeVar
+from typing import Literal, Self, TypeVar
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from federator.config.section import Section, unusable
+from federator.config.section import Section, unusable, wrong
 from federator.errors import DecodeError
 from federator.protocol.trust.certificates import Role
 from federator.protocol.trust.key_files import (
@@ -70,8 +70,8 @@ class KeySettings(TrustSettings):
     operator_file: Path | None = None
     """An operator's key, with which `federator drain` signs; closed to others."""
     roles: Roles = "wanted"
-    """Words of gateways and operators: "required": nobody is believed without a key of that role;
-    "wanted": who has shown one must go on showing it, others are believed without."""
+    """Words of gateways, operators and collectors: "required": nobody is believed without a key of
+    that role; "wanted": who has shown one must go on showing it, others are believed without."""
 
     @property
     def whole(self) -> bool:
@@ -104,8 +104,26 @@ class GatewayKeySettings(TrustSettings):
         return keys
 
 
+class CollectorKeySettings(TrustSettings):
+    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
+    change. With federation_files agents have to sign all that we read."""
+
+    collector_file: Path | None = None
+    """This collector's key and certificate; closed to others. Several may have the same."""
+
+    @model_validator(mode="after")
+    def _own_key_can_be_judged(self) -> Self:
+        if self.collector_file is not None and not self.federation_files:
+            raise wrong("collector_file", "collector_file alone", "add federation_files")
+        return self
+
+    def own_keys(self) -> AgentKeys | None:
+        """The key in ``collector_file``."""
+        return role_keys(self.collector_file, "collector", "keys.collector_file")
+
+
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
-    """The key of a gateway or an operator, if a file is named; ``at`` says in errors who did."""
+    """The key of another role than an agent's, if a file is named; ``at``: who named it."""
     keys = None if path is None else _read(path, AgentKeys, at)
     if keys is not None and (told := holder_of(keys)).role != role:
         raise unusable(f"{at}: {path} is of {told.holder}: name the key of one {role}")

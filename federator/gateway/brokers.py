@@ -188,8 +188,7 @@ class Broker:
         if topic == topics.guide_topic(self._federation):
             if payload:
                 guide = decode(Guide, payload)
-                name = str(guide.broker)
-                if self._words.believes(topic, payload, Wanted("agent", name, stays=True)):
+                if self._words.is_agents(guide.broker, topic, payload, again=True):
                     self._observer.on_guide(guide)
         elif topic == topics.claims_topic(self._federation):
             if claim := self._of_gateway(gateways.Claim, topic, payload):
@@ -212,8 +211,7 @@ class Broker:
 
     def _is_agents(self, topic: str, payload: bytes) -> bool:
         """Whether the agent there answers us: signed, if we sign what we ask."""
-        wanted = Wanted("agent", str(self.id))
-        return not self._words.signs or self._words.believes(topic, payload, wanted)
+        return not self._words.signs or self._words.is_agents(self.id, topic, payload)
 
     def _of_gateway(self, kind: type[_Word], topic: str, payload: bytes) -> _Word | None:
         """What another gateway said just now, if it is the one it says it is."""

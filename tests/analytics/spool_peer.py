@@ -11,6 +11,8 @@ from itertools import count
 import paho.mqtt.client as mqtt
 from paho.mqtt.enums import CallbackAPIVersion
 
+from federator.protocol.telemetry.replay import digest_of
+
 HEAD_EVERY_S = 0.1
 BATCHES_PER_MESSAGE = 7
 
@@ -21,7 +23,9 @@ class SpoolPeer:
     Attributes:
         spool: Its id.
         batches: Number to lines; what is held.
-        asked: (first, last) of every question.
+        asked: (first, last) of every question, and
+        words: each as it came.
+        sign: Puts a proof into what is said on a topic.
         forget: Numbers of messages, counted from 0 over all answers, that are not sent.
         twice: Every message is sent twice.
         silent: Questions are not answered.
@@ -31,7 +35,8 @@ class SpoolPeer:
         self.broker = broker
         self.spool = spool
         self.batches = {}
-        self.asked = []
+        self.asked, self.words = [], []
+        self.sign = lambda topic, word: word
         self.forget = set()
         self.twice = False
         self.silent = False
@@ -87,8 +92,9 @@ class SpoolPeer:
         listed = [{"id": i, "address": a, "state": s} for i, a, s in brokers]
         told = {"version": 1, "federation": self._federation, "broker": self.broker}
         told |= {"controller": 1, "epoch": 1, "number": 1, "brokers": listed}
-        payload = json.dumps(told)
-        self._client.publish(self._topic("guide"), payload, 1, True).wait_for_publish()
+        topic = self._topic("guide")
+        payload = self.sign(topic, json.dumps(told).encode())
+        self._client.publish(topic, payload, 1, True).wait_for_publish()
 
     def _topic(self, name):
         return f"$fed/{self._federation}/{name}"
@@ -106,11 +112,13 @@ class SpoolPeer:
             first, last = self._held()
             head = {"v": 1, "broker": self.broker, "spool": self.spool}
         head |= {"first": first, "last": last, "at_us": 7_000_000}
-        return self._client.publish(self._topic("metrics/head"), json.dumps(head), 1, True)
+        topic = self._topic("metrics/head")
+        return self._client.publish(topic, self.sign(topic, json.dumps(head).encode()), 1, True)
 
     def _answer(self, client, data, message):
         ask = json.loads(message.payload)
         self.asked.append((ask["first"], ask["last"]))
+        self.words.append(message.payload)
         if self.silent:
             return
         with self._lock:
@@ -126,10 +134,12 @@ class SpoolPeer:
             parts[0] = (ask["first"], *parts[0][1:])  # from what was asked, as agents do
             header = {"v": 1, "table": "again", "spool": ask["spool"]}
             header |= {"held_first": first if own else 1, "held_last": last if own else 0}
+        topic = self._topic(f"metrics/again/{ask['to']}")
         for part_first, part_last, lines in parts:
             told = header | {"batch_first": part_first, "batch_last": part_last}
-            payload = "\n".join([json.dumps(told), *lines]) + "\n"
+            rest = "".join(f"{line}\n" for line in lines).encode()
+            told["digest"] = digest_of(rest)
+            payload = self.sign(topic, json.dumps(told).encode()) + b"\n" + rest
             if next(self._messages) not in self.forget:
                 for _ in range(1 + self.twice):
-                    topic = self._topic(f"metrics/again/{ask['to']}")
                     client.publish(topic, payload, 1)

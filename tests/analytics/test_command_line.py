@@ -37,6 +37,23 @@ def test_an_unknown_verb_is_a_usage_error_in_one_line():
     assert "reprot" in found.stderr
 
 
+@pytest.mark.parametrize(
+    ("source", "option", "code", "text"),
+    [
+        ("mqtt://a", "collectorFile", 64, "--option: KEY=VALUE, once for each KEY, is wanted"),
+        ("landing", "username=u", 64, "with an mqtt:// INPUT"),
+        ("mqtt://a", "federationFiles=/none", 66, "federationFiles /none: No such file"),
+    ],
+)
+def test_an_option_of_the_live_source_that_is_of_no_use_is_told_at_once(source, option, code, text):
+    live = ("--federation", "fed", "--option", option)
+
+    found = run("stream", source, "--out", "x", *live, JAVA_HOME="/nowhere")
+
+    assert (found.returncode, found.stderr.count("\n")) == (code, 1)
+    assert text in found.stderr
+
+
 def test_missing_java_is_one_line_and_unavailable():
     found = run("submit", "--master", "local[1]", "--", "report", "x", JAVA_HOME="/nowhere")
 

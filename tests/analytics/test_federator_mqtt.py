@@ -18,6 +18,8 @@ from tests.analytics.spool_peer import SpoolPeer
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import Plain, eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.trust.test_roles import REQUIRED
+from tests.real.trust.test_signed import Office, keys
 
 QUERY_S = 120
 METRICS = "[metrics]\nenabled = true\nflush_ms = 200\nsegment_age_ms = 1000\n"
@@ -187,9 +189,10 @@ def test_a_batch_read_without_a_listed_broker_is_refused_unless_told(spark, peer
 
 
 @contextlib.contextmanager
-def query(broker, folder):
+def query(broker, folder, options):
     """A query in processes of its own; at the end they are killed, all at once."""
     command = [sys.executable, "-m", "tests.analytics.live_query", broker, str(folder)]
+    command += [text for option in options.items() for text in option]
     with (folder / "query.log").open("ab") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, start_new_session=True)
     try:
@@ -215,10 +218,19 @@ def held(agent):
 
 
 async def test_each_batch_is_read_once_though_the_query_is_killed(spark, tmp_path):
+    """In a federation where none is answered without a collector's key."""
+    office = Office(tmp_path / "office")
+    keys("issue", "--dir", office.folder, "--role", "collector", "--name", "spark")
+    options = {
+        "collectorFile": str(office.folder / "collector-spark.key"),
+        "federationFiles": str(office.folder / "federation.pub"),
+    }
+    more = [f"{office.section(id_)}{REQUIRED}\n{METRICS}" for id_ in (1, 2)]
     async with Plain(tmp_path) as plain:
         brokers = [await plain.broker() for _ in range(2)]
-        one = await plain.agent(1, brokers[0], brokers[1].url, more=METRICS)
-        two = await plain.agent(2, brokers[1], brokers[0].url, more=METRICS)
+        urls = [broker.url for broker in brokers]
+        one = await plain.agent(1, brokers[0], urls[1], security="signed", more=more[0])
+        two = await plain.agent(2, brokers[1], urls[0], security="signed", more=more[1])
         await eventually(one, linked(2), "1 has its link")
         far = Subscriber(brokers[1].port, "a/#", client_id="far")
         source = Publisher(brokers[0].port, "a/b", client_id="source", rate_hz=200)
@@ -226,7 +238,7 @@ async def test_each_batch_is_read_once_though_the_query_is_killed(spark, tmp_pat
             await gets_through(source, far)
             for _ in range(KILLS):
                 before = committed(tmp_path)
-                with query(brokers[0].url, tmp_path) as process:
+                with query(urls[0], tmp_path, options) as process:
                     await until(
                         lambda b=before, p=process: (
                             p.poll() is not None or committed(tmp_path) >= b + 3
@@ -236,8 +248,8 @@ async def test_each_batch_is_read_once_though_the_query_is_killed(spark, tmp_pat
                     )
                     assert process.poll() is None, (tmp_path / "query.log").read_text()[-3000:]
             register(spark)
-            reader = spark.readStream.format("federator_mqtt").option("broker", brokers[0].url)
-            await asyncio.to_thread(run, reader.load(), tmp_path)
+            reader = spark.readStream.format("federator_mqtt").option("broker", urls[0])
+            await asyncio.to_thread(run, reader.options(**options).load(), tmp_path)
             await two.stop()
             await one.stop()
 

@@ -15,7 +15,7 @@ LONG_S = 0.02
 async def test_a_flood_of_guides_does_not_hold_the_loop():
     judged = []
 
-    def judge(source, payload):
+    def judge(source, topic, payload):
         time.sleep(LONG_S)
         judged.append(payload)
 

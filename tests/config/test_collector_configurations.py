@@ -3,9 +3,12 @@
 from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from federator.cli.setup.keys import command as keys_command
 from federator.config.reading import load_collector
 from federator.errors import ConfigError
+from federator.protocol.trust.key_files import holder_of
 
 GOOD = """\
 landing = "/var/lib/landing"
@@ -110,6 +113,11 @@ def test_a_found_broker_whose_address_is_plaintext_or_none_can_be_refused(write)
         (GOOD + "[login]\npassword = 'x'\n", "a password without a username"),
         (GOOD + "[login]\nhosts = ['a b']\n", "names no hosts: write gateway-7, *.example.org"),
         (GOOD + "[http]\nhost = '0.0.0.0'\n", "http.host = '0.0.0.0' is not loopback"),
+        (GOOD + "[keys]\ncollector_file = 'x'\n", ":5: collector_file alone: add federation_files"),
+        (
+            GOOD + "[keys]\ncollector_file = '/none'\nfederation_files = ['/none']\n",
+            ":5: /none: no such file or directory: correct the path",
+        ),
     ],
 )
 def test_a_mistake_is_one_line_that_says_how_to_mend_it(write, text, told):
@@ -136,3 +144,28 @@ def test_a_password_that_others_can_read_is_refused(closed):
 
     assert caught.value.exit_code == 77
     assert "secret" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("role", "told"), [("collector", ""), ("gateway", "is of gateway r: name")]
+)
+def test_its_key_is_a_collectors_and_closed_to_others(write, tmp_path, role, told):
+    office = tmp_path / "office"
+    for arguments in (
+        ("init", str(office)),
+        ("issue", "--dir", str(office), "--role", role, "--name", "r"),
+    ):
+        assert CliRunner().invoke(keys_command, arguments).exit_code == 0
+    file, public = office / f"{role}-r.key", office / "federation.pub"
+    keys = f"[keys]\ncollector_file = '{file}'\nfederation_files = ['{public}']\n"
+
+    if told:
+        with pytest.raises(ConfigError, match=told):
+            load_collector(write(GOOD + keys), {})
+    else:
+        settings = load_collector(write(GOOD + keys), {})
+        assert holder_of(settings.keys.own_keys()).holder == "collector r"
+    file.chmod(0o644)
+    with pytest.raises(ConfigError, match=r"is open to others: chmod o=") as caught:
+        load_collector(write(GOOD + keys), {})
+    assert caught.value.exit_code == 77

@@ -11,19 +11,23 @@ import time
 from dataclasses import dataclass
 
 from analytics.errors import UnavailableError
+from analytics.sources.live.keys import Words
 from analytics.sources.live.link import Link, Options, Place, place
 from analytics.sources.live.replay import Held
 from federator.errors import DecodeError
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
 from federator.protocol.messages.topics import guide_topic, metrics_head_topic
+from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.replay import Head, decode_head
+from federator.protocol.types import Millis
 
 BROKERS_MAX = 1_024
 """Connections one reader opens."""
 
 POLL_S = 0.05
 REASON_S = 1.0
+COMPLAINT_GAP_MS = Millis(60_000)
 
 _log = logging.getLogger(__name__)
 
@@ -47,6 +51,10 @@ class Heads:
         self._broker_of: dict[str, int] = {}  # by URL, as each broker's own guide says
         self._guides: dict[str, dict[int, str]] = {}  # by URL of where it stands
         self._heard: dict[int, _Heard] = {}
+        self._words = Words(options.keys)
+        self._complaints: RateLimiter[str] = RateLimiter(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=BROKERS_MAX
+        )
 
     def open(self) -> None:
         """Connect, find the others, and wait until they are heard or have had their time.
@@ -138,27 +146,31 @@ class Heads:
     def _on_message(self, where: Place, topic: str, payload: bytes, retained: bool) -> None:
         if not payload:
             return  # what was retained is taken back
-        try:
-            if topic == guide_topic(self._options.federation):
-                self._on_guide(where, decode(Guide, payload))
-            else:
-                self._on_head(where, decode_head(payload), retained)
-        except DecodeError as error:
-            _log.warning("federator_mqtt: %s: %s", where.url, error)
+        with self._lock:
+            try:
+                if topic == guide_topic(self._options.federation):
+                    guide = decode(Guide, payload)
+                    self._words.check(topic, payload, broker=guide.broker, again=True)
+                    self._on_guide(where, guide)
+                else:
+                    head = decode_head(payload)
+                    # What is said live is new: a copy said at another broker comes behind it.
+                    self._words.check(topic, payload, broker=head.broker, again=retained)
+                    self._on_head(where, head, retained)
+            except DecodeError as error:
+                if self._complaints.allow(where.url, Millis(int(time.monotonic() * 1_000))):
+                    _log.warning("federator_mqtt: %s: %s", where.url, error)
 
     def _on_guide(self, where: Place, guide: Guide) -> None:
-        listed = {int(each.id): each.address for each in guide.brokers if each.state != "gone"}
-        with self._lock:
-            self._broker_of[where.url] = guide.broker
-            if self._options.discover:
-                self._guides[where.url] = listed
+        self._broker_of[where.url] = guide.broker
+        if self._options.discover:
+            listed = {int(each.id): each.address for each in guide.brokers if each.state != "gone"}
+            self._guides[where.url] = listed
 
     def _on_head(self, where: Place, head: Head, retained: bool) -> None:
-        with self._lock:
-            before = self._heard.get(head.broker)
-            live_s = None if retained else time.monotonic()
-            if live_s is not None or before is None:
-                self._heard[head.broker] = _Heard(head, where, live_s)
+        live_s = None if retained else time.monotonic()
+        if live_s is not None or head.broker not in self._heard:
+            self._heard[head.broker] = _Heard(head, where, live_s)
 
 
 def _why_not(where: Place) -> str:

@@ -19,6 +19,7 @@ from paho.mqtt.enums import CallbackAPIVersion
 from paho.mqtt.reasoncodes import ReasonCode
 
 from analytics.errors import InputMissingError, UnavailableError, UsageError
+from analytics.sources.live.keys import KEY_OPTIONS, Keys, read_keys
 
 PORTS = {"mqtt": 1883, "mqtts": 8883}
 _TEXTS = ("broker", "federation", "username", "password", "passwordfile")
@@ -96,6 +97,7 @@ class Options:
     discover_s: float
     answer_s: float
     heard_within_s: float
+    keys: Keys
 
 
 def read_options(told: Mapping[str, str]) -> Options:
@@ -106,7 +108,7 @@ def read_options(told: Mapping[str, str]) -> Options:
         InputMissingError: A file named by one is not there.
     """
     given = {key.lower(): value for key, value in told.items()}
-    unknown = sorted(set(given) - {*_TEXTS, *_FILES, *_NUMBERS, *_CHOICES, "path"})
+    unknown = sorted(set(given) - {*_TEXTS, *_FILES, *KEY_OPTIONS, *_NUMBERS, *_CHOICES, "path"})
     if unknown:
         raise UsageError(f"federator_mqtt: option {unknown[0]} is not known")
     for key, wanted in _CHOICES.items():
@@ -116,10 +118,10 @@ def read_options(told: Mapping[str, str]) -> Options:
     urls = [url.strip() for url in given.get("broker", "").split(",") if url.strip()]
     if not urls:
         raise UsageError("federator_mqtt: option broker is missing, mqtt://HOST:PORT is wanted")
-    access = _access(given)
+    access, federation = _access(given), _federation(given.get("federation", "fed"))
     return Options(
         places=tuple(place(url, access) for url in urls),
-        federation=_federation(given.get("federation", "fed")),
+        federation=federation,
         discover=given["discover"].lower() == "true",
         latest=given["startingoffsets"].lower() == "latest",
         batches_max=_number(given, "maxbatchespertrigger"),
@@ -128,6 +130,7 @@ def read_options(told: Mapping[str, str]) -> Options:
         discover_s=_number(given, "discovertimeoutms") / 1000,
         answer_s=_number(given, "answertimeoutms") / 1000,
         heard_within_s=_number(given, "heardwithinms") / 1000,
+        keys=read_keys(given, federation),
     )
 
 

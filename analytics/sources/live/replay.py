@@ -21,6 +21,7 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 from analytics.errors import UnavailableError
+from analytics.sources.live.keys import Keys, Words
 from analytics.sources.live.link import Link, Place
 from federator.errors import DecodeError
 from federator.protocol.messages.topics import (
@@ -136,8 +137,11 @@ class Replay:
         *,
         answer_s: float,
         ask_again_s: float = ASK_AGAIN_S,
+        keys: Keys | None = None,
     ) -> None:
         self._wanted = wanted
+        self._words = Words(keys or Keys(federation))
+        self._disbelief = ""  # why what came last was no answer of the agent's
         self._answer_s = answer_s
         pace = Pace(
             window_first=WINDOW,
@@ -210,26 +214,31 @@ class Replay:
 
     def _publish(self, first: int, last: int) -> None:
         ask = Ask(spool=self._wanted.spool, first=first, last=last, to=self._token)
-        self._link.publish(self._ask, encode(ask))
+        said = self._words.sign(self._ask, encode(ask), broker=self._wanted.broker)
+        self._link.publish(self._ask, said)
 
     def _silence(self) -> str:
         cursor = self._reader.taken + 1
         wanted = f"batches {cursor} to {self._wanted.last} of spool {self._wanted.spool}"
         agent = f"the agent of broker {self._wanted.broker} at {self._link.place.url}"
-        return f"{agent} did not send {wanted} within {self._answer_s:g} s: is it running?"
+        why = self._disbelief or "is it running, and need we a key (collectorFile)?"
+        return f"{agent} did not send {wanted} within {self._answer_s:g} s: {why}"
 
     def _on_message(self, topic: str, payload: bytes, retained: bool) -> None:
         try:
             if topic == self._head_topic:
                 head = decode_head(payload)
                 if head.broker == self._wanted.broker:
+                    self._words.check(topic, payload, broker=head.broker, again=True)
                     self._head = head
             else:
+                first = payload.partition(b"\n")[0]
+                self._words.check(topic, first, broker=self._wanted.broker)
                 again, lines = read_again(payload)
                 if again.spool == self._wanted.spool:
                     self._answers.append((again, lines))
-        except DecodeError:
-            return  # anybody may publish there: what is no word of an agent is none
+        except DecodeError as error:  # anybody may publish there
+            self._disbelief = str(error)
 
 
 def _ms(seconds: float) -> Millis:

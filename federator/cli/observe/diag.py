@@ -227,7 +227,14 @@ CHARACTERS_MIN: Final = 4
 """Shorter secrets would be found everywhere, and strike out what is none."""
 
 KEY_FILE_BYTES_MAX: Final = 1_048_576
-SECRET_FILES: Final = ("password_file", "key_file", "agent_file", "operator_file", "gateway_file")
+SECRET_FILES: Final = (
+    "password_file",
+    "key_file",
+    "agent_file",
+    "operator_file",
+    "gateway_file",
+    "collector_file",
+)
 """Keys of the configuration that name files with secrets."""
 SECRETS_IN_PAPERS: Final = ("signing", "exchange", "secret")
 """Of ``protocol.trust.key_files``."""

@@ -68,14 +68,14 @@ def init(folder: Path, federation: str) -> None:
 @command.command()
 @option("--role", type=click.Choice(get_args(Role)), default="agent", help="Who shall have it.")
 @click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), help="Id of an agent's broker.")
-@click.option("--name", help="Name of a gateway or an operator.")
+@click.option("--name", help="Name of who has another role.")
 @option("--days", type=click.IntRange(1, DAYS_MAX), default=DAYS)
 @click.option("--out", type=FILE, help="File. [ROLE-ID.key or ROLE-NAME.key beside it]")
 @_folder
 def issue(
     role: Role, broker: int | None, name: str | None, days: int, out: Path | None, folder: Path
 ) -> None:
-    """Make the key and the certificate of one agent, gateway or operator."""
+    """Make the key and the certificate of one agent, gateway, operator or collector."""
     who = broker if role == "agent" else name
     if who is None or (broker is None) == (name is None):
         raise click.UsageError(f"{'--broker ID' if role == 'agent' else '--name NAME'} wanted")

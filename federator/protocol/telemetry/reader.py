@@ -22,7 +22,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, decode_as
-from federator.protocol.telemetry.replay import Again, decode_again
+from federator.protocol.telemetry.replay import Again, decode_again, digest_of
 from federator.protocol.types import BrokerId, Millis
 
 _DOUBLINGS_MAX: Final = 16
@@ -128,7 +128,7 @@ class SpoolReader:
     # -- asking ----------------------------------------------------------------------------------
 
     def on_head(self, first: int, last: int) -> None:
-        """A head says which batches are there. It is not proven: heads carry no token."""
+        """A head says which batches are there. Unless it is signed anybody can say it."""
         self.head_first, self.head_last = first, last
 
     def forget_question(self) -> None:
@@ -246,7 +246,7 @@ def read_again(payload: bytes) -> tuple[Again, bytes]:
     """The first line of an answer, and the rest.
 
     Raises:
-        DecodeError: The first line is none of an answer, or contradicts itself.
+        DecodeError: The first line is none of an answer, contradicts itself, or is that of others.
     """
     first, _, rest = payload.partition(b"\n")
     again = decode_again(first)
@@ -255,6 +255,8 @@ def read_again(payload: bytes) -> tuple[Again, bytes]:
     if again.batch_first <= again.batch_last and again.batch_last > again.held_last:
         span = f"{again.batch_first} to {again.batch_last}"
         raise DecodeError(f"again: {span}, of {again.held_first} to {again.held_last} held")
+    if again.digest is not msgspec.UNSET and again.digest != digest_of(rest):
+        raise DecodeError("again: the lines are not those that it was made for")
     return again, rest
 
 

@@ -6,15 +6,19 @@ by the numbers, and asks again for what it misses.
 Source: docs/metrics.md, "Live" and "Replay".
 """
 
+from hashlib import blake2b
 from typing import Annotated, Final, Literal
 
 import msgspec
+from msgspec import UNSET, UnsetType
 
 from federator.errors import DecodeError
 from federator.protocol.telemetry.records import Id, Natural, Positive, Signed, SpoolId, decode_as
 
 ASK_BYTES_MAX: Final = 1_024
 HEADER_BYTES_MAX: Final = 1_024
+
+_DIGEST_BYTES: Final = 32
 
 Token = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
@@ -50,6 +54,13 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="table", tag="a
     batch_last: Natural
     held_first: Positive  # what the spool holds now, as in ``Head``
     held_last: Natural  # likewise
+    # Of all that follows the first line; earlier releases tell none.
+    digest: Annotated[str, msgspec.Meta(max_length=2 * _DIGEST_BYTES)] | UnsetType = UNSET
+
+
+def digest_of(lines: bytes) -> str:
+    """What the first line of an answer says of the others, so that its proof covers them."""
+    return blake2b(lines, digest_size=_DIGEST_BYTES).hexdigest()
 
 
 _head: Final = msgspec.json.Decoder(Head)

@@ -30,12 +30,12 @@ _SigningKey = Annotated[
 ]
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
-Role = Literal["agent", "gateway", "operator"]
-"""Whose words somebody may say. Collectors only listen: what they need of keys is public."""
+Role = Literal["agent", "gateway", "operator", "collector"]
+"""Whose words somebody may say. Whoever reads the metrics stream asks as a collector."""
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True):
-    """The federation's word for one agent, gateway or operator."""
+    """The federation's word for one agent, or one holder of another role."""
 
     # 1 for agents; 2 for others, which releases without roles do not take for agents.
     version: Literal[1, 2]

@@ -40,8 +40,8 @@ class FederationPublic(KeyFile, frozen=True, kw_only=True, tag="federation publi
 
 
 class AgentKeys(KeyFile, frozen=True, kw_only=True, tag="agent key"):
-    """Two secrets of an agent, a gateway or an operator, and its certificate as the federation key
-    signed it, which says what it is.
+    """Two secrets of an agent or of who has another role, and its certificate as the federation
+    key signed it, which says what it is.
     """
 
     id: Id

@@ -1,10 +1,10 @@
 """Words that are signed one by one: for those with whom their speaker shares no key.
 
-What operators, gateways and agents say to gateways, collectors and agents is JSON. The proof stands
-in it as its last field, so that readers of an older release, or without keys, pass over it. Under
-the signature are the topic, the message as it was encoded, and what keeps a recorded word from
-being said again: a number that grows with every word of its speaker, and where it is an answer to
-somebody's start, or for one only, that.
+What operators, gateways, collectors and agents say to others than neighbours is JSON. The proof
+stands in it as its last field, so that readers of an older release, or without keys, pass over it.
+Under the signature are the topic, the message as it was encoded, and what keeps a recorded word
+from being said again: a number that grows with every word of its speaker, and where it is an answer
+to somebody's start, or for one only, that.
 
 A word that a broker says in our place (a Will) is signed before those that come first. So a word
 is (since, number): ``since`` when its speaker connected, and a Will has the greatest number of its
@@ -16,7 +16,7 @@ Source: docs/security.md, "Roles".
 import struct
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, get_args
 
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
@@ -54,7 +54,9 @@ class Wanted(NamedTuple):
     role: Role  # what its speaker is,
     name: str = ""  # and who; empty: anybody in that role
     to: bytes = NOBODY  # whom it is for
-    place: int = 0  # where it was heard: copies of one word may come by several brokers
+    # Where it was heard, as copies of one word may come by several brokers; or which of its
+    # speaker's runs, where several have one key, it names as its own.
+    place: int | str = 0
     ages: bool = False  # it is said as it happens, so an old one was recorded
     stays: bool = False  # it is retained: the newest may come again
 
@@ -99,7 +101,9 @@ class WordJudge:
         self._verify = verify
         self._now_us = now_us
         self._required = frozenset(required)
-        self._newest: Recent[tuple[str, int, str], tuple[int, int]] = Recent(SPEAKERS_MAX)
+        # By role: who speaks in many runs has nothing of other roles forgotten.
+        self._newest: dict[Role, Recent[tuple[str, int | str, str], tuple[int, int]]]
+        self._newest = {each: Recent(SPEAKERS_MAX) for each in get_args(Role)}
         self._proven: set[tuple[Role, str]] = set()
 
     def check(self, topic: str, payload: bytes, wanted: Wanted) -> None:
@@ -134,13 +138,13 @@ class WordJudge:
         if ages and abs(now_us - number) > LATE_MAX_US:
             raise DistrustError(f"a word of {who} is old: see the clocks of both hosts")
         said = (who, place, topic)
-        newest = self._newest.get(said, (0, 0))
+        newest = self._newest[role].get(said, (0, 0))
         if (since, number) < newest or ((since, number) == newest and not stays):
             raise DistrustError(f"a word of {who} came before")
         text = _signed_text(topic, data[: _HEADER.size], body + b"}")
         if not self._verify(certificate.signing_key, signed.signature, text):
             raise DistrustError(f"the signature on a word of {who} is wrong")
-        self._newest.put(said, (since, number))
+        self._newest[role].put(said, (since, number))
         self._proven.add((role, name))
 
 

@@ -175,6 +175,7 @@ class Services:
             state=agent_state,
             link=control.link,
             folder=data.state.path / "metrics",
+            words=control.words,
         )
 
     # What happens at our broker

@@ -241,7 +241,7 @@ _STREAM: Final = table(
     ("stream_lost", "metrics_records_lost", "Records that found no room, in memory or on disk."),
     ("stream_failures", "metrics_write_failures", "Times that the spool could not be written."),
     ("stream_answers", "metrics_answers_sent", "Messages of batches sent again on request."),
-    ("stream_refused", "metrics_asks_refused", "Asks beyond those that can wait."),
+    ("stream_refused", "metrics_asks_refused", "Asks beyond those that can wait or be judged."),
     ("stream_malformed", "metrics_asks_malformed", "Asks that mean nothing."),
 )
 

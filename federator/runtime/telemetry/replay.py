@@ -3,9 +3,10 @@
 A push is a courtesy, not a promise: it is left out while our broker is away or slow. ``head`` says
 what there is, and whoever misses a part asks for it. Answers go a page at a time, in turn, so that
 whoever wants the whole spool keeps nobody waiting. Anybody may publish on our broker, so the queue
-of asks is bounded, and what waits in it costs nothing until its turn.
+of asks is bounded, and what waits in it costs nothing until its turn. From the first ask on that a
+collector signed, the others have no place there.
 
-Source: docs/metrics.md, "Live" and "Replay".
+Source: docs/metrics.md, "Live" and "Replay"; docs/security.md, "Roles".
 """
 
 import asyncio
@@ -19,15 +20,23 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.errors import DecodeError
 from federator.protocol.messages import topics
-from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.telemetry.records import encode
-from federator.protocol.telemetry.replay import Again, Head, decode_ask
-from federator.protocol.types import Millis
+from federator.protocol.telemetry.replay import (
+    HEADER_BYTES_MAX,
+    Again,
+    Head,
+    decode_ask,
+    digest_of,
+)
+from federator.protocol.trust.words import is_signed
+from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.telemetry.spool import Batch, Part
+from federator.runtime.trust.words import SignedWords
 
 UNACKNOWLEDGED_MAX: Final = 256
 """Messages that our broker has not acknowledged; with more, nothing is pushed."""
@@ -43,13 +52,17 @@ def publish(link: MqttLink, topic: str, payload: bytes, *, retain: bool = False)
 
 
 ASKS_MAX: Final = 16
+WINDOW_MS: Final = 50
+JUDGED_MAX: Final = 64
+"""Proofs, 0.13 ms each, in one window. A collector whose ask is passed over asks again."""
 MESSAGE_BYTES_MAX: Final = 262_144
-HEADER_ROOM: Final = 512
+LINES_BYTES_MAX: Final = MESSAGE_BYTES_MAX - HEADER_BYTES_MAX - 1
 PAUSE_S: Final = 0.05
 """Between two messages: 5 MB/s at most."""
 WAITING_MAX: Final = 4
 """Messages that our broker has not acknowledged; with more, we wait."""
 COMPLAINT_GAP_MS: Final = Millis(60_000)
+_PROOFS: Final = "proofs"
 
 Read = Callable[[str, int, int, int], Awaitable[tuple[Part | None, tuple[int, int]]]]
 """A read of (spool, first, last, bytes at most) gives a part, and the first and last batch held."""
@@ -73,16 +86,19 @@ class ReplayService:
 
     link: MqttLink
     federation: str
-    broker: int
+    broker: BrokerId
     tables: bool  # push the batches, not the head alone
     read: Read
+    words: SignedWords  # signs heads and answers, and judges asks
 
     def __post_init__(self) -> None:
         self.malformed = 0  # asks that mean nothing
-        self.refused = 0  # asks that found the queue full
+        self.refused = 0  # asks that found the queue full, or nobody to judge them
         self.answered = 0  # messages sent
         self.topic = topics.metrics_ask_topic(self.federation)
         self._orders: deque[_Order] = deque()
+        self._proven = False  # whether those who wait have shown that they are collectors
+        self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._asked = asyncio.Event()
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
@@ -97,14 +113,14 @@ class ReplayService:
         first, last = held
         head = Head(broker=self.broker, spool=spool, first=first, last=last, at_us=now_us)
         topic = topics.metrics_head_topic(self.federation)
-        publish(self.link, topic, encode(head), retain=True)
+        publish(self.link, topic, self.words.sign(topic, encode(head)), retain=True)
 
     def subscription(self) -> TopicFilter:
         """What the control connection subscribes. A retained ask is nobody's: none."""
         return live_filter(self.topic, no_local=True)
 
     def on_ask(self, packet: PublishPacket) -> None:
-        """Queue an ask; a malformed one is counted, and told once a minute."""
+        """Queue an ask that is believed; a malformed one is counted, and told once a minute."""
         try:
             ask = decode_ask(packet.payload)
         except DecodeError as error:
@@ -112,11 +128,25 @@ class ReplayService:
             if self._complaints.allow(None, monotonic_ms()):
                 _log.warning("metrics.ask_malformed", reason=str(error), so_far=self.malformed)
             return
-        if len(self._orders) >= ASKS_MAX:
+        signed = self.words.judges and is_signed(packet.payload)
+        if not self._has_room(signed=signed):
             self.refused += 1
             return
+        if not self.words.is_collectors(self.broker, packet, ask.to):
+            return
+        if signed and not self._proven:
+            self._proven = True
+            self._orders.clear()  # of the others none is believed from now on
         self._orders.append(_Order(ask.spool, ask.first, ask.last, ask.to))
         self._asked.set()
+
+    def _has_room(self, *, signed: bool) -> bool:
+        """Whether an ask can have a place, and be judged now if it is signed."""
+        if len(self._orders) >= ASKS_MAX and (self._proven or not signed):
+            return False
+        judged = self._judged.so_far(monotonic_ms())
+        judged[_PROOFS] += signed
+        return not signed or judged[_PROOFS] <= JUDGED_MAX
 
     async def run(self) -> None:
         """Answer until cancelled."""
@@ -135,23 +165,24 @@ class ReplayService:
         if link.unacknowledged > WAITING_MAX:
             self._orders.append(order)
             return
-        room = MESSAGE_BYTES_MAX - HEADER_ROOM
         try:
-            part, held = await self.read(order.spool, order.next, order.last, room)
+            part, held = await self.read(order.spool, order.next, order.last, LINES_BYTES_MAX)
         except OSError as error:
             _log.warning("metrics.spool_unreadable", reason=error.strerror or str(error))
             return
         covered = max(min(order.last, held[1]) if part is None else part.last, order.next - 1)
+        lines = b"" if part is None else part.lines
         header = Again(
             spool=order.spool,
             batch_first=order.next,
             batch_last=covered,
             held_first=held[0],
             held_last=held[1],
+            digest=digest_of(lines),
         )
-        lines = b"" if part is None else part.lines
         topic = topics.metrics_again_topic(self.federation, order.to)
-        if not publish(link, topic, encode(header) + b"\n" + lines):
+        first = self.words.sign(topic, encode(header))
+        if not publish(link, topic, first + b"\n" + lines):
             return
         self.answered += 1
         if part is not None and covered < min(order.last, held[1]):

@@ -31,6 +31,7 @@ from federator.runtime.telemetry.replay import ReplayService
 from federator.runtime.telemetry.spool import Batch, Part, Spool
 from federator.runtime.telemetry.state import SYS_TOPICS, AgentState
 from federator.runtime.telemetry.window_aggregator import WindowAggregator
+from federator.runtime.trust.words import SignedWords
 
 FOLD_S: Final = 0.1
 """Between two times that frame events are added up."""
@@ -149,6 +150,7 @@ class MetricsStream:
     state: AgentState  # read at the end of each window
     link: MqttLink
     folder: Path
+    words: SignedWords  # signs what we tell readers, and judges what they ask
 
     def __post_init__(self) -> None:
         settings, us = self.settings, self.links.self_id
@@ -174,6 +176,7 @@ class MetricsStream:
             broker=us,
             tables=settings.live,
             read=self._read,
+            words=self.words,
         )
         self._disk = ThreadPoolExecutor(1, "metrics")
         self.trouble = DiskTrouble()

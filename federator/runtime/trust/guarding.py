@@ -73,7 +73,7 @@ class Trust:
         except DecodeError as error:
             text = f"keys.agent_file: {settings.keys.agent_file}: {error}: issue another"
             raise ConfigError(text, exit_code=78) from error
-        required: tuple[Role, ...] = ("gateway", "operator")
+        required: tuple[Role, ...] = ("gateway", "operator", "collector")
         self.words = SignedWords(
             authority,
             vouch=self.guard.vouch,

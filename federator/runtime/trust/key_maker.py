@@ -47,7 +47,7 @@ class KeyMaker:
     ) -> tuple[AgentKeys, Certificate]:
         """Fresh keys for one agent, with their certificate.
 
-        Or for a gateway or an operator of that ``name``; then ``broker`` says nothing.
+        Or for who has another ``role``, of that ``name``; then ``broker`` says nothing.
         """
         identity = SecretIdentity.new()
         certificate = Certificate(

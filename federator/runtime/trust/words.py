@@ -68,6 +68,11 @@ class SignedWords:
         """Whether we have a key, so that what we say is signed."""
         return self._signer is not None
 
+    @property
+    def judges(self) -> bool:
+        """Whether we have keys to judge by, so that a proof says something."""
+        return self._judge is not None
+
     def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY, is_will: bool = False) -> bytes:
         """Return ``body`` with our proof, if we have a key; see ``WordSigner.sign``."""
         if self._signer is None:
@@ -81,7 +86,7 @@ class SignedWords:
         try:
             self._judge.check(topic, payload, wanted)
         except DecodeError as error:
-            self.refuse(topic.rpartition("/")[2], error)
+            self.refuse(topic.split("/")[2], error)  # what follows may be a secret
             return False
         return True
 
@@ -91,6 +96,17 @@ class SignedWords:
         """Whether the gateway of that name said it at ``broker``; the newest also ``again``."""
         wanted = Wanted("gateway", name, to=at(broker), ages=True, stays=again)
         return self.believes(packet.topic, packet.payload, wanted)
+
+    def is_collectors(self, broker: BrokerId, packet: PublishPacket, run: str) -> bool:
+        """Whether a collector said it at ``broker``, once in that ``run``, which it names."""
+        wanted = Wanted("collector", to=at(broker), place=run, ages=True)
+        return self.believes(packet.topic, packet.payload, wanted)
+
+    def is_agents(
+        self, broker: BrokerId, topic: str, payload: bytes, *, again: bool = False
+    ) -> bool:
+        """Whether the agent of ``broker`` said it on ``topic``; the newest also ``again``."""
+        return self.believes(topic, payload, Wanted("agent", str(broker), stays=again))
 
     def refuse(self, kind: str, error: DecodeError) -> None:
         """Count what is not believed, and say why."""
@@ -164,7 +180,7 @@ class FollowedWords(SignedWords):
 
 
 def vouch_by(keys: AgentKeys | None) -> Callable[[bytes], bytes] | None:
-    """What signs with a key that was given to a gateway or an operator."""
+    """What signs with a key that was given to a gateway, a collector or an operator."""
     if keys is None:
         return None
     identity, certificate = SecretIdentity(keys.signing, keys.exchange), keys.certificate

@@ -6,6 +6,7 @@ import msgspec
 import pytest
 
 from federator.errors import DecodeError
+from federator.protocol.telemetry.reader import read_again
 from federator.protocol.telemetry.records import TABLES, Events, Hops, decode, encode
 from federator.protocol.telemetry.replay import (
     Again,
@@ -14,6 +15,7 @@ from federator.protocol.telemetry.replay import (
     decode_again,
     decode_ask,
     decode_head,
+    digest_of,
 )
 from tests.protocol.hostile import mutated
 
@@ -70,6 +72,19 @@ def test_a_field_of_a_later_version_is_passed_over_and_a_later_version_is_not() 
 def test_an_ask_that_means_nothing_is_refused_with_the_reason(text: bytes) -> None:
     with pytest.raises(DecodeError, match=r"^ask: "):
         decode_ask(text)
+
+
+def test_an_answer_whose_lines_are_not_those_of_its_first_line_is_none() -> None:
+    held = {"batch_first": 1, "batch_last": 1, "held_first": 1, "held_last": 1}
+    told = Again(spool="0123456789abcdef", **held, digest=digest_of(b"{}\n"))
+
+    assert read_again(encode(told) + b"\n{}\n") == (told, b"{}\n")
+    for others in (b"", b"{}", b"{}\n{}\n"):
+        with pytest.raises(DecodeError, match="again: the lines are not those"):
+            read_again(encode(told) + b"\n" + others)
+    earlier = Again(spool="0123456789abcdef", **held)
+    assert b"digest" not in encode(earlier)
+    assert read_again(encode(earlier) + b"\n{}\n") == (earlier, b"{}\n")
 
 
 def test_mutated_asks_heads_and_lines_are_read_or_refused_and_nothing_else() -> None:

@@ -7,8 +7,16 @@ import pytest
 from federator.errors import DecodeError
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
+from federator.protocol.telemetry import records, replay
 from federator.protocol.trust.authority import Authority
-from federator.protocol.trust.words import LATE_MAX_US, Wanted, WordJudge, WordSigner, at
+from federator.protocol.trust.words import (
+    LATE_MAX_US,
+    SPEAKERS_MAX,
+    Wanted,
+    WordJudge,
+    WordSigner,
+    at,
+)
 from federator.runtime.trust.crypto import verify
 from federator.runtime.trust.key_maker import KeyMaker
 from federator.runtime.trust.words import vouch_by
@@ -22,8 +30,8 @@ BODY = encode(Drain(3, True))
 class World:
     """A federation key, speakers, and who hears them; all have one clock."""
 
-    def __init__(self):
-        self.maker = KeyMaker.new("fed")
+    def __init__(self, federation="fed"):
+        self.maker = KeyMaker.new(federation)
         self.now_us = NOW_S * 1_000_000
 
     def signer(self, role, name):
@@ -31,7 +39,7 @@ class World:
         return WordSigner(vouch_by(keys), lambda: self.now_us)
 
     def judge(self, *required):
-        authority = Authority("fed", [self.maker.public.key], verify)
+        authority = Authority(self.maker.key.federation, [self.maker.public.key], verify)
         return WordJudge(authority, verify, lambda: self.now_us, required)
 
 
@@ -168,3 +176,49 @@ def test_a_word_for_one_broker_is_worth_nothing_at_another(world):
     for wrong in (at(0), at(2)):
         assert "for another" in refused(judge, word, "gateway", to=wrong)
     judge.check(TOPIC, word, Wanted("gateway", to=at(1)))
+
+
+def test_runs_with_one_key_are_told_apart_and_have_no_other_role_forgotten(world):
+    judge, reader = world.judge(), world.signer("collector", "c")
+    claim = world.signer("gateway", "a").sign(TOPIC, BODY)
+    judge.check(TOPIC, claim, Wanted("gateway"))
+    first, second = reader.sign(TOPIC, BODY), reader.sign(TOPIC, BODY)
+
+    judge.check(TOPIC, second, Wanted("collector", place="a run"))
+    judge.check(TOPIC, first, Wanted("collector", place="another, whose clock is behind"))
+
+    for run in ("a run", "another, whose clock is behind"):
+        assert "came before" in refused(judge, first, "collector", place=run)
+    for run in range(SPEAKERS_MAX):
+        judge.check(TOPIC, second, Wanted("collector", place=run))
+    assert "came before" in refused(judge, claim, "gateway")
+
+
+LAST = 2**63 - 1
+SPOOL = "f" * 16
+OF_SPOOL = {"batch_first": LAST, "batch_last": LAST, "held_first": LAST, "held_last": LAST}
+
+
+@pytest.mark.parametrize(
+    ("role", "word", "decode"),
+    [
+        ("collector", replay.Ask(spool=SPOOL, first=LAST, last=LAST, to="t" * 64), "decode_ask"),
+        (
+            "agent",
+            replay.Head(broker=2**32 - 1, spool=SPOOL, first=LAST, last=LAST, at_us=-LAST),
+            "decode_head",
+        ),
+        (
+            "agent",
+            replay.Again(spool=SPOOL, **OF_SPOOL, digest=replay.digest_of(b"")),
+            "decode_again",
+        ),
+    ],
+)
+def test_the_longest_words_of_the_metrics_stream_bear_their_proof(role, word, decode):
+    world = World("f" * 64)
+
+    said = world.signer(role, "n" * 64).sign(TOPIC, records.encode(word))
+
+    assert getattr(replay, decode)(said) == word
+    world.judge(role).check(TOPIC, said, Wanted(role))

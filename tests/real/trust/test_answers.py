@@ -132,7 +132,7 @@ async def test_forged_answers_and_marks_without_end_hold_nobody_up(plain, office
             )
             marks = forgeries("mark", M1, mark, to=at(1))
             floods = (
-                ("12 forged taken, recall", gate, {"gate", "recall"}, answers),
+                ("12 forged taken, recall", gate, {"taken", "recall"}, answers),
                 ("12 forged mark", agents[0], {"mark"}, marks),
             )
             for row, victim, kinds, flood in floods:
