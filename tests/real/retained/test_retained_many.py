@@ -19,7 +19,8 @@ from tests.real.retained.retained_clients import client
 TOPICS = 10_000
 VALUE = bytes(64)
 LIVE_HZ = 200
-SYNCHRONISED_S = 10.0
+SYNCHRONISED_S = 50.0
+"""Ten times what it takes on two cores with nothing else to do."""
 LATER_MS = 500.0
 """Well below what a queue of ten thousand values would take."""
 BEFORE_S = 3.0
@@ -77,7 +78,7 @@ async def synchronised(grid, here):
     return done_s - asked_s, delays.p99_ms(start_s, asked_s), delays.p99_ms(asked_s, done_s)
 
 
-async def test_ten_thousand_values_come_within_ten_seconds_and_do_not_delay_live_traffic(
+async def test_ten_thousand_values_come_and_do_not_delay_live_traffic(
     tmp_path, record_property
 ):
     """A busy machine delays by itself: one of three joiners has to show it."""
