@@ -78,9 +78,7 @@ async def synchronised(grid, here):
     return done_s - asked_s, delays.p99_ms(start_s, asked_s), delays.p99_ms(asked_s, done_s)
 
 
-async def test_ten_thousand_values_come_and_do_not_delay_live_traffic(
-    tmp_path, record_property
-):
+async def test_ten_thousand_values_come_and_do_not_delay_live_traffic(tmp_path, record_property):
     """A busy machine delays by itself: one of three joiners has to show it."""
     options = (*QUICK, *DEEP)
     grid = RunningGrid(Grid(1, 4, 0), tmp_path, link_delay_ms=5, broker_options=options)
