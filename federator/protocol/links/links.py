@@ -164,7 +164,7 @@ class Links:
 
     # -- what we hear ----------------------------------------------------------------------------
 
-    def has_rival(self, hello: c.Hello, *, now_ms: Millis) -> bool:
+    def has_namesake(self, hello: c.Hello, *, now_ms: Millis) -> bool:
         """Whether an agent with the sender's id speaks to us elsewhere: then it stays the one."""
         known = self.neighbours.get(hello.sender)
         if known is None or known.hello is None or hello.epoch == known.epoch:
@@ -210,7 +210,7 @@ class Links:
         for heard in hello.hears:
             if heard.id == self.self_id:
                 news |= self._identify(neighbour, heard, now_ms, steps)
-                if other := next((at for at in heard.rivals if at != self.address), None):
+                if other := next((at for at in heard.namesakes if at != self.address), None):
                     steps += self._complain_of_double(other, now_ms)
         was_up = neighbour.up
         steps += self._judge(neighbour)
@@ -273,8 +273,8 @@ class Links:
     ) -> list[Step] | None:
         """Why ``hello`` is not believed, or ``None`` when the neighbour simply restarted."""
         known = neighbour.hello
-        if known is not None and self.has_rival(hello, now_ms=now_ms):
-            neighbour.rival = (hello.address, now_ms)
+        if known is not None and self.has_namesake(hello, now_ms=now_ms):
+            neighbour.namesake = (hello.address, now_ms)
             details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
             details["also_at"] = known.address
             return self._complain("neighbour.id_conflict", "error", details, now_ms)
@@ -464,18 +464,18 @@ class Links:
                 n.hello.sent_at_ms,
                 held_ms=now_ms - n.heard_at_ms,
                 ups=n.ups if n.up else 0,
-                rivals=self._rivals_of(n, now_ms),
+                namesakes=self._namesakes_of(n, now_ms),
             )
             for _, n in sorted(self.neighbours.items())
             if n.hello is not None
         )
         return self._greet_with(hears, conns, now_ms)
 
-    def _rivals_of(self, neighbour: Neighbour, now_ms: Millis) -> tuple[str, ...]:
+    def _namesakes_of(self, neighbour: Neighbour, now_ms: Millis) -> tuple[str, ...]:
         """The addresses of two that lately spoke under one id, for both to know."""
-        if neighbour.hello is None or neighbour.rival is None:
+        if neighbour.hello is None or neighbour.namesake is None:
             return ()
-        address, at_ms = neighbour.rival
+        address, at_ms = neighbour.namesake
         fresh = now_ms - at_ms < self.parameters.hello_timeout_ms
         return (neighbour.hello.address, address) if fresh else ()
 

@@ -264,7 +264,7 @@ class Guard:
         sender: BrokerId,
         message: c.Message,
         greeting: Greeting | None,
-        has_rival: Callable[[c.Hello], bool],
+        has_namesake: Callable[[c.Hello], bool],
     ) -> None:
         """Accept a decoded message of what ``read`` returned, and shake hands when it is a hello.
 
@@ -285,7 +285,7 @@ class Guard:
             elif isinstance(message, c.Solicit) and message.shown is not None:
                 self._proofs.check_announcement(message.shown, now_s=self._now_s())
         elif isinstance(message, c.Hello):
-            if not has_rival(message):
+            if not has_namesake(message):
                 self._shake_hands(sender, message.epoch, greeting)
         elif isinstance(message, c.Bye):
             self._part(sender, message, greeting)

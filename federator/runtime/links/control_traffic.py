@@ -162,8 +162,8 @@ class ControlTraffic:
         to = self.neighbour_at(link)
         return None if to is None else trust.guard.seal(CONTROL, kind, body, to)
 
-    def _has_rival(self, hello: Hello) -> bool:
-        return self.links.has_rival(hello, now_ms=monotonic_ms())
+    def _has_namesake(self, hello: Hello) -> bool:
+        return self.links.has_namesake(hello, now_ms=monotonic_ms())
 
     def carries(self, topic: str) -> bool:
         """Whether control messages come on ``topic``."""
@@ -180,7 +180,7 @@ class ControlTraffic:
             if self.trust is None:
                 message: Message | None = decode(kind, packet.payload)
             else:
-                message = self.trust.read(kind, packet.payload, self._has_rival)
+                message = self.trust.read(kind, packet.payload, self._has_namesake)
         except DecodeError as error:
             self.malformed[kind] += 1
             if self._complaints.allow(kind, monotonic_ms()):

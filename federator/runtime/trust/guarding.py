@@ -84,10 +84,12 @@ class Trust:
 
     # -- what arrives --------------------------------------------------------------------------
 
-    def read(self, kind: str, payload: bytes, has_rival: Callable[[Hello], bool]) -> Message | None:
+    def read(
+        self, kind: str, payload: bytes, has_namesake: Callable[[Hello], bool]
+    ) -> Message | None:
         """The control message in ``payload``, if it is believed; ``None`` when it was turned away.
 
-        ``has_rival`` is as of ``Guard.admit``.
+        ``has_namesake`` is as of ``Guard.admit``.
 
         Raises:
             DecodeError: It is believed, and malformed all the same.
@@ -99,7 +101,7 @@ class Trust:
             return None
         message = decode(kind, body)
         try:
-            self.guard.admit(sender, message, greeting, has_rival)
+            self.guard.admit(sender, message, greeting, has_namesake)
         except DecodeError as error:
             self.words.refuse(kind, error)
             return None

@@ -145,7 +145,7 @@ class AttackedWorld(MessageWorld):
             message = codec.decode(kind, body)
             now_ms = Millis(self.now_ms + agent.clock_offset_ms)
             guard.admit(
-                sender, message, greeting, partial(agent.node.links.has_rival, now_ms=now_ms)
+                sender, message, greeting, partial(agent.node.links.has_namesake, now_ms=now_ms)
             )
         except DecodeError:
             self.fired[f"refused {kind}"] += 1

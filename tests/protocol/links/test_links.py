@@ -184,14 +184,14 @@ def test_second_agent_with_a_neighbours_id_is_refused_and_named():
 
 def test_of_two_with_one_id_the_one_that_is_believed_is_told_where_the_other_is():
     made, double = up_links(), hello(epoch=99, address="elsewhere")
-    assert made.has_rival(double, now_ms=20)
+    assert made.has_namesake(double, now_ms=20)
     made.on_hello(double, now_ms=20)
 
     told = made.on_deadline(now_ms=PARAMETERS.hello_interval_ms)
 
     (said,) = [s.message for s in told if isinstance(s, Send)]
     (about,) = said.hears
-    assert about.rivals == ("b2", "elsewhere")
+    assert about.namesakes == ("b2", "elsewhere")
     theirs = links(self_id=2, epoch=50)
     (notice,) = [s for s in theirs.on_hello(said, now_ms=0) if isinstance(s, Notice)]
     assert notice.name == "neighbour.has_own_id"
@@ -199,14 +199,14 @@ def test_of_two_with_one_id_the_one_that_is_believed_is_told_where_the_other_is(
 
 
 @pytest.mark.parametrize("address", ["b2", "elsewhere"])
-def test_who_comes_back_elsewhere_has_no_rival_once_the_former_is_silent(address):
+def test_who_comes_back_elsewhere_has_no_namesake_once_the_former_is_silent(address):
     made = up_links()
     again = hello(epoch=99, address=address)
 
     silent_ms = 10 + 2 * PARAMETERS.hello_interval_ms
 
-    assert made.has_rival(again, now_ms=20) == (address == "elsewhere")
-    assert not made.has_rival(again, now_ms=silent_ms)
+    assert made.has_namesake(again, now_ms=20) == (address == "elsewhere")
+    assert not made.has_namesake(again, now_ms=silent_ms)
 
 
 def test_neighbour_with_its_clock_set_back_learns_its_last_epoch():

@@ -31,10 +31,10 @@ def greet(sender, receiver, *, epoch=7, to=None, id_=None):
     return payload
 
 
-def hear(receiver, kind, payload, *, has_rival=False):
+def hear(receiver, kind, payload, *, has_namesake=False):
     sender, body, greeting = receiver.read(kind, payload)
     message = decode(kind, body)
-    receiver.admit(sender, message, greeting, lambda hello: has_rival)
+    receiver.admit(sender, message, greeting, lambda hello: has_namesake)
     return message
 
 
@@ -163,7 +163,7 @@ def test_a_second_agent_of_one_id_changes_no_keys_of_the_first(maker, pair):
     one, two = pair
     double = maker.guard(1, salt=b"copied card.....")
 
-    hear(two, "hello", double.greet("hello", encode(hello(1, epoch=8)), 2), has_rival=True)
+    hear(two, "hello", double.greet("hello", encode(hello(1, epoch=8)), 2), has_namesake=True)
 
     assert tell(one, two, "ctl", Solicit(1, 5, 7, 3, 9)).core == 5
     assert tell(two, one, "ctl", Solicit(2, 5, 7, 3, 9)).core == 5
