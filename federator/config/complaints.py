@@ -76,6 +76,8 @@ def _text(detail: ErrorDetails, location: Location, root: type[BaseModel]) -> st
     if kind == "missing":
         sections = {"broker": "[broker] with id and url", "brokers": "[[brokers]] with id and url"}
         return f"{key} is missing: add {sections.get(key, f'{key} = ...')}"
+    if kind == "tuple_type" and isinstance(detail["input"], dict):
+        return f"[{key}] is one table, and there may be several: write [[{key}]] for each"
     wanted = _WANTED.get(kind) or "it should " + detail["msg"].removeprefix("Input should ")
     if kind == "string_pattern_mismatch":
         wanted = f"it should match {(detail.get('ctx') or {})['pattern']}"

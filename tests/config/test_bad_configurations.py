@@ -58,6 +58,7 @@ SPOILT = {
         "neighbours[0].url = 'mqtt://127.0.0.1:x",
     ),
     "the own id as neighbour": (("", "id = 1\n"), 78, 7, "neighbour id 1 is this broker's own id"),
+    "one table of neighbours": (("[[neighbours]]", "[neighbours]"), 78, 5, "write [[neighbours]]"),
     "a neighbour id twice": (
         ("", 'id = 2\n[[neighbours]]\nid = 2\nurl = "mqtt://c"\n'),
         78,

@@ -18,7 +18,7 @@ from federator.protocol import effects as e
 from federator.protocol.links.neighbour import LinkConnection, Neighbour
 from federator.protocol.messages import control as c
 from federator.protocol.parameters import Parameters
-from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.rate_limiter import RateLimiter, TokenBucket
 from federator.protocol.signals import LinkCostChanged, LinkDown, LinkUp, OwnIdHeard, Step
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
@@ -30,8 +30,8 @@ UNCONNECTED_MAX = 256
 """Senders of hellos that no connection of ours leads to. Anybody who may publish on our broker can
 invent some, so the one unheard for longest makes room."""
 
-DIALS_PER_INTERVAL_MAX = 16
-"""Senders dialled back in one hello interval; the others wait."""
+DIALS_PER_S_MAX = 16
+"""Senders dialled back in a second, and at once; the others wait."""
 
 SHELVED_MS = 10_000
 """A connection that leads where another does, or to ourselves, is not used for so long."""
@@ -61,8 +61,7 @@ class Links:
             gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=c.NEIGHBOURS_MAX
         )
     )
-    _dials_since_ms: Millis = Millis(0)
-    _dials: int = 0
+    _dials: TokenBucket = field(default_factory=lambda: TokenBucket(DIALS_PER_S_MAX))
 
     @property
     def up(self) -> Mapping[BrokerId, LinkConnection]:
@@ -165,6 +164,14 @@ class Links:
 
     # -- what we hear ----------------------------------------------------------------------------
 
+    def has_namesake(self, hello: c.Hello, *, now_ms: Millis) -> bool:
+        """Whether an agent with the sender's id speaks to us elsewhere: then it stays the one."""
+        known = self.neighbours.get(hello.sender)
+        if known is None or known.hello is None or hello.epoch == known.epoch:
+            return False
+        lately = now_ms - known.heard_at_ms < 2 * self.parameters.hello_interval_ms
+        return lately and known.hello.address != hello.address
+
     def on_hello(self, hello: c.Hello, *, now_ms: Millis) -> list[Step]:
         """Learn who is there, whether it hears us, and over which of our connections."""
         if not self.listening:
@@ -203,6 +210,8 @@ class Links:
         for heard in hello.hears:
             if heard.id == self.self_id:
                 news |= self._identify(neighbour, heard, now_ms, steps)
+                if other := next((at for at in heard.namesakes if at != self.address), None):
+                    steps += self._complain_of_double(other, now_ms)
         was_up = neighbour.up
         steps += self._judge(neighbour)
         if news or (neighbour.up and not was_up):
@@ -253,36 +262,37 @@ class Links:
             return self._complain("neighbour.is_own_broker", "error", details, now_ms)
         if hello.epoch <= self.epoch and hello.address == self.address:
             return []  # of an earlier start of ours, or delayed
-        details = {"id": self.self_id, "other_address": hello.address}
-        return self._complain("neighbour.has_own_id", "error", details, now_ms)
+        return self._complain_of_double(hello.address, now_ms)
+
+    def _complain_of_double(self, address: str, now_ms: Millis) -> list[Step]:
+        at: dict[str, int | str] = {"address": self.address, "other_address": address}
+        return self._complain("neighbour.has_own_id", "error", {"id": self.self_id} | at, now_ms)
 
     def _other_incarnation(
         self, neighbour: Neighbour, hello: c.Hello, now_ms: Millis
     ) -> list[Step] | None:
         """Why ``hello`` is not believed, or ``None`` when the neighbour simply restarted."""
         known = neighbour.hello
-        lately = now_ms - neighbour.heard_at_ms < 2 * self.parameters.hello_interval_ms
-        alive = known is not None and lately
-        elsewhere = known is not None and known.address != hello.address
-        if hello.epoch > neighbour.epoch and not (alive and elsewhere):
-            return None
-        if hello.epoch < neighbour.epoch and not alive:
-            # It restarted with its clock set back and without its state. Our hello names the epoch
-            # that we know it by, so that it renews its own.
-            heard = c.HeardNeighbour(
-                neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
-            )
-            ways = self._ways_to(neighbour)
-            if not ways and self._may_dial(neighbour, hello) and self._count_dial(now_ms):
-                neighbour.dialled = hello.address
-                return [e.Dial(neighbour.id, hello.address)]
-            return self._greet_with((heard,), ways, now_ms)
-        if not elsewhere:
-            return []  # a delayed hello of the incarnation before
-        details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
-        if known is not None:
+        if known is not None and self.has_namesake(hello, now_ms=now_ms):
+            neighbour.namesake = (hello.address, now_ms)
+            details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
             details["also_at"] = known.address
-        return self._complain("neighbour.id_conflict", "error", details, now_ms)
+            return self._complain("neighbour.id_conflict", "error", details, now_ms)
+        if hello.epoch > neighbour.epoch:
+            return None
+        lately = now_ms - neighbour.heard_at_ms < 2 * self.parameters.hello_interval_ms
+        if known is not None and lately:
+            return []  # a delayed hello of the incarnation before
+        # It restarted with its clock set back and without its state. Our hello names the epoch
+        # that we know it by, so that it renews its own.
+        heard = c.HeardNeighbour(
+            neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
+        )
+        ways = self._ways_to(neighbour)
+        if not ways and self._may_dial(neighbour, hello) and self._dials.take(now_ms):
+            neighbour.dialled = hello.address
+            return [e.Dial(neighbour.id, hello.address)]
+        return self._greet_with((heard,), ways, now_ms)
 
     def _identify(
         self, neighbour: Neighbour, heard: c.HeardNeighbour, now_ms: Millis, steps: list[Step]
@@ -433,22 +443,12 @@ class Links:
         if self._ways_to(neighbour) and now_ms < due_ms:
             self._timers.set(("dial", neighbour.id), due_ms)
             return []
-        if not self._count_dial(now_ms):
-            self._timers.set(("dial", neighbour.id), self._next_dials_ms)
+        if not self._dials.take(now_ms):
+            again_ms = Millis(now_ms + self.parameters.hello_interval_ms)
+            self._timers.set(("dial", neighbour.id), again_ms)
             return []
         neighbour.dialled = hello.address
         return [e.Dial(neighbour.id, hello.address)]
-
-    @property
-    def _next_dials_ms(self) -> Millis:
-        return Millis(self._dials_since_ms + self.parameters.hello_interval_ms)
-
-    def _count_dial(self, now_ms: Millis) -> bool:
-        """Whether one more sender may be dialled back now; counted when it may."""
-        if now_ms >= self._next_dials_ms:
-            self._dials_since_ms, self._dials = now_ms, 0
-        self._dials += 1
-        return self._dials <= DIALS_PER_INTERVAL_MAX
 
     def _may_dial(self, neighbour: Neighbour, hello: c.Hello) -> bool:
         if not (self.parameters.dial_back and hello.address):
@@ -464,11 +464,20 @@ class Links:
                 n.hello.sent_at_ms,
                 held_ms=now_ms - n.heard_at_ms,
                 ups=n.ups if n.up else 0,
+                namesakes=self._namesakes_of(n, now_ms),
             )
             for _, n in sorted(self.neighbours.items())
             if n.hello is not None
         )
         return self._greet_with(hears, conns, now_ms)
+
+    def _namesakes_of(self, neighbour: Neighbour, now_ms: Millis) -> tuple[str, ...]:
+        """The addresses of two that lately spoke under one id, for both to know."""
+        if neighbour.hello is None or neighbour.namesake is None:
+            return ()
+        address, at_ms = neighbour.namesake
+        fresh = now_ms - at_ms < self.parameters.hello_timeout_ms
+        return (neighbour.hello.address, address) if fresh else ()
 
     def _greet_with(
         self, hears: tuple[c.HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis

@@ -87,4 +87,5 @@ class Neighbour:
     delay: LinkDelay = field(default_factory=LinkDelay)
     dialled: str | None = None  # the address we asked the driver to dial
     deaf_since_ms: Millis | None = None  # it speaks, and does not hear us
+    namesake: tuple[str, Millis] | None = None  # where another agent spoke under its id, and when
     reason: str = "not heard yet"

@@ -44,7 +44,8 @@ class HeardNeighbour(msgspec.Struct, frozen=True, array_like=True):
 
     ``sent_at_ms`` comes back to its author, so ``now - sent_at_ms - held_ms`` is a round trip
     measured with one clock. ``ups`` counts how often the sender's end of the link came up, 0 while
-    it is down: the other end learns when to tell everything (again).
+    it is down: the other end learns when to tell everything (again). ``namesakes``: where two
+    agents speak under this id, if they do; the first address is of the one that is believed.
     """
 
     id: Id
@@ -53,6 +54,7 @@ class HeardNeighbour(msgspec.Struct, frozen=True, array_like=True):
     sent_at_ms: Natural
     held_ms: Natural
     ups: Natural
+    namesakes: Annotated[tuple[_Address, ...], msgspec.Meta(max_length=2)] = ()
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):

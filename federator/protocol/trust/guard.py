@@ -259,8 +259,17 @@ class Guard:
             raise DistrustError(f"the signature on {who} is wrong")
         return certificate.id, greeting.body, greeting
 
-    def admit(self, sender: BrokerId, message: c.Message, greeting: Greeting | None) -> None:
+    def admit(
+        self,
+        sender: BrokerId,
+        message: c.Message,
+        greeting: Greeting | None,
+        has_namesake: Callable[[c.Hello], bool],
+    ) -> None:
         """Accept a decoded message of what ``read`` returned, and shake hands when it is a hello.
+
+        But not with an agent that the links will not follow, as another one has that id: the keys
+        of that one stay.
 
         Raises:
             DecodeError: The message speaks in another's name, or is one that must be sealed.
@@ -276,7 +285,8 @@ class Guard:
             elif isinstance(message, c.Solicit) and message.shown is not None:
                 self._proofs.check_announcement(message.shown, now_s=self._now_s())
         elif isinstance(message, c.Hello):
-            self._shake_hands(sender, message.epoch, greeting)
+            if not has_namesake(message):
+                self._shake_hands(sender, message.epoch, greeting)
         elif isinstance(message, c.Bye):
             self._part(sender, message, greeting)
         else:

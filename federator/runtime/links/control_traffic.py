@@ -162,6 +162,9 @@ class ControlTraffic:
         to = self.neighbour_at(link)
         return None if to is None else trust.guard.seal(CONTROL, kind, body, to)
 
+    def _has_namesake(self, hello: Hello) -> bool:
+        return self.links.has_namesake(hello, now_ms=monotonic_ms())
+
     def carries(self, topic: str) -> bool:
         """Whether control messages come on ``topic``."""
         return topic in self._kind_of
@@ -174,8 +177,10 @@ class ControlTraffic:
         """The message in ``packet``, on a topic that ``carries`` them; ``None``: malformed."""
         kind = self._kind_of[packet.topic]
         try:
-            read = decode if self.trust is None else self.trust.read
-            message = read(kind, packet.payload)
+            if self.trust is None:
+                message: Message | None = decode(kind, packet.payload)
+            else:
+                message = self.trust.read(kind, packet.payload, self._has_namesake)
         except DecodeError as error:
             self.malformed[kind] += 1
             if self._complaints.allow(kind, monotonic_ms()):

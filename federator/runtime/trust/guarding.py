@@ -20,7 +20,7 @@ from federator.config.security import REVOCATIONS_KEPT
 from federator.config.settings import Settings
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.messages.codec import decode
-from federator.protocol.messages.control import Message, Revoked
+from federator.protocol.messages.control import Hello, Message, Revoked
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.certificates import SIGNED_BYTES_MAX, Role
 from federator.protocol.trust.greetings import SALT_BYTES
@@ -84,8 +84,12 @@ class Trust:
 
     # -- what arrives --------------------------------------------------------------------------
 
-    def read(self, kind: str, payload: bytes) -> Message | None:
+    def read(
+        self, kind: str, payload: bytes, has_namesake: Callable[[Hello], bool]
+    ) -> Message | None:
         """The control message in ``payload``, if it is believed; ``None`` when it was turned away.
+
+        ``has_namesake`` is as of ``Guard.admit``.
 
         Raises:
             DecodeError: It is believed, and malformed all the same.
@@ -97,7 +101,7 @@ class Trust:
             return None
         message = decode(kind, body)
         try:
-            self.guard.admit(sender, message, greeting)
+            self.guard.admit(sender, message, greeting, has_namesake)
         except DecodeError as error:
             self.words.refuse(kind, error)
             return None

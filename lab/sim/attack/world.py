@@ -7,6 +7,7 @@ seed.
 import random
 from collections import Counter, deque
 from collections.abc import Sequence
+from functools import partial
 
 from federator.errors import DecodeError
 from federator.protocol.effects import Effect, NeighbourUnreachable
@@ -16,7 +17,7 @@ from federator.protocol.messages.control import Bye, Hello, Message
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.certificates import Certificate, Signed, encode, signed_text
 from federator.protocol.trust.guard import CONTROL, DATA, Guard, Manner
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.trust.crypto import SecretIdentity, verify
 from lab.sim.data import FEDERATION, DataPath
 from lab.sim.invariants import Invariants
@@ -142,7 +143,10 @@ class AttackedWorld(MessageWorld):
         try:
             sender, body, greeting = guard.read(kind, payload)
             message = codec.decode(kind, body)
-            guard.admit(sender, message, greeting)
+            now_ms = Millis(self.now_ms + agent.clock_offset_ms)
+            guard.admit(
+                sender, message, greeting, partial(agent.node.links.has_namesake, now_ms=now_ms)
+            )
         except DecodeError:
             self.fired[f"refused {kind}"] += 1
             raise

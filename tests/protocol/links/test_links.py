@@ -6,7 +6,7 @@ from federator.protocol.effects import Dial, NeighbourReachable, Notice, Send
 from federator.protocol.links.links import (
     BEHIND_TIMEOUTS,
     DIAL_BACK_HELLOS,
-    DIALS_PER_INTERVAL_MAX,
+    DIALS_PER_S_MAX,
     SHELVED_MS,
     UNCONNECTED_MAX,
     Links,
@@ -182,6 +182,33 @@ def test_second_agent_with_a_neighbours_id_is_refused_and_named():
     assert made.neighbours[2].epoch == 50
 
 
+def test_of_two_with_one_id_the_one_that_is_believed_is_told_where_the_other_is():
+    made, double = up_links(), hello(epoch=99, address="elsewhere")
+    assert made.has_namesake(double, now_ms=20)
+    made.on_hello(double, now_ms=20)
+
+    told = made.on_deadline(now_ms=PARAMETERS.hello_interval_ms)
+
+    (said,) = [s.message for s in told if isinstance(s, Send)]
+    (about,) = said.hears
+    assert about.namesakes == ("b2", "elsewhere")
+    theirs = links(self_id=2, epoch=50)
+    (notice,) = [s for s in theirs.on_hello(said, now_ms=0) if isinstance(s, Notice)]
+    assert notice.name == "neighbour.has_own_id"
+    assert notice.details == {"id": 2, "address": "b2", "other_address": "elsewhere"}
+
+
+@pytest.mark.parametrize("address", ["b2", "elsewhere"])
+def test_who_comes_back_elsewhere_has_no_namesake_once_the_former_is_silent(address):
+    made = up_links()
+    again = hello(epoch=99, address=address)
+
+    silent_ms = 10 + 2 * PARAMETERS.hello_interval_ms
+
+    assert made.has_namesake(again, now_ms=20) == (address == "elsewhere")
+    assert not made.has_namesake(again, now_ms=silent_ms)
+
+
 def test_neighbour_with_its_clock_set_back_learns_its_last_epoch():
     made = up_links()
     made.on_bye(Bye(2, 50, 1))
@@ -264,7 +291,7 @@ def test_invented_strangers_are_bounded_and_keep_nobody_out():
     assert dialled == []  # each may be behind the connection that is open
     assert news(steps) == [LinkUp(2)]
     later = made.on_deadline(now_ms=10 + DIAL_BACK_HELLOS * PARAMETERS.hello_interval_ms)
-    assert len([s for s in later if isinstance(s, Dial)]) <= DIALS_PER_INTERVAL_MAX
+    assert len([s for s in later if isinstance(s, Dial)]) <= DIALS_PER_S_MAX
     made.on_deadline(now_ms=10_000)  # no timer of a forgotten sender is left
 
 

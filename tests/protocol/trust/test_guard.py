@@ -31,10 +31,10 @@ def greet(sender, receiver, *, epoch=7, to=None, id_=None):
     return payload
 
 
-def hear(receiver, kind, payload):
+def hear(receiver, kind, payload, *, has_namesake=False):
     sender, body, greeting = receiver.read(kind, payload)
     message = decode(kind, body)
-    receiver.admit(sender, message, greeting)
+    receiver.admit(sender, message, greeting, lambda hello: has_namesake)
     return message
 
 
@@ -157,6 +157,16 @@ def test_a_hello_of_an_earlier_start_changes_no_keys(maker, pair):
     greet(earlier, two, epoch=6)  # the links machine judges it
 
     assert tell(one, two, "ctl", Solicit(1, 5, 7, 3, 9)).core == 5
+
+
+def test_a_second_agent_of_one_id_changes_no_keys_of_the_first(maker, pair):
+    one, two = pair
+    double = maker.guard(1, salt=b"copied card.....")
+
+    hear(two, "hello", double.greet("hello", encode(hello(1, epoch=8)), 2), has_namesake=True)
+
+    assert tell(one, two, "ctl", Solicit(1, 5, 7, 3, 9)).core == 5
+    assert tell(two, one, "ctl", Solicit(2, 5, 7, 3, 9)).core == 5
 
 
 def test_nobody_speaks_in_anothers_name(pair):

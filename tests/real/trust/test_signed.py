@@ -1,5 +1,6 @@
 """A signed federation of real brokers and agents, and those who would like to be in it."""
 
+import asyncio
 import json
 
 import mqtt5
@@ -83,6 +84,33 @@ async def test_publications_cross_three_brokers(plain, office, security):
     readable = [b"a/b" in payload for _, payload in eavesdropper.of("data")]
     assert any(readable) == (security != "sealed")
     assert not any(named(agent, "trust.refused") for agent in agents)
+
+
+async def test_a_copy_of_an_agent_elsewhere_takes_nothing_from_it_and_is_named(plain, office):
+    here, there, elsewhere = [await plain.broker() for _ in range(3)]
+    first = await plain.agent(1, here, security="signed", more=office.section(1))
+    agent = await plain.agent(2, there, here.url, security="signed", more=office.section(2))
+    await eventually(first, linked(2), "linked")
+    subscriber = Subscriber(here.port, "a/#", client_id="sub", qos=1)
+    publisher = Publisher(there.port, "a/b", client_id="pub", qos=1, rate_hz=50)
+    async with running(subscriber, publisher):
+        await gets_through(publisher, subscriber)
+        since = publisher.sent
+        copy = await plain.agent(2, elsewhere, here.url, security="signed", more=office.section(2))
+        await until(lambda: named(first, "neighbour.id_conflict"), "its neighbour names both")
+        await until(lambda: named(agent, "neighbour.has_own_id"), "so does the agent itself")
+        await asyncio.sleep(3)  # some more hellos of both
+        await copy.stop()
+        await gets_through(publisher, subscriber)
+        missed = {*range(since, publisher.sent - 50)} - set(subscriber.came)
+
+    assert missed == set()
+    assert subscriber.duplicates == 0
+    (line,) = named(first, "neighbour.id_conflict")
+    assert (line["address"], line["also_at"]) == (elsewhere.url, there.url)
+    (line,) = named(agent, "neighbour.has_own_id")
+    assert (line["address"], line["other_address"]) == (there.url, elsewhere.url)
+    assert named(first, "link.down") == named(agent, "link.down") == []
 
 
 class Attacker(Handler):
