@@ -103,7 +103,7 @@ class Member(Ears):
         with contextlib.suppress(DecodeError):
             sender, body, greeting = self.guard.read(kind, payload)
             hello = decode(kind, body)
-            self.guard.admit(sender, hello, greeting)
+            self.guard.admit(sender, hello, greeting, lambda hello: False)
             news = self._hello is None or self._hello.conn != hello.conn
             self._hello = hello
             if news:
