@@ -18,7 +18,7 @@ from federator.protocol.types import BrokerId
 from lab.bench.generator import Ends
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.children import Child, Helper, python
+from lab.grid.processes.children import Child, Helper, python, spawn
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.processes.relay_process import RelayProcess
 
@@ -125,7 +125,7 @@ class GatewayFront(System):
         self.brokers.append(broker)
         await broker.start()
         config = GatewayConfig("bench", {BrokerId(1): broker.url}, federation="bench")
-        gateway = GatewayProcess(self._folder / "gateway", config)
+        gateway = GatewayProcess(self._folder / "gateway", config, spawn)
         self.agents.append(gateway)
         await gateway.start()
         place = (gateway.host, gateway.port)
@@ -178,7 +178,7 @@ class AgentLine(System):
                 more=more,
                 security="open" if self._keys is None else self.name,
             )
-            self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config)
+            self._agents[here] = AgentProcess(self._folder / f"agent-{here}", config, spawn)
         self.agents += self._agents.values()
         await asyncio.gather(*(agent.start() for agent in self._agents.values()))
         return _ends(list(self._line.values()))

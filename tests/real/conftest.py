@@ -11,28 +11,22 @@ from typing import Any
 
 import pytest
 
-from lab.grid.processes import agent as agent_process
-from lab.grid.processes import gateway as gateway_process
+from lab.grid.processes import warm
 from lab.grid.processes.broker import BrokerProcess
 from tests.certificates import make_keys
 from tests.real import turns
 from tests.real.gateway.stage import Stage, standing
 from tests.real.plain_agents import Plain
-from tests.real.telemetry import collecting
-from tests.real.warm import spawner
 
 StartBroker = Callable[..., Awaitable[BrokerProcess]]
 
 
 @pytest.fixture(scope="session", autouse=True)
 def agents_are_forked():
-    """What is started a thousand times over does not import itself each time."""
-    spawn, stop = spawner(agent_process.spawn)
+    """Event loops of agents and gateways can be watched: see ``turns``."""
     with pytest.MonkeyPatch.context() as patch:
-        for module in (agent_process, gateway_process, collecting):
-            patch.setattr(module, "spawn", spawn)
+        patch.setattr(warm, "PROGRAM", "tests.real.warm")
         yield
-    stop()
 
 
 @pytest.fixture

@@ -1,6 +1,6 @@
 """One real agent as a child process: configured, started, asked, stopped, killed, paused.
 
-It is started as users start it, ``federator run -c FILE``, and asked through its HTTP listener.
+It is what users start, ``federator run -c FILE``, and is asked through its HTTP listener.
 """
 
 import contextlib
@@ -13,13 +13,14 @@ from federator.errors import LinkError
 from federator.protocol.trust.key_files import KeyFile, write_key_file
 from federator.protocol.types import BrokerId
 from federator.runtime.trust.key_maker import KeyMaker
+from lab.grid.processes import warm
 from lab.grid.processes.children import (
     Child,
     Sections,
+    Spawn,
     get,
     get_json,
     python,
-    spawn,
     toml,
     toml_sections,
 )
@@ -82,10 +83,11 @@ class AgentConfig:
 class AgentProcess(Child):
     """A ``federator run``; its configuration, state and log are in ``folder``."""
 
-    def __init__(self, folder: Path, config: AgentConfig) -> None:
+    def __init__(self, folder: Path, config: AgentConfig, spawn: Spawn = warm.spawn) -> None:
         super().__init__(f"agent {config.id}", folder / "federator.log")
         self.folder = folder
         self.config = config
+        self._spawn = spawn
         self.config_path = folder / "federator.toml"
         self.state_dir = folder / "state"
         self._port_file = self.state_dir / "http.port"
@@ -102,7 +104,7 @@ class AgentProcess(Child):
         self._port_file.unlink(missing_ok=True)
         self._http_port = None
         command = python("federator", "run", "-c", str(self.config_path))
-        self._process = spawn(command, log=self.log_path)
+        self._process = self._spawn(command, log=self.log_path)
 
     async def _answers(self) -> bool:
         text = self._port_file.read_text(encoding="utf-8") if self._port_file.exists() else ""

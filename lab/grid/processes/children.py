@@ -16,9 +16,27 @@ import time
 from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
-from typing import Any, Final, Self
+from typing import Any, Final, Protocol, Self
 
 from federator.errors import LinkError
+
+
+class Process(Protocol):
+    """A program that runs, as much of ``subprocess.Popen`` as is asked for here."""
+
+    pid: int
+
+    def poll(self) -> int | None:
+        """The exit code, once it has ended."""
+
+    def wait(self, timeout: float | None = None) -> int:
+        """Wait for its end. Raises ``subprocess.TimeoutExpired``."""
+
+    def send_signal(self, sig: int) -> None:
+        """Signal it, unless it has ended."""
+
+    def kill(self) -> None:
+        """End it by force."""
 
 
 class Started(ABC):
@@ -62,6 +80,13 @@ def python(module: str, *arguments: str) -> list[str]:
     return [sys.executable, "-m", module, *arguments]
 
 
+class Spawn(Protocol):
+    """How a program is started whose output is appended to ``log``."""
+
+    def __call__(self, command: list[str], *, log: Path) -> Process:
+        """Start ``command``."""
+
+
 def spawn(command: list[str], *, log: Path) -> subprocess.Popen[bytes]:
     """Start ``command`` as a mortal child whose output is appended to ``log``."""
     with log.open("ab") as output:
@@ -92,7 +117,7 @@ def toml_sections(sections: Sections, more: Sections) -> list[str]:
     return lines
 
 
-async def end(process: subprocess.Popen[bytes]) -> bool:
+async def end(process: Process) -> bool:
     """End ``process`` with SIGTERM, by force after ``STOP_TIMEOUT_S``; whether it obeyed."""
     if process.poll() is not None:
         return True
@@ -117,7 +142,7 @@ class Child(Started):
     def __init__(self, what: str, log_path: Path) -> None:
         self.log_path = log_path
         self._what = what
-        self._process: subprocess.Popen[bytes] | None = None
+        self._process: Process | None = None
 
     @property
     def pid(self) -> int:

@@ -1,6 +1,6 @@
 """One real gateway as a child process: configured, started, stopped, killed, paused.
 
-It is started as users start it, ``federator gateway -c FILE``.
+It is what users start, ``federator gateway -c FILE``.
 """
 
 from dataclasses import dataclass, field
@@ -9,12 +9,13 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
+from lab.grid.processes import warm
 from lab.grid.processes.children import (
     Child,
     Sections,
+    Spawn,
     get_json,
     python,
-    spawn,
     toml,
     toml_sections,
 )
@@ -57,9 +58,10 @@ class GatewayProcess(Child):
 
     host: Final = "127.0.0.1"
 
-    def __init__(self, folder: Path, config: GatewayConfig) -> None:
+    def __init__(self, folder: Path, config: GatewayConfig, spawn: Spawn = warm.spawn) -> None:
         super().__init__(f"gateway {config.name}", folder / "gateway.log")
         self.config = config
+        self._spawn = spawn
         self.port, self.http_port = free_ports(2)
         self._folder = folder
 
@@ -69,7 +71,7 @@ class GatewayProcess(Child):
         text = self.config.toml(port=self.port, http_port=self.http_port)
         path.write_text(text, encoding="utf-8")
         command = python("federator", "gateway", "-c", str(path))
-        self._process = spawn(command, log=self.log_path)
+        self._process = self._spawn(command, log=self.log_path)
 
     async def _answers(self) -> bool:
         """Whether it listens and a broker answers it."""

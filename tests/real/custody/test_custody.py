@@ -18,7 +18,7 @@ from lab.grid.topology import Grid
 HOLD_S = 4.0
 """Longer than the hello timeout: neighbours notice."""
 
-RATE = 200
+RATE = 100
 TOPICS = ("chaos/0/temp", "chaos/0/state")
 
 

@@ -56,7 +56,7 @@ class Eavesdropper(Handler):
 
 def test_what_a_brokers_full_queue_drops_is_told_with_seed_schedule_and_place(tmp_path):
     report, kept = tmp_path / "chaos.json", tmp_path / "kept"
-    queue = ("--broker-queue", "100", "--recovery-timeout-s", "3", "--fail-fast")
+    queue = ("--rate", "400", "--broker-queue", "100", "--recovery-timeout-s", "3", "--fail-fast")
     files = ("--json", str(report), "--keep", str(kept))
 
     code, said = chaos(*SMALL, "--seed", "5", *queue, *files, "--faults", "agent-kill-origin")

@@ -4,8 +4,9 @@ import contextlib
 import json
 
 from federator.errors import LinkError
-from lab.grid.processes.children import Child, get_json, python, spawn
+from lab.grid.processes.children import Child, get_json, python
 from lab.grid.processes.ports import free_ports
+from lab.grid.processes.warm import spawn
 
 START_TIMEOUT_S = 60.0
 
