@@ -10,6 +10,7 @@ import structlog
 from _pytest.nodeid import NodeId
 from hypothesis import HealthCheck, settings
 
+from lab.grid.processes.broker import MOSQUITTO
 from tests.effort import PROFILE, QUICK, QUICK_EXAMPLES
 
 # No deadline: a time bound tighter than ten times the usual fails on a busy machine.
@@ -32,6 +33,10 @@ if "PYTEST_XDIST_WORKER" in os.environ:
     # Within a session only: the session itself has to be told how nice it is, too.
     with contextlib.suppress(OSError):
         Path("/proc/self/autogroup").write_text(str(os.nice(0)))
+
+# Pages that call mosquitto, and mosquitto_passwd and its like, get those of the broker under test.
+if chosen := os.environ.get(MOSQUITTO):
+    os.environ["PATH"] = f"{Path(chosen).parent}:{os.environ.get('PATH', os.defpath)}"
 
 # These want a Docker engine, and minutes: they are script/test-containers', which says so.
 collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]

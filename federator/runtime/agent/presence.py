@@ -8,7 +8,7 @@ broker's log, or a copy of our state folder. We come back at once, backing off w
 and again, and say who did it. Another agent with our *id* has names of its own, so it throws nobody
 out: ``shared_broker_guard`` finds it, and then the younger gives way, with every connection.
 
-Source: Mosquitto's log line "Client ID already connected, closing old connection."
+Source: Mosquitto's log line "Client ID already connected, closing old connection.", before 2.1.
 """
 
 import time
@@ -31,9 +31,9 @@ _log = structlog.get_logger()
 class TakeoverDetector:
     """Notices in the broker's log that another client takes the place of a connection of ours.
 
-    MQTT has a reason code for that (0x8e), but Mosquitto 2.0 just closes the connection of whoever
-    was there first. A client that hears in the log that its place is being taken, and is closed the
-    next moment, was thrown out by another one.
+    MQTT has a reason code for that (0x8e), but Mosquitto before 2.0.15 just closes the connection
+    of whoever was there first. A client that hears in the log that its place is being taken, and is
+    closed the next moment, was thrown out by another one.
     """
 
     def __init__(

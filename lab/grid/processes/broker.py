@@ -31,12 +31,19 @@ LOG_TOPIC_LINES: Final = (
 _PROBE: Final = b"\x10\x1b\x00\x04MQTT\x04\x02\x00\x0a\x00\x0ffederator-probe"
 _CONNACK: Final = 0x20
 
+MOSQUITTO: Final = "FEDERATOR_MOSQUITTO"
+"""Environment variable: the path of the broker's program, instead of the one that is installed."""
+
 
 def find_mosquitto() -> str:
     """Path of the broker's program; Debian keeps it outside many users' PATH.
 
-    Raises ``LinkError``: Mosquitto is not installed.
+    Raises ``LinkError``: Mosquitto is not installed, or not where ``FEDERATOR_MOSQUITTO`` says.
     """
+    if chosen := os.environ.get(MOSQUITTO):
+        if Path(chosen).is_absolute() and shutil.which(chosen):
+            return chosen
+        raise LinkError(f"{MOSQUITTO}={chosen}: wanted the whole path of a mosquitto program")
     path = os.environ.get("PATH", os.defpath) + ":/usr/local/sbin:/usr/sbin"
     found = shutil.which("mosquitto", path=path)
     if found is None:

@@ -535,6 +535,11 @@ async def test_lines_of_a_short_absence_are_caught_up_with(counting: BrokerProce
         await second.wants()
 
 
+async def saves(table: Path, text: bytes) -> None:
+    """Returns once the agent has written a table that has ``text``, up to a second later."""
+    await until(lambda: table.exists() and text in table.read_bytes(), f"{text!r} is saved")
+
+
 async def test_a_killed_agent_trusts_its_table_only_after_the_counts(
     counting: BrokerProcess, tmp_path: Path
 ):
@@ -545,7 +550,7 @@ async def test_a_killed_agent_trusts_its_table_only_after_the_counts(
         await client.subscribe("a/b")
         await first.wants("a/b")
         await first.settles()
-        await until(lambda: b"a/b" in (state / FILE_NAME).read_bytes(), "saved")
+        await saves(state / FILE_NAME, b"a/b")
         as_if_killed = (state / FILE_NAME).read_bytes()
     (state / FILE_NAME).write_bytes(as_if_killed)
 
@@ -565,7 +570,7 @@ async def test_after_a_full_disk_a_count_that_agrees_with_the_old_table_proves_n
         await first.settles()
         client = await connect(counting, "one")
         await client.subscribe("a/b")
-        await until(lambda: b"a/b" in (state / FILE_NAME).read_bytes(), "saved")
+        await saves(state / FILE_NAME, b"a/b")
         with files_stay_empty():
             await until(outdated.exists, "a write that failed")
             await client.subscribe("home/#")

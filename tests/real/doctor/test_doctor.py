@@ -78,7 +78,8 @@ async def test_a_broker_that_keeps_little_for_who_is_slow_is_told_to_keep_more(s
 
     [queue] = [each for each in found.findings if each.name == "queue"]
     assert queue.outcome == "warn"
-    assert queue.found.startswith("of 2000 publications 1020 were kept")
+    # A thousand wait beside the 20 in flight; Mosquitto counts those 20 twice since 2.0.13.
+    assert queue.found.startswith(tuple(f"of 2000 publications {n} were" for n in (1020, 1040)))
     assert (found.exit_code, found.config_lines) == (0, (DEEP_QUEUE,))
 
 
