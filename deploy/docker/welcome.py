@@ -18,7 +18,7 @@ LIVE_MS = 60_000
 """Records that are older are not of now."""
 
 TEXT = """
-The federation is up: {agents} brokers with their agents, and two gateways. Agents sign what they say.
+The federation is up: {agents} brokers, an agent beside each, and two gateways.
 
   receive on broker 2   mosquitto_sub -p 18832 -t 'hello/#' -v
   publish on broker 6   mosquitto_pub -p 18836 -t hello/world -m hi
