@@ -4,13 +4,14 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import tomllib
 from configparser import RawConfigParser
 from pathlib import Path
 
 import pytest
 
-from federator.config.reading import load
+from federator.config.reading import load, load_collector, load_gateway
 
 ROOT = Path(__file__).parent.parent
 HERE = ROOT / "deploy" / "systemd"
@@ -118,6 +119,42 @@ def test_the_example_can_be_used_once_its_secrets_are_there(tmp_path):
     assert settings.keys.agent_file == agent_key
     assert (settings.links.username, settings.broker.secret()) == ("federator-peer", b"secret")
     assert tomllib.loads(text)["broker"]["id"] == 1
+
+
+@pytest.mark.parametrize("uncomment", [False, True])
+@pytest.mark.parametrize(
+    ("name", "unit", "read_it"),
+    [
+        ("gateway.toml", "federator-gateway", load_gateway),
+        ("collector.toml", "federator-collect", load_collector),
+    ],
+)
+def test_the_examples_of_a_gateway_and_a_collector_can_be_used(
+    name, unit, read_it, uncomment, tmp_path
+):
+    text = (HERE / name).read_text().replace("/etc/federator", str(tmp_path))
+    text = text.replace(f"/run/credentials/{unit}.service/secrets_", f"{tmp_path}/")
+    (tmp_path / "password").touch(mode=0o600)
+    (tmp_path / "password").write_text("secret\n")
+    role = name.removesuffix(".toml")
+    issue = f"--role {role} --name one --dir {tmp_path}/office --out {tmp_path}/{role}.key"
+    for arguments in (f"init {tmp_path}/office", f"issue {issue}"):
+        subprocess.run(
+            [sys.executable, "-m", "federator", "keys", *arguments.split()],
+            check=True, capture_output=True,
+        )  # fmt: skip
+    shutil.copyfile(tmp_path / "office/federation.pub", tmp_path / "federation.pub")
+    words = (
+        "openssl req -x509 -newkey ed25519 -nodes -subj /CN=gate -keyout tls.key -out gateway.crt"
+    )
+    subprocess.run(words.split(), cwd=tmp_path, check=True, capture_output=True)
+    config = tmp_path / name
+    config.write_text(re.sub(r"^#(?=\[|\w+ *= )", "", text, flags=re.M) if uncomment else text)
+
+    settings = read_it(config, {"FEDERATOR_LANDING": "/var/lib"} if "coll" in name else {})
+
+    assert settings.brokers
+    assert bool(settings.keys.federation_files) == uncomment
 
 
 def test_installing_again_changes_nothing_and_uninstalling_keeps_what_is_the_operators(tmp_path):

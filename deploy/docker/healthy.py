@@ -1,10 +1,14 @@
 """Whether this container's own listener answers 200: ``healthy.py [PORT [PATH]]``.
 
+``healthy.py FOLDER SECONDS`` for one that does not listen: whether it changed the folder lately.
+
 A health check runs in every container every few seconds, so nothing large is imported for it.
 """
 
+import os
 import socket
 import sys
+import time
 
 TIMEOUT_S = 4.0
 STATUS_LINE_BYTES = 12
@@ -25,7 +29,18 @@ def answers(host: str, port: int, path: str) -> bool:
     return line[8:STATUS_LINE_BYTES] == b" 200"
 
 
+def changed(folder: str, within_s: float) -> bool:
+    """Whether something was put into ``folder``, or replaced there, in the last ``within_s``."""
+    return time.time() - os.stat(folder).st_mtime <= within_s
+
+
+def main(words: list[str]) -> bool:
+    """What is asked, answered."""
+    if words and words[0].startswith("/"):
+        return changed(words[0], float(words[1]))
+    port = int(words[0]) if words else 9883
+    return answers("127.0.0.1", port, words[1] if len(words) > 1 else "/healthz")
+
+
 if __name__ == "__main__":
-    port = int(sys.argv[1]) if len(sys.argv) > 1 else 9883
-    path = sys.argv[2] if len(sys.argv) > 2 else "/healthz"
-    sys.exit(0 if answers("127.0.0.1", port, path) else 1)
+    sys.exit(0 if main(sys.argv[1:]) else 1)

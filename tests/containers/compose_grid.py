@@ -29,7 +29,7 @@ HOST = "127.0.0.2"
 """So that its ports are free although another grid runs on this machine."""
 
 FIRST_PORT = 18830
-PORTS = {"agent": 9883, "gateway": 9884, "collector": 9885}
+PORTS = {"agent": 9883, "gateway": 9884, "collector": 9885, "dashboard": 8650}
 GATEWAY_PORTS = {"west": 18841, "east": 18842}
 DEADLINE_S = 300.0
 POLL_S = 0.25
@@ -104,6 +104,12 @@ class ComposeGrid:
         rows = json.loads(self.page(gateway, "/routes") or b"[]")
         brokers: list[int | None] = [row["broker"] for row in rows if row["client"] == client]
         return brokers[0] if brokers else None
+
+    def report(self) -> str:
+        """The page, as an operator writes it to a file of his own."""
+        program = self.compose.docker_compose_command()
+        command = [*program, "run", "--rm", "-T", "report"]
+        return subprocess.run(command, cwd=ROOT, check=True, capture_output=True, text=True).stdout
 
     def run(self, service: str, command: str) -> ExecResult:
         """Run ``command`` in its container; exit code 137 when it has ended meanwhile."""

@@ -2,6 +2,7 @@
 
 import contextlib
 import itertools
+import json
 import sys
 import threading
 
@@ -13,6 +14,7 @@ from tests.containers.compose_grid import FIRST_PORT, GATEWAY_PORTS, ComposeGrid
 
 BROKERS = range(9)
 RATE_PER_S = 200
+LIVE_MS = 60_000
 numbers = itertools.count()
 
 
@@ -64,6 +66,17 @@ def test_what_is_published_on_any_broker_arrives_on_every_other_and_through_gate
         Subscriber("any-east", GATEWAY_PORTS["east"], "any/#") as east,
     ):
         until_all_reach_all(publishers, {**subscribers, 9: west, 10: east}, "any")
+
+
+def test_the_dashboard_is_live_and_draws_all_nine_and_a_report_can_be_had(grid: ComposeGrid):
+    def shows_nine_of_now() -> bool:
+        told = json.loads(grid.page("dashboard", "/live") or b"{}")
+        age_ms = told["now_ms"] - told["newest_ms"] if told.get("newest_ms") else LIVE_MS
+        return age_ms < LIVE_MS and "9 of 9" in told["fragments"]["tiles"]
+
+    until(shows_nine_of_now, "the dashboard shows nine brokers, of now")
+
+    assert grid.report().lstrip().startswith("<!doctype html>")
 
 
 @pytest.mark.parametrize("kind", ["broker", "agent"])

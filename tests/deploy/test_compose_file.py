@@ -1,6 +1,9 @@
 """The compose file is the 3x3 grid, hardened alike everywhere, and what it mounts can be used."""
 
 import re
+import shutil
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +18,8 @@ DOCKER = ROOT / "deploy" / "docker"
 COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
 SERVICES: dict[str, dict[str, Any]] = COMPOSE["services"]
 GRID = Grid(3, 3)
+UNLIKE = {"networks", "environment", "volumes"}
+"""What sites have of their own."""
 ONE_SHOTS = {"keys", "welcome", "report"}
 
 
@@ -111,8 +116,9 @@ def test_the_dockerfile_begins_with_images_that_can_be_made_offline():
 
 
 @pytest.fixture
-def as_mounted(tmp_path: Path):
+def as_mounted(tmp_path_factory: pytest.TempPathFactory):
     """A file of deploy/docker as its container sees it, with the secrets that `keys` makes."""
+    tmp_path = tmp_path_factory.mktemp("mounted")
     (tmp_path / "keys").mkdir()
     for name in ("password", "peer.password", "keys/agent.key", "keys/federation.pub"):
         (tmp_path / name).write_text("x\n")
@@ -148,6 +154,65 @@ def test_the_gateways_and_the_collectors_configurations_can_be_used(as_mounted):
     assert [gateway.name for gateway in gateways] == ["west", "east"]
     assert [broker.id for broker in gateways[0].brokers] == list(GRID.ids)
     assert str(collector.landing) == "/landing"
+
+
+def test_one_more_broker_is_a_site_like_the_others_and_all_who_must_know_of_it_do(
+    as_mounted, tmp_path: Path
+):
+    """Two of them, of which one is the other's neighbour, and the first removed again."""
+    for name in ("docker-compose.yml", "script/add-broker"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        shutil.copy(ROOT / name, tmp_path / name)
+    (tmp_path / "deploy" / "prometheus").mkdir(parents=True)
+
+    def add(*words: str) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, str(tmp_path / "script" / "add-broker"), *words]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert [add("9", "8").returncode, add("10", "9", "0").returncode] == [0, 0]
+    made = yaml.safe_load((tmp_path / "docker-compose.override.yml").read_text())
+    services, everybody = made["services"], [*GRID.ids, 9, 10]
+
+    for kind in ("broker", "agent"):
+        model = yaml.safe_dump(SERVICES[f"{kind}-8"]).replace("18838", "19010")
+        there, here = yaml.safe_load(model), services[f"{kind}-10"]
+        assert {k: v for k, v in here.items() if k not in UNLIKE} == {
+            k: v for k, v in there.items() if k not in UNLIKE
+        }
+        assert [re.sub(r"\b(agent|broker)-10\b", r"\1-8", v) for v in here["volumes"]] == there[
+            "volumes"
+        ]
+    assert services["broker-10"]["networks"] == ["site-10"]
+    assert services["agent-10"]["networks"] == ["management", "site-0", "site-9", "site-10"]
+    assert services["agent-9"]["networks"] == ["management", "site-8", "site-9", "site-10"]
+    assert [services[f"agent-{b}"] for b in (0, 8)] == [
+        {"networks": ["site-10"]}, {"networks": ["site-9"]},
+    ]  # fmt: skip
+    assert services["keys"]["command"] == [str(b) for b in everybody]
+    ready = {word.partition(":")[0] for word in services["welcome"]["command"]}
+    assert ready == {word.partition(":")[0] for word in SERVICES["welcome"]["command"]} | {
+        "agent-9", "agent-10",
+    }  # fmt: skip
+    assert set(made["networks"]) == {"site-9", "site-10"}
+    assert set(made["volumes"]) == {"agent-9", "agent-10", "broker-9", "broker-10"}
+
+    folder = str(as_mounted("gateway.toml").parent)
+    told = services["gateway-west"]["environment"]["FEDERATOR_BROKERS"]
+    said = {"FEDERATOR_BROKERS": told.replace("/var/lib/federator", folder)}
+    gateway = load_gateway(as_mounted("gateway.toml"), said)
+    collector = load_collector(as_mounted("collector.toml"), services["collector"]["environment"])
+    before = load_gateway(as_mounted("gateway.toml"), {})
+    assert [broker.id for broker in gateway.brokers] == everybody
+    assert gateway.brokers[:9] == before.brokers
+    assert list(collector.login.hosts) == [f"broker-{b}" for b in everybody]
+
+    refused = [
+        add(*words) for words in (["9", "8", "77"], ["8", "1"], ["x", "1"], ["--remove", "5"])
+    ]
+    assert [done.returncode for done in refused] == [1] * 4
+    assert all(done.stderr.count("\n") == 1 for done in refused)
+    assert [add("--remove", b).returncode for b in ("10", "9")] == [0, 0]
+    assert not (tmp_path / "docker-compose.override.yml").exists()
 
 
 def test_prometheus_scrapes_everything_that_has_a_page():
