@@ -104,6 +104,7 @@ class Services:
             neighbours=control.connections,
             data_link=control.data_link,
             ready=self.ready,
+            names=node.failover.names,
         )
 
     def _discovery(self) -> Discovery:

@@ -6,7 +6,7 @@ things are.
 Source: docs/observability.md, "A topic on its way".
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,6 +57,7 @@ class TraceService:
     policy: BrokerPolicy
     link_policies: LinkPolicies
     forwarder: Forwarder
+    names: Callable[[], Mapping[BrokerId, str]]  # of brokers
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
@@ -158,6 +159,8 @@ class TraceService:
             self.traffic.send(link, told)
 
     def _answer(self, token: str, told: TraceEcho, now_us: int) -> None:
+        brokers = {*told.path, *(hop for hop, _ in told.next_hops)}
+        names = {str(id): name for id, name in self.names().items() if id in brokers}
         answer = operators.Traced(
             path=told.path,
             times_us=told.times_us,
@@ -166,6 +169,7 @@ class TraceService:
             delivers=told.delivers,
             next_hops=told.next_hops,
             why=told.why,
+            names=names,
         )
         topic = topics.traced_topic(self.settings.federation, token)
         self.link.publish(topic, json_codec.encode(answer), urgent=True)
