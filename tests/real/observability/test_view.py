@@ -51,6 +51,8 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         await until_told(links_have_all, "every metric of a link has a sample")
         text = await metrics(agent.http)
 
+    told_at_all = "".join(each.read_text() for each in tmp_path.rglob("metrics/1-*.jsonl"))
+    assert f'"name":{json.dumps(named["1"])}' in told_at_all
     families = list(text_string_to_metric_families(text))
     fed = {s.name: s.labels for family in families for s in family.samples}
     told = {f"{f.name}_total" if f.type == "counter" else f.name for f in families}
