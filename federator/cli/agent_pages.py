@@ -20,7 +20,15 @@ ANSWER_BYTES_MAX = 67_108_864
 
 BROKER_KEYS = (
     *("broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop"),
-    *("parents", "children", "next_hops", "substitutes", "stopped_by_rules", "handing_over_from"),
+    *(
+        "origin",
+        "parents",
+        "children",
+        "next_hops",
+        "substitutes",
+        "stopped_by_rules",
+        "handing_over_from",
+    ),
 )
 """Keys of pages whose values are ids of brokers, or lists of such."""
 

@@ -14,15 +14,16 @@ NAME_BYTES_MAX: Final = 64
 
 def objection_to(name: str) -> str:
     """Why ``name`` is no name of a broker; empty when it is one, or there is none."""
-    shown = repr(name[:NAME_BYTES_MAX])
-    # isprintable: neither control characters nor what reorders or hides the text around it.
-    if not name.isprintable():
-        return f"{shown} holds characters that cannot be printed"
-    if len(name) > NAME_BYTES_MAX or len(name.encode()) > NAME_BYTES_MAX:
-        return f"{shown} is too long"
-    if name != name.strip():
-        return f"{shown} begins or ends with a space"
-    return ""
+    what = ""
+    if len(name) > NAME_BYTES_MAX:
+        what = "is too long"
+    elif not name.isprintable():  # nor what reorders or hides the text around it
+        what = "holds characters that cannot be printed"
+    elif len(name.encode()) > NAME_BYTES_MAX:
+        what = "is too long"
+    elif name != name.strip():
+        what = "begins or ends with a space"
+    return f"{name[:NAME_BYTES_MAX]!r} {what}" if what else ""
 
 
 def sound_name(told: object) -> str:

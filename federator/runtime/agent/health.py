@@ -50,7 +50,7 @@ class HealthReporter:
     neighbours: NeighbourLinks
     data_link: MqttLink
     ready: Callable[[], tuple[bool, str]]
-    names: Callable[[], Mapping[BrokerId, str]]  # of brokers
+    name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
 
     def __post_init__(self) -> None:
         self._topic = health_topic(self.settings.federation)
@@ -83,13 +83,14 @@ class HealthReporter:
             self._told = None  # our Will stands there
             return
         known, (ready, reason) = self.links.neighbours, self.ready()
+        told = sorted(known)[:LINKS_TOLD_MAX]
         health = _health(
             self.settings,
             self.links.epoch,
             "ready" if ready else "not_ready",
             "" if ready else reason,
-            {str(id_): "up" if known[id_].up else "down" for id_ in sorted(known)[:LINKS_TOLD_MAX]},
-            {str(id_): name for id_, name in self.names().items() if id_ in known},
+            {str(id_): "up" if known[id_].up else "down" for id_ in told},
+            {str(id_): name for id_ in told if (name := self.name_of(id_))},
         )
         if again or health != self._told:
             self._told = health

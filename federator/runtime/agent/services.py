@@ -104,7 +104,7 @@ class Services:
             neighbours=control.connections,
             data_link=control.data_link,
             ready=self.ready,
-            names=node.failover.names,
+            name_of=node.failover.name_of,
         )
 
     def _discovery(self) -> Discovery:

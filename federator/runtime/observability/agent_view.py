@@ -210,8 +210,7 @@ def links_section(
     """The connections to neighbours, and whether their agents are heard."""
     now_ms = monotonic_ms()
     told: list[Answer] = []
-    names = names_section(node)
-    known = node.links
+    known, name_of = node.links, node.failover.name_of
     for neighbour in neighbours.all:
         connection = known.connections.get(neighbour.conn) if neighbour.conn else None
         found = connection.neighbour if connection is not None else None
@@ -219,7 +218,7 @@ def links_section(
         told.append(
             {
                 "neighbour": neighbour_id,
-                "name": names.get(str(neighbour_id), ""),
+                "name": "" if neighbour_id is None else name_of(neighbour_id),
                 "address": neighbour.address,
                 "dialled_back": neighbour.dialled_for is not None,
                 "cost": neighbour.cost if connection is None else connection.cost,

@@ -6,7 +6,7 @@ things are.
 Source: docs/observability.md, "A topic on its way".
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
@@ -57,7 +57,7 @@ class TraceService:
     policy: BrokerPolicy
     link_policies: LinkPolicies
     forwarder: Forwarder
-    names: Callable[[], Mapping[BrokerId, str]]  # of brokers
+    name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
@@ -160,7 +160,7 @@ class TraceService:
 
     def _answer(self, token: str, told: TraceEcho, now_us: int) -> None:
         brokers = {*told.path, *(hop for hop, _ in told.next_hops)}
-        names = {str(id): name for id, name in self.names().items() if id in brokers}
+        names = {str(id): name for id in sorted(brokers) if (name := self.name_of(id))}
         answer = operators.Traced(
             path=told.path,
             times_us=told.times_us,
