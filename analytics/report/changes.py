@@ -53,7 +53,7 @@ def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
         "Changes and failover",
         "What changed while the federation ran, and how long it took until everyone had settled on "
         "the new picture.",
-        [timeline(tables["events"]), _settling(tables), event_table, _routine(newest)],
+        [timeline(tables), _settling(tables), event_table, _routine(newest)],
         tiles,
         absent="" if tables["events"] else "Nothing changed: no event was reported.",
     )
@@ -64,8 +64,9 @@ def words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def timeline(events: Sequence[Row]) -> Block | None:
+def timeline(tables: Tables) -> Block | None:
     """All events on a line of time: the rarest kinds first, routine last."""
+    events = tables["events"]
     if not events:
         return None
     counts = Counter(event["kind"] for event in events)
@@ -94,13 +95,17 @@ def timeline(events: Sequence[Row]) -> Block | None:
     }
     shared = f" Events of a kind within {duration(step.total_seconds() * 1e6)} share a darker mark."
     left = sum(counts[kind] for kind in kinds[KINDS_SHOWN:])
-    left_out = f" Left out: {some(left, 'event')} of {len(kinds) - KINDS_SHOWN} more kinds."
+    left_out = f" Left out: {some(left, 'event')} of {some(len(kinds) - KINDS_SHOWN, 'more kind')}."
+    unread = f" Only the first {count(len(events))} events were read."
     about_it = "Events by kind on a line of time"
     height = max(80, 26 * len(label))
     return Block(
         "What happened when",
         "The rarest kinds first; what follows from others (parents, cores and meshes that move) "
-        "last." + (shared if most > 1 and step else "") + (left_out if left else ""),
+        "last."
+        + (shared if most > 1 and step else "")
+        + (left_out if left else "")
+        + (unread if "events" in tables.cut else ""),
         draw(spec, data, about_it, width=WIDE, height=height),
         draw(spec, data, about_it, width=SMALL, height=height),
         is_wide=True,

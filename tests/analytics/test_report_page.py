@@ -305,5 +305,8 @@ def test_kinds_beyond_those_drawn_are_said_to_be_left_out():
     tables = Tables({"events": [*kinds, *(happened(n, "parent_changed") for n in range(30))]})
 
     note = convergence_section(tables, summarise(tables)).blocks[0].note
+    cut = Tables(tables.rows, frozenset({"events"}))
 
-    assert note.endswith("Left out: 30 events of 1 more kinds.")
+    assert note.endswith("Left out: 30 events of one more kind.")
+    more = convergence_section(cut, summarise(cut)).blocks[0].note
+    assert more == note + " Only the first 54 events were read."
