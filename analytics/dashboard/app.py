@@ -9,9 +9,11 @@ same escaping, and a script that only puts fragments into their places.
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from itertools import groupby
 from pathlib import Path
 from statistics import median_low
 from typing import Any
@@ -25,12 +27,13 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from analytics.digest.broker import short
 from analytics.digest.figures import delay_rows, summarise
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import NAMES, Row, Tables, part_files, read_tables, version_of
-from analytics.digest.units import count, duration, ratio
+from analytics.digest.units import count, duration, ratio, some
 from analytics.errors import InputError
-from analytics.report.changes import about, words
+from analytics.report.changes import ROUTINE, about, words
 from analytics.report.costs import announcements_block, kinds_block
 from analytics.report.delay import over_time
 from analytics.report.load import broker_table
@@ -131,15 +134,32 @@ def _delay_tiles(recent: Tables) -> list[Tile]:
 
 
 def _events(tables: Tables) -> list[dict[str, str]]:
+    """The newest events; routine between two others is one line, or nothing else would be seen."""
     rows = sorted(tables["events"], key=lambda row: row["window_start"], reverse=True)
-    return [
-        {
-            "at": f"{row['window_start']:%H:%M:%S}",
-            "mood": "sad" if row["kind"] in _SAD else "glad" if row["kind"] in _GLAD else "plain",
-            "text": f"broker {row['broker']}: {words(row['kind'])}{about(row)}",
-        }
-        for row in rows[:EVENTS_SHOWN]
-    ]
+    lines: list[dict[str, str]] = []
+    for is_routine, run in groupby(rows, key=lambda row: row["kind"] in ROUTINE):
+        told = list(run)
+        lines += [_routine(told)] if is_routine and len(told) > 1 else map(_event, told)
+        if len(lines) >= EVENTS_SHOWN:
+            break
+    return lines[:EVENTS_SHOWN]
+
+
+def _event(row: Row) -> dict[str, str]:
+    return {
+        "at": f"{row['window_start']:%H:%M:%S}",
+        "mood": "sad" if row["kind"] in _SAD else "glad" if row["kind"] in _GLAD else "plain",
+        "text": f"broker {row['broker']}: {words(row['kind'])}{about(row)}",
+    }
+
+
+def _routine(told: Sequence[Row]) -> dict[str, str]:
+    kinds = Counter(row["kind"] for row in told).most_common()
+    named = ", ".join(f"{words(kind)} {count(number)}" for kind, number in kinds)
+    where = some(len({row["broker"] for row in told}), "broker")
+    since = f"since {told[-1]['window_start']:%H:%M:%S}"
+    text = f"routine at {where} {since}: {named}"
+    return {"at": f"{told[0]['window_start']:%H:%M:%S}", "mood": "plain", "text": text}
 
 
 def _slowest(tables: Tables) -> Block | None:
@@ -150,7 +170,10 @@ def _slowest(tables: Tables) -> Block | None:
         "Over the whole span; what cannot be believed comes last.",
         "delay",
         rows,
-        ("way", lambda row: f"{row['origin']} \N{RIGHTWARDS ARROW} {row['destination']}"),
+        (
+            "way",
+            lambda row: f"{short(row['origin'])} \N{RIGHTWARDS ARROW} {short(row['destination'])}",
+        ),
         "p50: delay_us_p50, p99: delay_us_p99, quality",
         shown=PAIRS_SHOWN,
         is_wide=False,

@@ -14,6 +14,7 @@ from datetime import datetime
 from statistics import median_low
 from typing import Any, Literal
 
+from analytics.digest.broker import name_of
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, percent, ratio, some
@@ -314,6 +315,7 @@ def load_figures(tables: Tables) -> Figures:
     state = liveness(tables)
     return {
         "brokers": len(state.brokers),
+        "names": {str(int(id)): name_of(id) for id in state.brokers if name_of(id)},
         "dead": state.of("down"),
         "stopped": state.of("stopped"),
         "links": len(state.links),

@@ -12,6 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.dataset as ds
 
+from analytics.digest.broker import names_of, with_names
 from analytics.errors import InputError
 
 Row = Mapping[str, Any]
@@ -77,7 +78,8 @@ def tables_of(read: Callable[[str, int], Sequence[Row]]) -> Tables:
         if len(found) > limit and name != "quarantine":
             cut.add(name)
         rows[name] = found[:limit]
-    return Tables(rows, frozenset(cut))
+    names = names_of(rows["brokers"])
+    return Tables({n: with_names(each, names) for n, each in rows.items()}, frozenset(cut))
 
 
 def _read(folder: Path, limit: int) -> list[dict[str, Any]]:

@@ -1,5 +1,11 @@
-"""The chapter on what happened: events, and how long the federation took to settle after them."""
+"""The chapter on what happened: events, and how long the federation took to settle after them.
 
+Nearly all events are routine: parents and meshes that move because something else happened. They
+are counted, so that what an operator looks for stands alone; and none is left out unsaid.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
 from typing import Any
 
 from analytics.digest.tables import Row, Tables
@@ -8,8 +14,11 @@ from analytics.report import vega
 from analytics.report.parts import Block, Section, Tile, grid, table
 from analytics.report.vega import SMALL, WIDE, Spec, draw
 
-MARKS_MAX = 1_000
-"""Events drawn; more would be one grey bar."""
+ROUTINE = frozenset({"parent_changed", "core_changed", "mesh_joined", "mesh_left"})
+"""Kinds of events that follow from others."""
+MARKS = 160
+"""Marks of one kind on the line of time, at most: events closer than that share one."""
+KINDS_SHOWN = 24
 
 
 def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
@@ -17,7 +26,11 @@ def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
     figures = summary["convergence"]
     slowest = max(figures["by_what"], key=lambda row: row["max_us"], default=None)
     tiles = [
-        Tile("events", count(sum(figures["events"].values()))),
+        Tile(
+            "events",
+            count(sum(figures["events"].values())),
+            f"{count(sum(figures['events'].get(kind, 0) for kind in ROUTINE))} of them routine",
+        ),
         Tile("times it had to settle", count(figures["times"])),
         Tile(
             "slowest to settle",
@@ -28,9 +41,9 @@ def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
     newest = sorted(tables["events"], key=lambda row: row["window_start"], reverse=True)
     event_table = table(
         "Events",
-        "The newest first.",
+        "The newest first; what is routine is counted beside.",
         "events",
-        newest,
+        [row for row in newest if row["kind"] not in ROUTINE],
         "time (UTC): window_start, broker",
         ("what", lambda row: words(row["kind"])),
         "neighbour, filter, about: subject, detail",
@@ -40,7 +53,7 @@ def convergence_section(tables: Tables, summary: dict[str, Any]) -> Section:
         "Changes and failover",
         "What changed while the federation ran, and how long it took until everyone had settled on "
         "the new picture.",
-        [_timeline(tables), _settling(tables), event_table],
+        [timeline(tables), _settling(tables), event_table, _routine(newest)],
         tiles,
         absent="" if tables["events"] else "Nothing changed: no event was reported.",
     )
@@ -51,36 +64,92 @@ def words(kind: str) -> str:
     return kind.replace("_", " ")
 
 
-def _timeline(tables: Tables) -> Block | None:
-    events = sorted(tables["events"], key=lambda row: row["window_start"])
+def timeline(tables: Tables) -> Block | None:
+    """All events on a line of time: the rarest kinds first, routine last."""
+    events = tables["events"]
     if not events:
         return None
-    data = [
-        {
-            "at": f"{event['window_start']:%Y-%m-%dT%H:%M:%S.%fZ}",
-            "kind": words(event["kind"]),
-            "tip": f"{event['window_start']:%H:%M:%S} UTC, broker {event['broker']}: "
-            f"{words(event['kind'])}{about(event)}",
-        }
-        for event in events[:MARKS_MAX]
-    ]
-    span = events[-1]["window_start"] - events[0]["window_start"]
+    counts = Counter(event["kind"] for event in events)
+    kinds = sorted(counts, key=lambda kind: (kind in ROUTINE, counts[kind], kind))
+    label = {kind: f"{words(kind)} ({count(counts[kind])})" for kind in kinds[:KINDS_SHOWN]}
+    first = min(event["window_start"] for event in events)
+    span = max(event["window_start"] for event in events) - first
+    step = span / MARKS
+    marks: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for event in events:
+        if event["kind"] in label:
+            at = (event["window_start"] - first) // step if step else 0
+            marks[event["kind"], at].append(event)
+    data = [_mark(label[kind], told) for (kind, _), told in sorted(marks.items())]
+    most = max(mark["events"] for mark in data)
     spec: Spec = {
         "mark": {"type": "tick", "thickness": 2, "color": vega.BLUE, "height": {"band": 0.7}},
         "encoding": {
             "x": vega.time_axis(span.total_seconds()),
-            "y": vega.named("kind", axis={"grid": True}),
+            "y": vega.named("kind", axis={"grid": True}, sort=list(label.values())),
+            "opacity": vega.measured(
+                "events", legend=None, scale={"domain": [1, max(most, 2)], "range": [0.6, 1]}
+            ),
             **vega.TIP,
         },
     }
-    label = "Events by kind on a line of time"
-    height = max(80, 26 * len({event["kind"] for event in events}))
+    shared = f" Events of a kind within {duration(step.total_seconds() * 1e6)} share a darker mark."
+    left = sum(counts[kind] for kind in kinds[KINDS_SHOWN:])
+    left_out = f" Left out: {some(left, 'event')} of {some(len(kinds) - KINDS_SHOWN, 'more kind')}."
+    unread = f" Only the first {count(len(events))} events were read."
+    about_it = "Events by kind on a line of time"
+    height = max(80, 26 * len(label))
     return Block(
         "What happened when",
-        "One mark per event, by kind.",
-        draw(spec, data, label, width=WIDE, height=height),
-        draw(spec, data, label, width=SMALL, height=height),
+        "The rarest kinds first; what follows from others (parents, cores and meshes that move) "
+        "last."
+        + (shared if most > 1 and step else "")
+        + (left_out if left else "")
+        + (unread if "events" in tables.cut else ""),
+        draw(spec, data, about_it, width=WIDE, height=height),
+        draw(spec, data, about_it, width=SMALL, height=height),
         is_wide=True,
+    )
+
+
+def _mark(kind: str, told: list[Row]) -> dict[str, Any]:
+    """One mark, of events of a kind that are close together."""
+    first, last = (pick(row["window_start"] for row in told) for pick in (min, max))
+    what = words(told[0]["kind"])
+    if len(told) == 1:
+        tip = f"{first:%H:%M:%S} UTC, broker {told[0]['broker']}: {what}{about(told[0])}"
+    else:
+        brokers = len({row["broker"] for row in told})
+        tip = f"{first:%H:%M:%S} to {last:%H:%M:%S} UTC, {some(brokers, 'broker')}: "
+        tip += f"{what}, {count(len(told))} times"
+    at = f"{first:%Y-%m-%dT%H:%M:%S.%fZ}"
+    return {"at": at, "kind": kind, "events": len(told), "tip": tip}
+
+
+def _routine(newest: Sequence[Row]) -> Block | None:
+    """How often what follows from others happened, and where."""
+    told: defaultdict[tuple[str, int], list[Row]] = defaultdict(list)
+    for row in newest:
+        if row["kind"] in ROUTINE:
+            told[row["kind"], row["broker"]].append(row)
+    rows = [
+        {
+            "what": words(kind),
+            "broker": broker,
+            "events": len(found),
+            "first": found[-1]["window_start"],
+            "last": found[0]["window_start"],
+        }
+        for (kind, broker), found in told.items()
+    ]
+    return table(
+        "Routine",
+        "Parents, cores and meshes that moved, by broker; the most first. Each one is in the table "
+        "events beside this page.",
+        "events",
+        sorted(rows, key=lambda row: (-row["events"], row["what"], row["broker"])),
+        "what, broker, events, first (UTC): first, last (UTC): last",
+        is_wide=False,
     )
 
 

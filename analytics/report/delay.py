@@ -4,6 +4,7 @@ from collections import defaultdict
 from statistics import median_low
 from typing import Any
 
+from analytics.digest.broker import way
 from analytics.digest.figures import delay_rows, hop_rows
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, some
@@ -230,7 +231,7 @@ def single_hops(tables: Tables) -> Block | None:
     divisor, unit = vega.time_unit(rows[0][0])
     data = [
         (
-            f"{sender} \N{RIGHTWARDS ARROW} {receiver}",
+            way(sender, receiver, "\N{RIGHTWARDS ARROW}"),
             mean / divisor,
             f"{sender} to {receiver}: {duration(mean)}, {count(samples)} samples",
         )

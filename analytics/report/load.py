@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from analytics.digest.broker import short, way
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, duration, percent, size
@@ -61,7 +62,7 @@ def _links(tables: Tables) -> list[Block | None]:
         return []
     data = [
         (
-            _link_name(row),
+            way(row["a"], row["b"], "\N{EN DASH}"),
             row["bytes_ab"] + row["bytes_ba"],
             f"{row['a']} to {row['b']}: {size(row['bytes_ab'])}; back "
             f"{size(row['bytes_ba'])}; round trip {duration(row['round_trip_us_p50'])}",
@@ -132,7 +133,7 @@ def _broker_bars(
         return None
     known.sort(key=lambda row: (-row[key], row["broker"]))
     data = [
-        (str(row["broker"]), row[key], f"broker {row['broker']}: {unit(row[key])}")
+        (short(row["broker"]), row[key], f"broker {row['broker']}: {unit(row[key])}")
         for row in known[:BROKERS_SHOWN]
     ]
     more = "" if len(known) <= BROKERS_SHOWN else f" The highest {BROKERS_SHOWN} of {len(known)}."

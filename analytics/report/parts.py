@@ -8,6 +8,7 @@ from datetime import datetime
 
 from markupsafe import Markup
 
+from analytics.digest.broker import short
 from analytics.digest.tables import Row
 from analytics.digest.units import DASH, count, duration, instant, percent, ratio, size
 
@@ -158,10 +159,13 @@ def heat_map(cells: Mapping[tuple[int, int], Cell], caption: str) -> Markup:
     brokers = sorted(sorted(highest, key=lambda end: (-highest[end], end))[:BROKERS_MAX])
     known = [cell.value for cell in cells.values() if not cell.doubt and cell.value > 0]
     low, high = (min(known), max(known)) if known else (0.0, 0.0)
-    heads = Markup("").join(Markup('<th scope="col">{}</th>').format(b) for b in brokers)
+    # Columns are as narrow as their figures: the rows say which broker is called what.
+    head = Markup('<th scope="col" title="{}">{}</th>')
+    heads = Markup("").join(head.format(b, int(b)) for b in brokers)
     rows = Markup("").join(
-        Markup('<tr><th scope="row">{}</th>{}</tr>').format(
+        Markup('<tr><th scope="row" title="{}">{}</th>{}</tr>').format(
             origin,
+            short(origin),
             Markup("").join(_cell(cells.get((origin, to)), low, high) for to in brokers),
         )
         for origin in brokers

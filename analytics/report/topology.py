@@ -13,6 +13,7 @@ from functools import lru_cache
 import networkx as nx
 from markupsafe import Markup
 
+from analytics.digest.broker import cut, name_of
 from analytics.digest.liveness import Liveness
 from analytics.digest.tables import Row
 from analytics.digest.units import duration, percent, size
@@ -75,14 +76,18 @@ def _unit(places: dict[int, tuple[float, float]]) -> dict[int, tuple[float, floa
 
 WIDTH, HEIGHT, EDGE = 720, 440, 30
 LABELLED_MAX = 40
-"""Round trips are written beside the links of a federation no larger than this."""
+"""Round trips and names are written in the picture of a federation no larger than this."""
+NAMED_LEFT, NAMED_TOP = 56, 40
+"""Edges of a picture with names below its brokers."""
 _LEAST, _MOST = 1.5, 8.0
 
 
 def topology(state: Liveness, links: Sequence[Row]) -> Markup:
     """SVG in the colours of the style sheet; every part has a title to hover over."""
+    is_named = len(state.brokers) <= LABELLED_MAX and any(map(name_of, state.brokers))
+    left, top = (NAMED_LEFT, NAMED_TOP) if is_named else (EDGE, EDGE)
     places = {
-        broker: (EDGE + x * (WIDTH - 2 * EDGE), EDGE + y * (HEIGHT - 2 * EDGE))
+        broker: (left + x * (WIDTH - 2 * left), top + y * (HEIGHT - 2 * top))
         for broker, (x, y) in layout(state.brokers, state.links).items()
     }
     radius = max(7.0, min(17.0, 90 / math.sqrt(max(len(places), 1))))
@@ -91,7 +96,10 @@ def topology(state: Liveness, links: Sequence[Row]) -> Markup:
     parts = [_link(pair, state, known.get(pair), busiest, places) for pair in sorted(state.links)]
     if len(places) <= LABELLED_MAX:
         parts += [_trip(row, places) for row in links if row["round_trip_us_p50"] is not None]
-    parts += [_broker(broker, state, places[broker], radius) for broker in sorted(places)]
+    # Of the state, for the layout of a topology outlives its names.
+    parts += [_broker(broker, state, places[broker], radius) for broker in sorted(state.brokers)]
+    if is_named:
+        parts += [_name(broker, places[broker], radius) for broker in sorted(state.brokers)]
     head = Markup('<svg class="topology" role="img" viewBox="0 0 {} {}" aria-label="{}">')
     label = f"Topology: {len(places)} brokers, {len(state.links)} links"
     return head.format(WIDTH, HEIGHT, label) + Markup("").join(parts) + Markup("</svg>")
@@ -130,7 +138,7 @@ def _broker(broker: int, state: Liveness, place: tuple[float, float], radius: fl
     x, y = place
     kind = state.brokers[broker]
     word = {"up": "alive", "down": "down at the end", "stopped": "told to stop"}[kind]
-    text = str(broker)
+    text = str(int(broker))
     font = radius * min(1.0, 2.6 / len(text))
     cross = ""
     if kind == "down":
@@ -142,3 +150,9 @@ def _broker(broker: int, state: Liveness, place: tuple[float, float], radius: fl
         '<circle cx="{:.1f}" cy="{:.1f}" r="{:.1f}"/>'
         '<text x="{:.1f}" y="{:.1f}" font-size="{:.1f}">{}</text>{}</g>'
     ).format(kind, broker, word, x, y, radius, x, y + font * 0.36, font, text, cross)
+
+
+def _name(broker: int, place: tuple[float, float], radius: float) -> Markup:
+    """What the broker is called, below it."""
+    text = '<text x="{:.1f}" y="{:.1f}" class="name">{}</text>'
+    return Markup(text).format(place[0], place[1] + radius + 12, cut(name_of(broker)))

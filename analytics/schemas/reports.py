@@ -66,7 +66,7 @@ REPORT_TABLES: dict[str, StructType] = {
         "broker long, clients long?, filters long, publications_in long, publications_out long",
         "delivered long, no_route long, dropped long, cpu_share double?, rss_bytes_max long?",
         "send_queue_bytes_max long, custody_bytes_max long, loop_lag_us_max long, restarts long",
-        "last_heard timestamp",
+        "last_heard timestamp, name string?",
     ),
     "links": struct(
         "a long, b long, up_share double, round_trip_us_p50 long?, round_trip_us_min long?",

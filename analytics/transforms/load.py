@@ -15,15 +15,19 @@ MISSING = ("collector_gap", "batches_missed")
 """What a collector, or the live source, says of batches that it could not have."""
 
 
-def brokers(agents: DataFrame, agents_seen: DataFrame) -> DataFrame:
-    """BROKERS from the partials of these names: sums, and the greatest of each gauge."""
+def brokers(agents: DataFrame, agents_seen: DataFrame, names: DataFrame) -> DataFrame:
+    """BROKERS from the partials of these names: sums, the greatest of each gauge, the last name."""
     lives = agents_seen.groupBy("broker").agg(
         (F.count_distinct("epoch") - 1).alias("restarts"),
         F.timestamp_micros(F.max("last_us")).alias("last_heard"),
     )
+    called = names.groupBy("broker").agg(
+        F.max_by("name", F.struct("last_us", "name")).alias("name")
+    )
     window_us = F.col("window_ms").cast("double") * 1_000
     return (
         agents.join(lives, "broker")
+        .join(called, "broker", "left")
         .withColumnsRenamed({name: f"{name}_max" for name in _HIGHEST})
         .withColumn("cpu_share", F.col("cpu_us") / F.nullif(window_us, F.lit(0.0)))
     )

@@ -106,6 +106,7 @@ _ROW_BY_ROW: dict[str, Partial] = {
             *("custody_bytes", "loop_lag_us"),
         ),
     ),
+    "names": Partial(("broker", "name"), greatest=("last_us",)),
     "events": Partial(
         (
             *("federation", "at_us", "broker", "kind", "neighbour"),
@@ -117,7 +118,7 @@ _ROW_BY_ROW: dict[str, Partial] = {
         ("origin", "origin_epoch", "seq", "custody", "receiver"), least=("hop", "sender", "at_us")
     ),
 }
-_MADE_OF = {"pair_windows": "deliveries", "round_trips": "links"}
+_MADE_OF = {"pair_windows": "deliveries", "round_trips": "links", "names": "agents"}
 """The table of records that these are made of; each other one is of the table of its name."""
 
 OF_TABLE = {
@@ -153,7 +154,7 @@ BESIDE: dict[str, Partial] = {
 
 
 TEXTS = frozenset(
-    ("federation", "spool", "strategy", "filter", "kind", "direction", "detail")  # of records
+    ("federation", "spool", "strategy", "filter", "kind", "direction", "detail", "name")  # records
 ) | {"file", "reason", "raw"}
 """Keys that are strings; all others are whole numbers."""
 

@@ -76,7 +76,7 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "loss": (costs.loss, ("offered", "arrived", "deliveries", "events")),
     "events": (events, ("happened",)),
     "convergence": (convergence, ("unsettled",)),
-    "brokers": (load.brokers, ("agents", "agents_seen")),
+    "brokers": (load.brokers, ("agents", "agents_seen", "names")),
     "links": (load.links, ("links", "median_round_trips")),
     "traffic_matrix": (costs.traffic_matrix, ("arrived", "agents_seen")),
     "clients": (delays.client_delays, ("clients",)),

@@ -12,9 +12,54 @@ import click
 
 from federator.cli.options import settings_from
 from federator.errors import ConfigError, LinkError
+from federator.protocol.messages.broker_names import named, sound_name
 
 SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 67_108_864
+
+
+BROKER_KEYS = (
+    *("broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop"),
+    *(
+        "origin",
+        "parents",
+        "children",
+        "next_hops",
+        "substitutes",
+        "stopped_by_rules",
+        "handing_over_from",
+    ),
+)
+"""Keys of pages whose values are ids of brokers, or lists of such."""
+
+
+class Names:
+    """Brokers by name, as ``names`` of some page tells, by id. Whoever answers may be hostile."""
+
+    def __init__(self, told: object) -> None:
+        self._told = told if isinstance(told, dict) else {}
+
+    def of(self, id: object) -> str:
+        """The name of the broker ``id``, empty when it has none."""
+        return sound_name(self._told.get(str(id)))
+
+    def shown(self, id: object) -> str:
+        """The broker ``id`` for people, such as ``hall-3 (7)``."""
+        return named(id, self.of(id))
+
+    def beside(self, told: Any, key: str = "") -> Any:  # noqa: ANN401 - JSON of any shape
+        """What a page says, with each id of a broker as it is shown to people."""
+        match told:
+            case dict():
+                has_id = "broker" in told or "neighbour" in told
+                left = {k: v for k, v in told.items() if not (has_id and k == "name")}
+                return {k: self.beside(v, k) for k, v in left.items()}
+            case list():
+                return [self.beside(each, key) for each in told]
+            case int() if key in BROKER_KEYS and not isinstance(told, bool):
+                return self.shown(told)
+            case _:
+                return told
 
 
 url_option = click.option("--url", help="The agent's HTTP listener, e.g. http://127.0.0.1:9883.")

@@ -19,6 +19,7 @@ from federator.config.certificates import client_context
 from federator.config.section import BrokerNumber, Section, WholeNumber, readable_by, wrong
 from federator.config.topics import TopicFilters, check_conflict
 from federator.protocol.effects import Notice
+from federator.protocol.messages.broker_names import NAME_BYTES_MAX, objection_to
 from federator.protocol.policy.rules import EVERYTHING, LinkRules
 
 URL_CHARACTERS_MAX = 512
@@ -91,6 +92,15 @@ def _check_socket(path: str) -> None:
 
 
 SocketPath = Annotated[str, readable_by(_check_socket)]
+
+
+def _check_name(name: str) -> None:
+    """Refuse what may not stand beside an id wherever the federation is shown."""
+    if what := objection_to(name):
+        raise ValueError(f"{what}: give at most {NAME_BYTES_MAX} bytes of printable text")
+
+
+BrokerName = Annotated[str, readable_by(_check_name)]
 
 
 def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
@@ -218,6 +228,10 @@ class BrokerSettings(BrokerAddress):
 
     id: BrokerNumber
     """Unique in the federation; a smaller id is preferred as core."""
+    name: BrokerName = ""
+    """What people call it, shown beside its id everywhere, as `hall-3 (7)`; told to all brokers
+    with failover.enabled. At most 64 bytes of printable text. A label: nothing decides by it, and
+    two brokers may share one."""
     advertise: Url | None = None
     """How other agents reach this broker, when url only works from here."""
     socket: SocketPath | None = None

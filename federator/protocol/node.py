@@ -48,6 +48,7 @@ class Identity:
     epoch: Epoch  # must be greater than at the last start
     address: str = ""  # where other agents reach our broker; empty when they cannot
     priority: int = 0  # our priority as a core; the smaller is preferred, before the id
+    name: str = ""  # what operators call our broker
 
 
 class Node:
@@ -67,7 +68,9 @@ class Node:
             self.links, priority=identity.priority, parameters=parameters
         )
         self.meshes = Meshes(self.links, self.announcements, parameters=parameters)
-        self.failover = Failover(self.links, self.announcements, failover or FailoverParameters())
+        self.failover = Failover(
+            self.links, self.announcements, failover or FailoverParameters(), identity.name
+        )
         self.topology = TopologyManager(self.links, topology, verifier)
         self.topic_routing = TopicRouting(self.links, self.announcements, parameters=parameters)
         self.id_conflict_until_ms: Millis | None = None

@@ -14,6 +14,13 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from analytics.schemas.reports import REPORT_TABLES
 
 HOSTILE = "<script>alert(1)</script>/\"'&{{7*7}}</title>/#"
+NAMES = {
+    1: "hall-3",
+    2: "<img src=x onerror=alert(1)>\"'&",
+    3: "Kesselhaus S\u00fcd, 2. Stock",
+    9: "hall-3",
+}
+"""Of brokers: one is hostile and two are the same."""
 START = datetime(2026, 5, 4, 10, 0, tzinfo=UTC)
 SIDE = 3
 
@@ -206,6 +213,7 @@ def _load(draw, brokers):
                 "send_queue_bytes_max": 12_000, "custody_bytes_max": 40_000,
                 "loop_lag_us_max": draw.randrange(2_000, 60_000), "restarts": 0,
                 "last_heard": START + timedelta(seconds=200 if broker == 9 else 360),
+                "name": NAMES.get(broker),
             }
             for broker in brokers
         ],

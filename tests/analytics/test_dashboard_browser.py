@@ -96,15 +96,17 @@ def test_the_dashboard_follows_a_brokers_death_and_return(browser, dashboard):
     write_tables(folder, tables | {"events": [e for e in tables["events"] if e not in deaths]})
 
     with opened(browser, url) as page:
-        broker = page.locator("svg.topology g.broker", has_text="broker 9:")
+        broker = page.locator("svg.topology g.broker", has_text="broker hall-3 (9):")
         expect(broker).to_have_class("broker up", timeout=PATIENCE_MS)
         expect(page.locator("#fresh")).to_contain_text("Newest record", timeout=PATIENCE_MS)
 
         write_table(folder, "events", tables["events"])
 
         expect(broker).to_have_class("broker down", timeout=PATIENCE_MS)
-        expect(page.locator("[data-live=events]")).to_contain_text("link down (neighbour 9)")
-        expect(page.locator("[data-live=summary]")).to_contain_text("Broker 9 is down.")
+        expect(page.locator("[data-live=events]")).to_contain_text(
+            "link down (neighbour hall-3 (9))"
+        )
+        expect(page.locator("[data-live=summary]")).to_contain_text("Broker hall-3 (9) is down.")
 
         back = [e | {"kind": "link_up"} for e in deaths]
         later = [e | {"window_start": e["window_start"] + timedelta(minutes=1)} for e in back]

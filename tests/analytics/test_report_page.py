@@ -1,18 +1,23 @@
 """The page and the summary, made from example tables; no Spark session is needed."""
 
 import html
+import json
 import re
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
 
+from analytics.dashboard.app import fragments
 from analytics.digest.figures import SUMMARY_VERSION, summarise
-from analytics.digest.tables import ROWS_MAX, Tables, read_tables
+from analytics.digest.liveness import liveness
+from analytics.digest.tables import ROWS_MAX, Tables, read_tables, tables_of
 from analytics.errors import InputError
+from analytics.report.changes import KINDS_SHOWN, MARKS, convergence_section
 from analytics.report.page import page, summary_json
+from analytics.report.topology import topology
 from analytics.schemas.reports import REPORT_TABLES
-from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
+from tests.analytics.example_tables import HOSTILE, NAMES, example, write_table, write_tables
 
 MADE = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)
 
@@ -120,7 +125,7 @@ def test_the_summary_says_first_what_is_worst(drawn):
 
     assert summary["verdict"] == "unhealthy"
     assert weights == sorted(weights, key=["bad", "look", "note"].index)
-    assert texts[0] == "Broker 9 is down."
+    assert texts[0] == "Broker hall-3 (9) is down."
     assert any("QoS 1 did not arrive" in text for text in texts[:2])
 
 
@@ -135,6 +140,45 @@ def test_the_summary_quotes_the_tables(drawn):
     assert summary["load"]["dead"] == [9]
     assert summary["quality"]["quarantined"] == 15
     assert '"verdict": "unhealthy"' in summary_json(summary)
+
+
+def test_a_name_stands_beside_the_id_in_words_tables_and_the_map_and_programs_get_the_id(drawn):
+    text, summary = drawn
+    told = html.unescape(text)
+
+    assert told.count("Kesselhaus S\u00fcd, 2. Stock (3)") > 10
+    assert "Kesselhaus S\u00fcd,\u2026 (3)" in told
+    assert "8 \u2013 9: 8, hall-3" in told
+    assert '<th scope="row" title="hall-3 (1)">hall-3 (1)</th>' in text
+    assert '<th scope="col" title="hall-3 (1)">1</th>' in text
+    assert re.search(r'class="name">Kesselhaus S\u00fcd,\u2026</text>', text)
+    assert "<title>broker hall-3 (9): down at the end</title>" in text
+    assert "broker 4: " in told  # which has no name
+    read = json.loads(summary_json(summary))
+    assert read["load"]["dead"] == [9]
+    assert read["load"]["names"] == {str(id): name for id, name in NAMES.items()}
+    assert {type(row["origin"]) for row in read["delay"]["slowest_pairs"]} == {int}
+
+
+def test_what_is_no_name_is_not_shown(tmp_path):
+    told = [row | {"name": "a\u202eb\x1b"} for row in example()["brokers"]]
+    write_tables(tmp_path, example() | {"brokers": told})
+
+    tables = read_tables(tmp_path)
+
+    assert "\u202e" not in page(tables, summarise(tables), made_at=MADE)
+    assert "Broker 9 is down." in [each["text"] for each in summarise(tables)["findings"]]
+
+
+def test_a_new_name_is_in_the_next_picture_of_the_same_topology():
+    def drawing(name):
+        rows = {"brokers": [{"broker": id, "name": name} for id in (1, 2)]}
+        rows["links"] = [{"a": 1, "b": 2, "up_share": 1.0}]
+        tables = tables_of(lambda table, most: rows.get(table, ()))
+        return topology(liveness(tables), ())
+
+    assert "broker one (1): alive" in drawing("one")
+    assert "broker other (1): alive" in drawing("other")
 
 
 def test_a_federation_without_a_fault_is_healthy():
@@ -209,3 +253,60 @@ def test_a_table_with_more_rows_than_are_read_is_said_to_be_cut(tmp_path):
     assert len(tables["events"]) == ROWS_MAX
     assert tables.cut == {"events"}
     assert any("events" in each["text"] for each in summarise(tables, "")["findings"])
+
+
+def happened(at_s, kind, broker=1, **keys):
+    fields = dict.fromkeys(REPORT_TABLES["events"].names) | keys
+    at = MADE + timedelta(seconds=at_s)
+    return fields | {"window_start": at, "broker": broker, "kind": kind}
+
+
+@pytest.fixture(scope="module")
+def restless():
+    """A day of routine, in which a link goes down once, and another as the last of all."""
+    events = [happened(20 * n, "parent_changed", n % 9, subject=4) for n in range(4_320)]
+    events += [happened(30_000, "link_down", 3, neighbour=7)]
+    events += [happened(86_400, "link_down", 5, neighbour=8)]
+    return Tables({"events": events})
+
+
+def test_the_chart_of_events_leaves_nothing_out_and_shows_the_rarest_first(restless):
+    section = convergence_section(restless, summarise(restless))
+    chart = html.unescape(section.blocks[0].drawing)
+
+    assert "12:00:00 UTC, broker 5: link down (neighbour 8)" in chart  # the newest, a day later
+    assert "20:20:00 UTC, broker 3: link down (neighbour 7)" in chart
+    drawn = [int(n.replace(",", "")) for n in re.findall(r"parent changed, ([\d,]+) times", chart)]
+    assert sum(drawn) == 4_320
+    assert len(drawn) <= MARKS + 1
+    assert chart.index("link down (2)") < chart.index("parent changed (4,320)")
+    assert "Left out" not in section.blocks[0].note
+
+
+def test_routine_is_counted_and_does_not_bury_the_rest(restless):
+    section = convergence_section(restless, summarise(restless))
+    _, _, events, routine = section.blocks
+
+    assert [row[2] for row in events.grid.rows] == ["link down", "link down"]
+    assert len(routine.grid.rows) == 9
+    assert routine.grid.rows[0][:3] == ["parent changed", "0", "480"]
+    assert section.tiles[0].note == "4,320 of them routine"
+
+    live = html.unescape(fragments(restless)["events"])
+    lines = re.findall(r"<span>(.*?)</span>", live)
+    assert lines[0] == "broker 5: link down (neighbour 8)"
+    assert lines[1].startswith("routine at 9 brokers since 20:20:")
+    assert lines[2] == "broker 3: link down (neighbour 7)"
+    assert len(lines) == 4
+
+
+def test_kinds_beyond_those_drawn_are_said_to_be_left_out():
+    kinds = [happened(n, f"kind_{n:02}") for n in range(KINDS_SHOWN)]
+    tables = Tables({"events": [*kinds, *(happened(n, "parent_changed") for n in range(30))]})
+
+    note = convergence_section(tables, summarise(tables)).blocks[0].note
+    cut = Tables(tables.rows, frozenset({"events"}))
+
+    assert note.endswith("Left out: 30 events of one more kind.")
+    more = convergence_section(cut, summarise(cut)).blocks[0].note
+    assert more == note + " Only the first 54 events were read."

@@ -13,7 +13,7 @@ from analytics.transforms.costs import control_by_kind, loss
 from analytics.transforms.delays import weighted_quantiles
 from analytics.transforms.folding import bucket_value_us, fold
 from analytics.transforms.hop_times import hop_times, step_quantiles, steps
-from analytics.transforms.load import convergence, span
+from analytics.transforms.load import brokers, convergence, span
 from analytics.transforms.partials import PACKED, PARTIALS, merged_parts, unpack
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 from tests.analytics.test_folding import block
@@ -188,6 +188,25 @@ def test_what_an_agent_does_not_know_is_null_and_no_fault(spark):
     kinds = control_by_kind(parts(spark, told)["control"]).collect()
 
     assert [tuple(row) for row in kinds] == [(1, None, "core_ann", 3, 90)]
+
+
+def test_a_broker_bears_the_name_that_it_told_last(spark):
+    told = [
+        record("agents", broker, batch=batch, row=0, at_us=batch * 1_000_000, **(AGENT | named))
+        for broker, batch, named in (
+            (1, 2, {"name": "hall"}),
+            (1, 3, {"name": "annex"}),
+            (1, 4, {"name": "hall"}),
+            (2, 2, {"name": "kitchen"}),
+            (2, 3, {"name": None}),
+            (3, 2, {}),
+        )
+    ]
+    made = parts(spark, told)
+
+    rows = brokers(made["agents"], made["agents_seen"], made["names"]).collect()
+
+    assert {row.broker: row.name for row in rows} == {1: "hall", 2: None, 3: None}
 
 
 def test_a_bad_line_is_told_by_its_first_fault():

@@ -202,7 +202,8 @@ QUERIES: dict[str, str] = {
         SELECT a.broker, max(clients), max(filters), sum(publications_in), sum(publications_out),
             sum(delivered), sum(no_route), sum(dropped), sum(cpu_us) / (sum(window_ms) * 1000),
             max(rss_bytes), max(send_queue_bytes), max(custody_bytes), max(loop_lag_us),
-            any_value(lives) - 1, any_value(heard)
+            any_value(lives) - 1, any_value(heard),
+            arg_max(name, (at_us + window_ms * 1000, name))
         FROM agents a JOIN (SELECT broker, count(DISTINCT epoch) AS lives,
                 max(at_us + window_ms * 1000) AS heard FROM records GROUP BY 1) l
             ON a.broker = l.broker

@@ -39,6 +39,18 @@ SPOILT = {
     "a port beyond 16 bits": (("0.1:1883", "0.1:70000"), 78, 4, "has a bad host or port"),
     "port zero": (("0.1:1883", "0.1:0"), 78, 4, "has port 0"),
     "a path in the URL": (("0.1:1883", "0.1:1883/x"), 78, 4, "host and port only"),
+    "a name that rings a terminal's bell": (
+        ("id = 1\n", 'id = 1\nname = "hall\\u0007"\n'),
+        78,
+        4,
+        "broker.name = 'hall\\x07' holds characters that cannot be printed: give at most 64 bytes",
+    ),
+    "a long name": (
+        ("id = 1\n", f'id = 1\nname = "{"h" * 65}"\n'),
+        78,
+        4,
+        "is too long: give at most 64 bytes of printable text",
+    ),
     "a relative socket": (
         ("id = 1\n", 'id = 1\nsocket = "m.sock"\n'),
         78,

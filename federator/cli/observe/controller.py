@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.agent_pages import Names, agent_url, get, url_option
 from federator.cli.observe.status import table
 from federator.cli.options import answer_option, config_option
 
@@ -39,6 +39,7 @@ def as_text(page: Mapping[str, Any], *, every_row: bool = False) -> list[str]:
     """The page for people."""
     if not page.get("enabled"):
         return ["failover.enabled = false on this agent"]
+    page = Names(page.get("names")).beside(page)
     mine = " (this agent)" if page.get("is_controller") else ""
     lines = [
         f"controller: broker {page.get('controller')}{mine}, term {page.get('term')}, "

@@ -37,7 +37,7 @@ _NAME: Final = re.compile(r"^[A-Za-z0-9._-]+")
 
 README: Final = """\
 For a bug report about federator. Passwords, keys and their files are not in here, and every text
-was searched for them. Names of topics, clients and hosts are: look before you pass it on.
+was searched for them. Names of topics, clients, brokers and hosts are: look before you pass it on.
 
 about.json       releases, system, limits
 config.json      the configuration as the agent understands it; config_error.txt: why it does not
@@ -84,7 +84,7 @@ def command(
     click.echo(f"{output}: {', '.join(sorted(gathered.files))}")
     for what, why in gathered.missing.items():
         click.echo(f"  without {what}: {why}")
-    click.echo("Secrets are left out; names of topics, clients and hosts are not.")
+    click.echo("Secrets are left out; names of topics, clients, brokers and hosts are not.")
 
 
 class Gathered:

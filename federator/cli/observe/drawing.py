@@ -7,11 +7,13 @@ Everything shown comes from other machines, so labels are quoted as each form wa
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from federator.cli.agent_pages import Names
 from federator.cli.options import columns
+from federator.protocol.messages.broker_names import named
 
 
 @dataclass(slots=True)
@@ -19,6 +21,7 @@ class Broker:
     """One broker. ``asked`` says whether its own agent contributed to the picture."""
 
     id: int
+    name: str = ""
     url: str = ""
     asked: bool = False
     ready: bool | None = None
@@ -58,6 +61,20 @@ class Topology:
         """The broker, new when nobody mentioned it yet."""
         return self.brokers.setdefault(id, Broker(id))
 
+    def shown(self, id: int) -> str:
+        """The broker for people, with its name if it has one."""
+        return named(id, self.brokers[id].name if id in self.brokers else "")
+
+    def listed(self, ids: Iterable[int]) -> str:
+        """Some brokers for people."""
+        return " ".join(map(self.shown, ids)) or "none"
+
+    def name(self, told: object) -> None:
+        """Name the brokers as an agent's ``names`` tell."""
+        names = Names(told)
+        for broker in self.brokers.values():
+            broker.name = broker.name or names.of(broker.id)
+
 
 def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None) -> Topology:
     """One picture from the ``/status`` of one or more agents."""
@@ -81,6 +98,8 @@ def merge(statuses: Sequence[Mapping[str, Any]], topic_filter: str | None = None
             towards += [(_as_tree(d), False) for d in straight if d.get("filter") == topic_filter]
         for entry, is_member in towards:
             _add_parents(topology, own.id, entry, bool(is_member))
+    for status in statuses:
+        topology.name(status.get("names"))
     return topology
 
 
@@ -91,6 +110,7 @@ def add_told(topology: Topology, page: Mapping[str, Any]) -> None:
         broker.url = broker.url or str(entry.get("address", ""))
     for a, b in page.get("links", []):
         topology.links.setdefault((a, b), Link(a, b, "up", None, None))
+    topology.name(page.get("names"))
 
 
 def _as_tree(way: Mapping[str, Any]) -> dict[str, Any]:
@@ -133,24 +153,25 @@ def as_text(topology: Topology) -> str:
     """The picture as aligned lists."""
     brokers = [topology.brokers[id] for id in sorted(topology.brokers)]
     lines = [f"brokers: {len(brokers)}"]
-    lines += columns([_broker_cells(broker) for broker in brokers], indent=2)
+    lines += columns([_broker_cells(topology, broker) for broker in brokers], indent=2)
     links = [topology.links[pair] for pair in sorted(topology.links)]
-    rows = [(f"{x.a} -- {x.b}", x.state, _cost(x), _rtt(x)) for x in links]
+    shown, listed = topology.shown, topology.listed
+    rows = [(f"{shown(x.a)} -- {shown(x.b)}", x.state, _cost(x), _rtt(x)) for x in links]
     lines += ["", f"links: {len(links)}", *(columns(rows, indent=2) if rows else [])]
     for core in sorted(topology.trees):
         tree = topology.trees[core]
         name = f"mesh of {topology.filter!r}: " if topology.filter else ""
-        lines += ["", f"{name}core {core}, members {_ids(sorted(tree.members))}"]
-        lines += [f"  {node} -> {_ids(tree.parents[node])}" for node in sorted(tree.parents)]
+        lines += ["", f"{name}core {shown(core)}, members {listed(sorted(tree.members))}"]
+        lines += [f"  {shown(n)} -> {listed(tree.parents[n])}" for n in sorted(tree.parents)]
     if topology.filter and not topology.trees:
         lines += ["", f"no mesh of {topology.filter!r}"]
     return "\n".join(lines)
 
 
-def _broker_cells(broker: Broker) -> tuple[str, str, str, str]:
+def _broker_cells(topology: Topology, broker: Broker) -> tuple[str, str, str, str]:
     ready = {None: "not asked", True: "ready", False: "NOT READY"}[broker.ready]
     core = f"core of {broker.core_of}" if broker.core_of else ""
-    return str(broker.id), broker.url, ready, core
+    return topology.shown(broker.id), broker.url, ready, core
 
 
 def _cost(link: Link) -> str:
@@ -161,37 +182,47 @@ def _rtt(link: Link) -> str:
     return "" if link.rtt_ms is None else f"rtt {link.rtt_ms:.1f} ms"
 
 
-def _ids(ids: Sequence[int]) -> str:
-    return " ".join(map(str, ids)) or "none"
-
-
 def as_dot(topology: Topology) -> str:
     """Graphviz: links as plain lines, parents as arrows, cores as double circles."""
     lines = ["digraph federation {", "  node [shape=circle];"]
     for id in sorted(topology.brokers):
-        shape = " [shape=doublecircle]" if id in topology.trees else ""
-        lines.append(f"  {id}{shape};")
+        told = ["shape=doublecircle"] if id in topology.trees else []
+        if topology.brokers[id].name:
+            told.append(f"label={_quoted(topology.shown(id))}")
+        lines.append(f"  {id} [{', '.join(told)}];" if told else f"  {id};")
     for a, b in sorted(topology.links):
         style = "solid" if topology.links[a, b].state == "up" else "dashed"
         lines.append(f"  {a} -> {b} [dir=none, color=gray, style={style}];")
     for core, node, parent in _arrows(topology):
         lines.append(f'  {node} -> {parent} [label="{core}"];')
     if topology.filter:
-        escaped = topology.filter.replace("\\", "\\\\").replace('"', '\\"')
-        lines.append(f'  label="{escaped}";')
+        lines.append(f"  label={_quoted(topology.filter)};")
     return "\n".join([*lines, "}"])
+
+
+def _quoted(text: str) -> str:
+    """A text of Graphviz, whatever it holds."""
+    escaped = text.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'
 
 
 def as_mermaid(topology: Topology) -> str:
     """Mermaid, as forges render it in Markdown."""
     brokers = sorted(topology.brokers)
     lines = ["graph LR"]
-    lines += [f"  b{id}(({id}))" if id in topology.trees else f"  b{id}[{id}]" for id in brokers]
+    for id in brokers:
+        label = _entities(topology.shown(id)) if topology.brokers[id].name else str(id)
+        lines.append(f"  b{id}(({label}))" if id in topology.trees else f"  b{id}[{label}]")
     for a, b in sorted(topology.links):
         line = "---" if topology.links[a, b].state == "up" else "-.-"
         lines.append(f"  b{a} {line} b{b}")
     lines += [f"  b{node} -->|{core}| b{parent}" for core, node, parent in _arrows(topology)]
     return "\n".join(lines)
+
+
+def _entities(text: str) -> str:
+    """A quoted text of Mermaid, which takes HTML for HTML: all but letters and digits by number."""
+    return '"' + "".join(c if c.isalnum() or c == " " else f"#{ord(c)};" for c in text) + '"'
 
 
 def as_json(topology: Topology) -> str:

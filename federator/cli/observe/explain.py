@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.agent_pages import Names, agent_url, get, url_option
 from federator.cli.observe.status import shown
 from federator.cli.options import answer_option, config_option
 
@@ -25,6 +25,8 @@ def command(topic: str, config: Path | None, url: str | None, as_json: bool) -> 
 
 def as_text(answer: Mapping[str, Any]) -> list[str]:
     """The answer first, then each matching filter with its route, and each group."""
+    names = Names(answer.get("names"))
+    answer = names.beside(answer)
     hops = answer.get("next_hops", [])
     where = f"to {shown(hops)}" if hops else "nowhere"
     lines = [f"{shown(answer.get('topic'))}: {where}: {answer.get('why', '')}"]
@@ -37,7 +39,7 @@ def as_text(answer: Mapping[str, Any]) -> list[str]:
     if not answer.get("filters"):
         lines.append("  no filter matches")
     for group in answer.get("groups", []):
-        members = [f"{n} on broker {broker}" for broker, n in group.get("members", {}).items()]
+        members = [f"{n} on broker {names.shown(id)}" for id, n in group.get("members", {}).items()]
         one = f"to one member of {', '.join(members)}"
         where = one if members else "kept: members out of reach"
         lines.append(f"  $share/{shown(group.get('group'))}/{shown(group.get('filter'))}: {where}")

@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from federator.cli.agent_pages import agent_url, get, url_option
+from federator.cli.agent_pages import Names, agent_url, get, url_option
 from federator.cli.options import answer_option, columns, config_option
 from federator.runtime.doctor.strangers import Speakers
 
@@ -32,6 +32,8 @@ def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -
     where = agent_url(config, url)
     if routes:
         entries = get(where, "/routes")
+        if not as_json:
+            entries = Names(get(where, "/status").get("names")).beside(entries)
         click.echo(json.dumps(entries, indent=2) if as_json else "\n".join(table(entries)))
         return 0
     status = get(where, "/status")
@@ -41,11 +43,13 @@ def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -
 
 def as_text(status: Mapping[str, Any]) -> list[str]:
     """The status for people: what hinders first, then links, cores, meshes, counters."""
+    names = Names(status.get("names"))
+    status = names.beside(status)
     broker = status.get("broker", {})
     state = "ready" if status.get("ready") else f"NOT READY: {status.get('ready_reason', '')}"
     connected = "connected" if broker.get("connected") else "NOT CONNECTED"
     lines = [
-        f"broker {status.get('id')} of federation {status.get('federation')}: {state}",
+        f"broker {names.shown(status.get('id'))} of federation {status.get('federation')}: {state}",
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
         *_security(status.get("security", {})),
         *_retained(status.get("retained") or {}),

@@ -18,7 +18,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from federator.cli.agent_pages import agent_url, agents_of_grid, get, get_text
+from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, get_text
 from federator.cli.observe.top_samples import Snapshot, Watched, parse
 from federator.cli.options import PLACE, config_option
 from federator.errors import LinkError
@@ -154,19 +154,27 @@ def _head(agents: Sequence[Watched], at: datetime) -> Text:
     )
     controllers = {each.value("federator_controller_id") for each in agents} - {None}
     if controllers:
-        named = " and ".join(f"{c:.0f}" for c in sorted(c for c in controllers if c is not None))
+        names = _names(agents)
+        ids = sorted(c for c in controllers if c is not None)
+        named = " and ".join(names.shown(f"{c:.0f}") for c in ids)
         text.append(f"  controller {named}", "" if len(controllers) == 1 else "yellow")
     text.append(f"  {at:%H:%M:%S}", "dim")
     return text
 
 
+def _names(agents: Sequence[Watched]) -> Names:
+    """The brokers by name, as all agents together tell."""
+    return Names({id: name for each in agents for id, name in each.names.items()})
+
+
 def _troubles(agents: Sequence[Watched]) -> Iterable[Text]:
+    names = _names(agents)
     for each in agents:
         if each.now is None:
             yield Text(each.trouble, "red", no_wrap=True)
         elif not each.now.status.get("ready"):
             why = each.now.status.get("ready_reason", "")
-            yield Text(f"broker {each.name}: {why}", "red", no_wrap=True)
+            yield Text(f"broker {names.shown(each.name)}: {why}", "red", no_wrap=True)
 
 
 def _curves(agents: Sequence[Watched], width: int) -> Iterable[Text]:
@@ -202,14 +210,16 @@ def _table(*columns: tuple[str, str]) -> Table:
 
 
 def _brokers_table(agents: Sequence[Watched], *, wide: bool) -> Table:
-    names = [name for name in BROKER_COLUMNS if wide or name not in ONLY_WIDE]
-    table = _table(*((name, "<" if name in ("broker", "state") else ">") for name in names))
+    heads = [head for head in BROKER_COLUMNS if wide or head not in ONLY_WIDE]
+    table = _table(*((head, "<" if head in ("broker", "state") else ">") for head in heads))
+    names = _names(agents)
     for each in agents:
+        who = Text(names.shown(each.name))
         if each.now is None:
-            table.add_row(each.name, Text("no answer", "bold red"))
+            table.add_row(who, Text("no answer", "bold red"))
             continue
-        cells = _broker(each, each.now.status)
-        table.add_row(*(cells[name] for name in names))
+        cells = {"broker": who, **_broker(each, each.now.status)}
+        table.add_row(*(cells[head] for head in heads))
     return table
 
 
@@ -218,7 +228,6 @@ def _broker(each: Watched, status: Mapping[str, Any]) -> Mapping[str, Renderable
     gaps = each.value("federator_custody_gaps")
     cpu = each.rate("process_cpu_seconds_total")
     return {
-        "broker": each.name,
         "state": _state(status),
         "clients": amount(each.value("federator_local_clients")),
         "filters": amount(each.value("federator_filters")),
@@ -250,6 +259,7 @@ Row = tuple[RenderableType, ...]
 def _links(agents: Sequence[Watched]) -> list[Row]:
     """Links that are down first, then by what goes over them."""
     rows: list[tuple[tuple[bool, float], Row]] = []
+    names = _names(agents)
     for each in agents:
         for link in each.now.status.get("links", []) if each.now is not None else ():
             id_ = str(link.get("neighbour") if link.get("neighbour") is not None else "?")
@@ -260,7 +270,7 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
             refused = each.rate("federator_link_dropped_total", neighbour=id_)
             round_trip_ms = link.get("rtt_ms")
             row: Row = (
-                f"{each.name} → {id_}",
+                Text(f"{names.shown(each.name)} → {names.shown(id_)}"),
                 Text("up", "green") if up else Text(str(link.get("state")), "bold red"),
                 "-" if round_trip_ms is None or not up else f"{round_trip_ms} ms",
                 amount(link.get("cost")),
@@ -276,24 +286,24 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
 
 def _meshes(agents: Sequence[Watched]) -> list[Row]:
     """The rows of meshes, as all agents together tell; those of most brokers first."""
-    cores: dict[str, set[str]] = {}
+    cores: dict[str, list[str]] = {}
     local: dict[str, list[str]] = {}
     carried: dict[str, list[str]] = {}
+    names = _names(agents)
     for each in agents:
         for mesh in each.now.status.get("meshes", []) if each.now is not None else ():
             filter_ = str(mesh.get("filter"))
-            if mesh.get("core") is not None:
-                cores.setdefault(filter_, set()).add(str(mesh["core"]))
+            core = mesh.get("core")
+            if core is not None and names.shown(core) not in cores.setdefault(filter_, []):
+                cores[filter_].append(names.shown(core))
             if mesh.get("local"):
-                local.setdefault(filter_, []).append(each.name)
+                local.setdefault(filter_, []).append(names.shown(each.name))
             if mesh.get("member"):
-                carried.setdefault(filter_, []).append(each.name)
+                carried.setdefault(filter_, []).append(names.shown(each.name))
     return [
         (
             Text(filter_ if filter_.isprintable() else repr(filter_)),
-            " ".join(sorted(cores.get(filter_, ()))) or "-",
-            " ".join(local.get(filter_, ())) or "-",
-            " ".join(carried.get(filter_, ())) or "-",
+            *(Text(" ".join(told.get(filter_, ())) or "-") for told in (cores, local, carried)),
         )
         for filter_ in sorted(
             {*cores, *local, *carried}, key=lambda f: (-len(carried.get(f, ())), f)

@@ -49,6 +49,7 @@ class Watched:
     before: Snapshot | None = None  # the one before that
     trouble: str = "not asked yet"  # why there is no snapshot
     id: str | None = None  # of its broker, once it was said
+    names: Mapping[str, Any] = field(default_factory=dict)  # of brokers, as it told last, by id
     # Publications a second, oldest first.
     published: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
     delivered: deque[float] = field(default_factory=lambda: deque(maxlen=HISTORY))
@@ -57,6 +58,8 @@ class Watched:
         """Note what the agent answered."""
         self.before, self.now = self.now, snapshot
         self.trouble, self.id = "", str(snapshot.status.get("id", "?"))
+        names = snapshot.status.get("names")
+        self.names = names if isinstance(names, dict) else {}
         if self.before is not None:
             self.published.append(self.rate("federator_publications_received_total") or 0.0)
             self.delivered.append(self.rate("federator_publications_delivered_total") or 0.0)

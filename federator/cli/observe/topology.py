@@ -11,7 +11,7 @@ from typing import Any, Self
 
 import click
 
-from federator.cli.agent_pages import agent_url, agents_of_grid, get, url_option
+from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, url_option
 from federator.cli.observe.drawing import DRAWINGS, add_told, merge
 from federator.cli.options import PLACE, columns, config_option, option
 from federator.protocol.topology.graph import Pair, Strength, near_of, strength_of, without
@@ -101,6 +101,7 @@ class WhatIf:
     loss: Loss
     now: Strength
     then: Strength
+    names: Names
 
     @property
     def breaks(self) -> bool:
@@ -112,23 +113,27 @@ def judge(page: Mapping[str, Any], loss: Loss) -> WhatIf:
     """Hold ``loss`` against an agent's ``/topology``. Raises ``UsageError``: it is unknown."""
     brokers = [BrokerId(int(broker["broker"])) for broker in page["brokers"]]
     links = [(BrokerId(int(a)), BrokerId(int(b))) for a, b in page["links"]]
+    names = Names(page.get("names"))
     if unknown := sorted(loss.brokers - set(brokers)):
-        raise click.UsageError(f"--what-if: no broker {unknown[0]}: known are {_ids(brokers)}")
+        raise click.UsageError(
+            f"--what-if: no broker {unknown[0]}: known are {_ids(brokers, names)}"
+        )
     if strange := sorted(loss.links - set(links)):
         a, b = strange[0]
         raise click.UsageError(f"--what-if: no link {a}-{b}: federator topology lists them")
     now = near_of(brokers, links)
     then = without(near_of(brokers, set(links) - loss.links), loss.brokers)
-    return WhatIf(loss, strength_of(now), strength_of(then))
+    return WhatIf(loss, strength_of(now), strength_of(then), names)
 
 
 def as_lines(what: WhatIf) -> list[str]:
     """The lines for people: the verdict first."""
-    then = what.then
-    rows = [("", "now", "then"), *((name, tell(what.now), tell(then)) for name, tell in TOLD)]
+    then, names = what.then, what.names
+    rows = [("", "now", "then")]
+    rows += [(head, str(tell(what.now, names)), str(tell(then, names))) for head, tell in TOLD]
     lines = [verdict(what), "", *columns(rows)]
     if len(then.parts) > 1:
-        lines += ["", "parts then:", *(f"  {_ids(part)}" for part in then.parts[:NAMED_MAX])]
+        lines += ["", "parts then:", *(f"  {_ids(part, names)}" for part in then.parts[:NAMED_MAX])]
     return lines
 
 
@@ -136,10 +141,11 @@ def verdict(what: WhatIf) -> str:
     """What would break, in one line."""
     then = what.then
     if what.breaks:
-        apart = _ids([id for part in then.parts[1:] for id in part])
+        apart = _ids([id for part in then.parts[1:] for id in part], what.names)
         return f"BREAKS: the federation falls into {len(then.parts)} parts; cut off: {apart}"
     if then.weak.brokers:
-        return f"holds, but then the death of any of these parts it: {_ids(then.weak.brokers)}"
+        parting = _ids(then.weak.brokers, what.names)
+        return f"holds, but then the death of any of these parts it: {parting}"
     return "holds" + (", and survives any further death" if then.survives_any_death else "")
 
 
@@ -168,12 +174,12 @@ def _strength(strength: Strength) -> dict[str, Any]:
     }
 
 
-def _ids(ids: Iterable[BrokerId]) -> str:
-    return _listed([str(id) for id in ids])
+def _ids(ids: Iterable[BrokerId], names: Names) -> str:
+    return _listed([names.shown(id) for id in ids])
 
 
-def _pairs(pairs: Iterable[Pair]) -> str:
-    return _listed([f"{a}-{b}" for a, b in pairs])
+def _pairs(pairs: Iterable[Pair], names: Names) -> str:
+    return _listed([f"{names.shown(a)}-{names.shown(b)}" for a, b in pairs])
 
 
 def _listed(known: Sequence[str]) -> str:
@@ -181,13 +187,13 @@ def _listed(known: Sequence[str]) -> str:
     return (", ".join(known[:NAMED_MAX]) or "none") + more
 
 
-TOLD: tuple[tuple[str, Callable[[Strength], object]], ...] = (
-    ("brokers", lambda strength: strength.brokers),
-    ("links", lambda strength: strength.links),
-    ("parts", lambda strength: len(strength.parts)),
-    ("diameter", lambda s: "unknown" if s.diameter is None else s.diameter),
-    ("links of a broker", lambda strength: f"{strength.degree_min} to {strength.degree_max}"),
-    ("brokers that it cannot lose", lambda strength: _ids(strength.weak.brokers)),
-    ("links that it cannot lose", lambda strength: _pairs(strength.weak.links)),
+TOLD: tuple[tuple[str, Callable[[Strength, Names], object]], ...] = (
+    ("brokers", lambda strength, _: strength.brokers),
+    ("links", lambda strength, _: strength.links),
+    ("parts", lambda strength, _: len(strength.parts)),
+    ("diameter", lambda s, _: "unknown" if s.diameter is None else s.diameter),
+    ("links of a broker", lambda s, _: f"{s.degree_min} to {s.degree_max}"),
+    ("brokers that it cannot lose", lambda s, names: _ids(s.weak.brokers, names)),
+    ("links that it cannot lose", lambda s, names: _pairs(s.weak.links, names)),
 )
 """What is told of a graph, for people."""

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 from os import getpid
@@ -11,6 +12,7 @@ from typing import Final
 import click
 import msgspec
 
+from federator.cli.agent_pages import Names
 from federator.cli.options import columns, config_option, settings_from
 from federator.config.settings import Settings
 from federator.errors import DecodeError, LinkError
@@ -36,9 +38,11 @@ class Journey:
 
     start: Traced | None = None  # what the asked agent said, ``None`` before
     came: dict[Hop, Traced] = field(default_factory=dict)  # what was told of each hop
+    names: dict[str, str] = field(default_factory=dict)  # of brokers on the way, as told, by id
 
     def take(self, told: Traced) -> None:
         """Note what one more broker tells."""
+        self.names |= told.names
         if len(told.path) == 1:
             self.start = told
         else:
@@ -113,13 +117,13 @@ def as_text(journey: Journey, topic: str) -> list[str]:
     start = journey.start
     if start is None:
         return []
-    here = start.path[-1]
+    here, shown = start.path[-1], Names(journey.names).shown
     if not start.next_hops:
-        return [f"{topic}: nowhere from broker {here}: {start.why}"]
+        return [f"{topic}: nowhere from broker {shown(here)}: {start.why}"]
     head = ("broker", "after", "this hop", "told after", "")
-    rows = [head, (str(here), "", "", "", f"{start.why}{_queues(start)}")]
+    rows = [head, (shown(here), "", "", "", f"{start.why}{_queues(start, shown)}")]
     rows += _branches(journey, start, "", {here})
-    lines = [f"{topic} from broker {here}", "", *columns(rows)]
+    lines = [f"{topic} from broker {shown(here)}", "", *columns(rows)]
     return [*lines, *_doubts(journey)]
 
 
@@ -128,17 +132,20 @@ def _branches(
 ) -> list[tuple[str, str, str, str, str]]:
     """Rows of what comes after ``told``."""
     rows = []
-    here = told.path[-1]
+    here, shown = told.path[-1], Names(journey.names).shown
     for number, (hop, _) in enumerate(told.next_hops, 1):
         last = number == len(told.next_hops)
-        name = f"{indent}{'└─' if last else '├─'} {hop}"
+        name = f"{indent}{'└─' if last else '├─'} {shown(hop)}"
         next_told = journey.came.get((here, hop))
         if next_told is None:
             rows.append((name, "", "", "", "NO ANSWER"))
             continue
         times = next_told.times_us
         spans = (f"+{_ms(times[-1] - times[0])}", _ms(times[-1] - times[-2]))
-        back, what = _ms(next_told.back_us - times[0]), f"{_what(next_told)}{_queues(next_told)}"
+        back, what = (
+            _ms(next_told.back_us - times[0]),
+            f"{_what(next_told)}{_queues(next_told, shown)}",
+        )
         rows.append((name, *spans, back, what))
         if hop not in above:
             deeper = f"{indent}{'   ' if last else '│  '}"
@@ -155,8 +162,8 @@ def _what(told: Traced) -> str:
     return ", ".join(what for what, done in does if done)
 
 
-def _queues(told: Traced) -> str:
-    waiting = [f"{queued} bytes before {hop}" for hop, queued in told.next_hops if queued]
+def _queues(told: Traced, shown: Callable[[BrokerId], str]) -> str:
+    waiting = [f"{queued} bytes before {shown(hop)}" for hop, queued in told.next_hops if queued]
     return f"; {', '.join(waiting)} wait" if waiting else ""
 
 
@@ -167,6 +174,7 @@ def _ms(micros: int) -> str:
 def _doubts(journey: Journey) -> list[str]:
     """Brokers whose clocks cannot agree with ours: out of what one clock measured."""
     off: dict[BrokerId, int] = {}
+    shown = Names(journey.names).shown
     for told in journey.came.values():
         sent_us, at_us, back_us = told.times_us[0], told.times_us[-1], told.back_us
         if at_us < sent_us:
@@ -176,7 +184,7 @@ def _doubts(journey: Journey) -> list[str]:
     if not off:
         return []
     said = [
-        f"broker {id_}'s by {_ms(abs(us))} or more {'behind' if us < 0 else 'ahead'}"
+        f"broker {shown(id_)}'s by {_ms(abs(us))} or more {'behind' if us < 0 else 'ahead'}"
         for id_, us in sorted(off.items())
     ]
     return ["", f"Clocks differ from ours: {', '.join(said)}. Only 'told after' is by one clock."]

@@ -56,7 +56,11 @@ class Failover:
     """
 
     def __init__(
-        self, links: Links, announcements: Announcements, parameters: FailoverParameters
+        self,
+        links: Links,
+        announcements: Announcements,
+        parameters: FailoverParameters,
+        name: str = "",
     ) -> None:
         self.presence = BrokerPresence(parameters.presence)  # who is there
         self.table = SessionFlowTable()  # everyone's rows
@@ -67,6 +71,7 @@ class Failover:
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
+        self._name = name  # what operators call our broker
         self.active = False  # whether the driver told our status
         self.self_state = BrokerRecord()  # what it told
         self._own_rows: dict[FlowRow, str] = {}
@@ -82,6 +87,18 @@ class Failover:
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
         return earliest(self._timers.next_deadline_ms(), self.presence.next_deadline_ms())
+
+    def name_of(self, id: BrokerId) -> str:
+        """The name of one broker, empty when it has none that we know."""
+        if id == self._links.self_id:
+            return self._name
+        known = self.presence.known.get(id)
+        return "" if known is None else known.name
+
+    def names(self) -> dict[BrokerId, str]:
+        """The names of all brokers that have one, ours and those missed lately among them."""
+        ids = sorted({self._links.self_id, *self.presence.known})
+        return {id: name for id in ids if (name := self.name_of(id))}
 
     # -- what happens ---------------------------------------------------------------------
 
@@ -320,6 +337,7 @@ class Failover:
             orphans=tuple(self._orphans()[:LINKS_MAX]),
             missed=missed[:LINKS_MAX],
             other_term=self.standing.greatest_other_term(self.controller),
+            name=self._name,
         )
 
     def _reminders(self) -> list[TakeoverRecord]:

@@ -13,6 +13,7 @@ Source: Chen 2020, 3.3.4 (heart beating); docs/protocol.md 15.
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from federator.protocol.messages.broker_names import objection_to, sound_name
 from federator.protocol.messages.guide import State
 from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.timers import Timers
@@ -47,6 +48,11 @@ class Known:
         return bool(self.announced)
 
     @property
+    def name(self) -> str:
+        """What its operators call the broker; empty when they did not say, or what is no name."""
+        return sound_name(self.record.name)
+
+    @property
     def state(self) -> State:
         """The state of the broker as the guide says it."""
         if self.gone:
@@ -64,6 +70,7 @@ class BrokerPresence:
 
     def __init__(self, parameters: PresenceParameters) -> None:
         self.known: dict[BrokerId, Known] = {}
+        self.names_refused = 0  # records that came with what is no name
         self._parameters = parameters
         self._timers: Timers[tuple[str, BrokerId]] = Timers()
 
@@ -90,6 +97,7 @@ class BrokerPresence:
         if known is None:
             return False
         came = not known.present
+        self.names_refused += bool(objection_to(record.name))
         known.announced.add(record)
         known.record = record
         known.seen = True

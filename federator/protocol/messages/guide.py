@@ -91,3 +91,5 @@ class Health(msgspec.Struct, frozen=True):
     links: dict[str, Literal["up", "down"]]  # whether each link is up, by the neighbour's id
     at_us: Natural  # when this was said, the agent's wall clock; 0 in a Will, which cannot know
     every_s: Natural  # seconds after which it is said again, changed or not
+    name: str = ""  # what operators call the broker
+    names: dict[str, str] = {}  # of those neighbours that have one, by id

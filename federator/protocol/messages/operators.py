@@ -36,3 +36,4 @@ class Traced(msgspec.Struct, frozen=True):
     # Where it goes on to, and the bytes that wait before it.
     next_hops: tuple[tuple[Id, Natural], ...]
     why: str  # what the asked agent would do with the topic, or what stops it
+    names: dict[str, str] = {}  # of those of these brokers that have one, by id

@@ -51,6 +51,8 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
     missed: _Ids = ()  # brokers that it saw alive and that are gone, for those who come later
     # The greatest term in which it knew a controller whom it does not follow now.
     other_term: _Term = 0
+    # What operators call it, as it was told: only ``sound_name`` of it is shown to anybody.
+    name: str = ""
 
 
 class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):

@@ -240,6 +240,7 @@ class Agents(Record, frozen=True, kw_only=True, tag="agents"):
     strategy: Text
     redundancy: Natural
     link_count: Natural
+    name: Text | None = None
 
 
 AnyRecord = (

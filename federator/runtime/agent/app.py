@@ -71,7 +71,7 @@ def view_of(agent: Agent) -> v.LiveView:
     return v.LiveView(
         ready=agent.services.ready,
         status=lambda: _status(agent, routes),
-        explain=routes.explain,
+        explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},
         routes=routes.routes,
         controller=lambda: controller_page(node.failover, settings.broker_id),
         topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
@@ -89,6 +89,8 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
     settling, path = services.settling, data.path
     return {
         "id": settings.broker.id,
+        "name": settings.broker.name,
+        "names": v.names_section(control.node),
         "epoch": control.epoch,
         "federation": settings.federation,
         "ready": ready,
@@ -104,7 +106,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
             **({} if trust is None else trust.snapshot()),
             "strangers_may_speak": services.strangers.speakers,
         },
-        "links": v.links_section(control.node.links, control.connections, datagrams),
+        "links": v.links_section(control.node, control.connections, datagrams),
         "datagrams": None if datagrams is None else datagrams.totals(),
         **routes.status(),
         "discovery": services.discovery.snapshot(),

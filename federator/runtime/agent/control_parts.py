@@ -158,7 +158,7 @@ def _node(settings: Settings, state: StateDir, epoch: Epoch, trust: Trust | None
     broker = settings.broker
     auto = settings.topology.mode == "auto"
     return Node(
-        Identity(settings.broker_id, epoch, broker.advertised, broker.priority),
+        Identity(settings.broker_id, epoch, broker.advertised, broker.priority, broker.name),
         settings.parameters(),
         settings.failover_parameters(),
         settings.topology_parameters(known_brokers(state.path)) if auto else None,

@@ -133,6 +133,7 @@ class DataParts:
             policy=self.policy,
             link_policies=self.link_policies,
             forwarder=self.forwarder,
+            name_of=control.node.failover.name_of,
             # The data path is made later: it passes traces that come.
             send=lambda route, sends, body: self.path.trace(route, sends, body),
         )

@@ -99,7 +99,7 @@ class Driver:
             case e.StepBack(broker):
                 services.prepared.step_back(broker)
             case e.Notice():
-                log_notice(effect)
+                log_notice(effect, control.node.failover.name_of)
             case _:
                 assert_never(effect)
 

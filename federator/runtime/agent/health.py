@@ -9,7 +9,7 @@ Source: docs/observability.md, "On the brokers".
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
@@ -22,7 +22,7 @@ from federator.protocol.links.links import Links
 from federator.protocol.messages.guide import HEALTH_VERSION, Health
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.topics import connection_state_topic, health_topic
-from federator.protocol.types import ConnId, Epoch
+from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import wall_clock_us
@@ -50,6 +50,7 @@ class HealthReporter:
     neighbours: NeighbourLinks
     data_link: MqttLink
     ready: Callable[[], tuple[bool, str]]
+    name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
 
     def __post_init__(self) -> None:
         self._topic = health_topic(self.settings.federation)
@@ -82,12 +83,14 @@ class HealthReporter:
             self._told = None  # our Will stands there
             return
         known, (ready, reason) = self.links.neighbours, self.ready()
+        told = sorted(known)[:LINKS_TOLD_MAX]
         health = _health(
             self.settings,
             self.links.epoch,
             "ready" if ready else "not_ready",
             "" if ready else reason,
-            {str(id_): "up" if known[id_].up else "down" for id_ in sorted(known)[:LINKS_TOLD_MAX]},
+            {str(id_): "up" if known[id_].up else "down" for id_ in told},
+            {str(id_): name for id_ in told if (name := self.name_of(id_))},
         )
         if again or health != self._told:
             self._told = health
@@ -106,7 +109,14 @@ class HealthReporter:
         self._told_links = told
 
 
-def _health(settings: Settings, epoch: Epoch, state: State, reason: str, links: Told) -> Health:
+def _health(
+    settings: Settings,
+    epoch: Epoch,
+    state: State,
+    reason: str,
+    links: Told,
+    names: Mapping[str, str] | None = None,
+) -> Health:
     return Health(
         version=HEALTH_VERSION,
         federation=settings.federation,
@@ -118,6 +128,8 @@ def _health(settings: Settings, epoch: Epoch, state: State, reason: str, links: 
         links=links,
         at_us=0,
         every_s=EVERY_S,
+        name=settings.broker.name,
+        names=dict(names or {}),
     )
 
 

@@ -104,6 +104,7 @@ class Services:
             neighbours=control.connections,
             data_link=control.data_link,
             ready=self.ready,
+            name_of=node.failover.name_of,
         )
 
     def _discovery(self) -> Discovery:

@@ -3,11 +3,13 @@
 Any agent can answer, for all hold the same table; what the controller itself answers is in force.
 """
 
+from collections.abc import Mapping
 from itertools import combinations
 
 from federator.protocol.controller.duties import candidates
 from federator.protocol.controller.failover import Failover
 from federator.protocol.controller.flow_table import Likeness, relate
+from federator.protocol.messages.broker_names import named
 from federator.protocol.types import BrokerId
 
 ROWS_LISTED_MAX = 1_000
@@ -19,7 +21,7 @@ Answer = dict[str, object]
 
 def controller_page(failover: Failover, self_id: BrokerId) -> Answer:
     """Everything ``federator controller status`` shows."""
-    guide = failover.guide()
+    guide, names = failover.guide(), failover.names()
     brokers = [broker.id for broker in guide.brokers]
     return {
         "enabled": failover.active,
@@ -31,13 +33,14 @@ def controller_page(failover: Failover, self_id: BrokerId) -> Answer:
         "brokers": [
             {
                 "broker": broker.id,
+                "name": names.get(broker.id, ""),
                 "state": broker.state,
                 "clients": broker.clients,
                 "load": broker.load,
                 "address": broker.address,
                 "rows": failover.table.count(broker.id),
                 "substitutes": list(broker.substitutes),
-                "why": _why(failover, broker.id),
+                "why": _why(failover, broker.id, names),
             }
             for broker in guide.brokers
         ],
@@ -48,13 +51,14 @@ def controller_page(failover: Failover, self_id: BrokerId) -> Answer:
         "equivalences": _equivalences(failover, brokers),
         "table": _table(failover, brokers),
         "table_total": len(failover.table),
+        "names": {str(id): name for id, name in names.items()},
     }
 
 
-def _why(failover: Failover, broker: BrokerId) -> list[str]:
+def _why(failover: Failover, broker: BrokerId, names: Mapping[BrokerId, str]) -> list[str]:
     """The best candidates as of now, each with its reasons."""
     found = candidates(broker, failover.situation(), failover.table)
-    return [f"{c.id}: {c.why}" for c in found[:CANDIDATES_LISTED_MAX]]
+    return [f"{named(c.id, names.get(c.id, ''))}: {c.why}" for c in found[:CANDIDATES_LISTED_MAX]]
 
 
 def _equivalences(failover: Failover, brokers: list[BrokerId]) -> list[Answer]:

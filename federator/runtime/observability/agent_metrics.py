@@ -113,10 +113,12 @@ def state_values(
     """Who the agent is, what it has, knows and is connected to."""
     strategy = settings.routing.strategy
     who = (settings.federation, str(settings.broker_id), settings.security, strategy)
+    name = settings.broker.name
     meshes, straight = node.meshes.states.values(), node.topic_routing.states.values()
     links = [*own_links, *(link for n in neighbours.all for link in n.links)]
     return {
         "about": {who: 1},
+        **({"called": {(str(settings.broker_id), name): 1}} if name else {}),
         "broker_connected": int(presence.up),
         "epoch": node.links.epoch,
         "neighbours": len(neighbours.all),
@@ -231,6 +233,7 @@ def failover_values(
         "brokers": {(state,): states[state] for state in ("up", "draining", "gone")},
         "sessions_prepared": prepared.prepared,
         "sessions_refused": prepared.refused,
+        "names_refused": failover.presence.names_refused,
     }
 
 

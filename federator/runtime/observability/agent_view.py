@@ -199,12 +199,18 @@ class LiveView:
 # The sections of ``/status``
 
 
+def names_section(node: Node) -> dict[str, str]:
+    """The names of all brokers that have one, by id."""
+    return {str(id): name for id, name in node.failover.names().items()}
+
+
 def links_section(
-    known: Links, neighbours: NeighbourLinks, datagrams: DatagramService | None
+    node: Node, neighbours: NeighbourLinks, datagrams: DatagramService | None
 ) -> list[Answer]:
     """The connections to neighbours, and whether their agents are heard."""
     now_ms = monotonic_ms()
     told: list[Answer] = []
+    known, name_of = node.links, node.failover.name_of
     for neighbour in neighbours.all:
         connection = known.connections.get(neighbour.conn) if neighbour.conn else None
         found = connection.neighbour if connection is not None else None
@@ -212,6 +218,7 @@ def links_section(
         told.append(
             {
                 "neighbour": neighbour_id,
+                "name": "" if neighbour_id is None else name_of(neighbour_id),
                 "address": neighbour.address,
                 "dialled_back": neighbour.dialled_for is not None,
                 "cost": neighbour.cost if connection is None else connection.cost,

@@ -184,6 +184,7 @@ _FAILOVER: Final = (
         "counter",
         ("sessions_prepared", "sessions_prepared", "Sessions made for clients of dead brokers."),
         ("sessions_refused", "sessions_refused", "Sessions that our broker did not let us make."),
+        ("names_refused", "broker_names_refused", "Records of brokers with what is no name."),
     )
 )
 
@@ -249,6 +250,14 @@ _ABOUT: Final = table(
     "gauge",
     ("about", "agent_info", "1; the labels say who this is and how it is set up."),
     labels=("federation", "broker", "security", "strategy"),
+) + table(
+    "gauge",
+    (
+        "called",
+        "broker_info",
+        "1; the labels say what our broker is called. Absent without a name.",
+    ),
+    labels=("broker", "name"),
 )
 
 _PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _DISCOVERY

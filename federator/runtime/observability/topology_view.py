@@ -17,7 +17,7 @@ Answer = dict[str, object]
 def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
     """Everything ``federator topology --what-if`` needs."""
     manager = node.topology
-    told = links_told(node)
+    told, names = links_told(node), node.failover.names()
     address = {id: known.record.address for id, known in node.failover.presence if known.present}
     address |= {id: place.address for id, place in manager.directory.present()}
     address[node.links.self_id] = node.links.address
@@ -29,11 +29,17 @@ def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
         "beside": sorted(manager.beside()) if manager.active else [],
         "given_up": manager.changes,
         "brokers": [
-            {"broker": id, "address": address[id], "links": len(others)}
+            {
+                "broker": id,
+                "name": names.get(id, ""),
+                "address": address[id],
+                "links": len(others),
+            }
             for id, others in sorted(told.items())
         ][:BROKERS_LISTED_MAX],
         "missed": missed[:BROKERS_LISTED_MAX],
         "links": [list(link) for link in sorted(mutual_links(told))],
+        "names": {str(id): name for id, name in names.items()},
     }
 
 

@@ -154,6 +154,7 @@ class AgentState:
             "strategy": str(parameters.strategy.value),
             "redundancy": parameters.redundancy,
             "link_count": len(self.node.links.neighbours),
+            "name": self.node.failover.name_of(self.node.links.self_id) or None,
         }
 
 

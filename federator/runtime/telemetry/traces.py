@@ -57,6 +57,7 @@ class TraceService:
     policy: BrokerPolicy
     link_policies: LinkPolicies
     forwarder: Forwarder
+    name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
@@ -158,6 +159,8 @@ class TraceService:
             self.traffic.send(link, told)
 
     def _answer(self, token: str, told: TraceEcho, now_us: int) -> None:
+        brokers = {*told.path, *(hop for hop, _ in told.next_hops)}
+        names = {str(id): name for id in sorted(brokers) if (name := self.name_of(id))}
         answer = operators.Traced(
             path=told.path,
             times_us=told.times_us,
@@ -166,6 +169,7 @@ class TraceService:
             delivers=told.delivers,
             next_hops=told.next_hops,
             why=told.why,
+            names=names,
         )
         topic = topics.traced_topic(self.settings.federation, token)
         self.link.publish(topic, json_codec.encode(answer), urgent=True)

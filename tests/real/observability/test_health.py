@@ -46,7 +46,7 @@ async def pair(plain, **options):
 
 
 async def test_brokers_tell_the_health_of_agents_and_their_death(plain):
-    brokers, agents = await pair(plain)
+    brokers, agents = await pair(plain, broker={"name": "hall"})
     one, two = (Monitor(broker.port) for broker in brokers)
 
     async with running(one, two):
@@ -57,7 +57,12 @@ async def test_brokers_tell_the_health_of_agents_and_their_death(plain):
                 deadline_s=DEADLINE_S,
             )
             assert monitor.health()["state"] == "ready"
-            assert monitor.health()["broker"] == id
+            assert (monitor.health()["broker"], monitor.health()["name"]) == (id, "hall")
+            await until(
+                lambda m=monitor, o=other: m.health()["names"] == {o: "hall"},
+                "neighbours are named",
+                deadline_s=DEADLINE_S,
+            )
         await until(
             lambda: (one.state(2), two.state(1)) == (b"1", b"1"),
             "beside a bridge it would say the same",
@@ -83,10 +88,11 @@ async def test_brokers_tell_the_health_of_agents_and_their_death(plain):
         await agents[1].stop()
 
         await until(lambda: two.health()["state"] == "down", "it said so", deadline_s=DEADLINE_S)
-        assert two.health()["reason"] == "it was stopped"
+        assert (two.health()["reason"], two.health()["name"]) == ("it was stopped", "hall")
         await until(lambda: one.state(2) == b"0", "and there", deadline_s=DEADLINE_S)
 
     assert not any(named(agent, "bridge.found") for agent in agents)
+    assert named(agents[0], "link.down")[0]["neighbour_name"] == "hall"
 
 
 async def test_links_keep_quiet_where_they_are_told_to(plain):

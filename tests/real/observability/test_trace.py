@@ -26,6 +26,7 @@ async def joined(plain, neighbours, **options):
         section = "".join(f"{key} = {json.dumps(v)}\n" for key, v in keys.section(id).items())
         urls = [brokers[other].url for other in others]
         options.setdefault("security", "open")
+        options.setdefault("broker", {"name": "hall"})
         agents[id] = await plain.agent(id, brokers[id], *urls, more=f"[keys]\n{section}", **options)
     for id, agent in agents.items():
         around = {*neighbours[id], *(o for o, named in neighbours.items() if id in named)}
@@ -51,6 +52,7 @@ async def test_a_trace_goes_the_way_of_data_and_disturbs_nobody(plain, security)
         publisher.pause()
         await until(lambda: subscriber.came[publisher.sent - 1] > 0, "all came", deadline_s=60)
         before = subscriber.came.total()
+        await eventually(agents[1], lambda told: len(told["names"]) == 3, "all are named")
 
         code, told = await traced(agents[1], "a/b")
         text = await ran("trace", "a/b", "-c", str(agents[1].config_path))
@@ -68,9 +70,10 @@ async def test_a_trace_goes_the_way_of_data_and_disturbs_nobody(plain, security)
     sent, *came = told[2, 3]["times_us"]
     assert sent < came[0] < came[1] < told[2, 3]["back_us"]  # one machine, one clock
     assert text[0] == 0
-    assert "└─ 2" in text[1]
-    assert "   └─ 3" in text[1]
-    assert nowhere[1].startswith("b: nowhere from broker 1: ")
+    assert "└─ hall (2)" in text[1]
+    assert "   └─ hall (3)" in text[1]
+    assert told[1, 2]["names"] == {"1": "hall", "2": "hall", "3": "hall"}
+    assert nowhere[1].startswith("b: nowhere from broker hall (1): ")
     assert again == [0, 0, 0]
     for agent in agents.values():
         counters = (await agent.status())["counters"]
@@ -113,7 +116,7 @@ async def test_two_ways_meet_and_a_hop_that_is_silent_is_told(plain):
             took_s = asyncio.get_running_loop().time() - begun_s
 
     assert silent[0] == 1
-    assert "2  " in silent[1]
+    assert "hall (2)" in silent[1]
     assert "NO ANSWER" in silent[1]
 
 

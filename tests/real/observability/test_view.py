@@ -10,6 +10,9 @@ from tests.real.metrics_page import metrics
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until_told
 
+NAME = 'hall {} "\\'
+"""Of a broker: printable, and nothing that may stand in a label of Prometheus as it is."""
+
 
 def everything(folder, tls, id):
     """The sections of an agent that has all there is to have a metric."""
@@ -24,7 +27,8 @@ def everything(folder, tls, id):
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
     certificate = {"cert_file": str(tls / "client.pem"), "key_file": str(tls / "client.key")}
     links = {"transport": "udp-fec", **certificate}
-    return {"security": "signed", "links": links, "more": "\n".join(lines)}
+    named = {"name": NAME.format(id)}
+    return {"security": "signed", "broker": named, "links": links, "more": "\n".join(lines)}
 
 
 async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tmp_path, keys):
@@ -36,7 +40,9 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
             for id, (at, other) in enumerate((brokers, brokers[::-1]), 1)
         ]
         agent = agents[0]
-        status = await eventually(agent, linked(2), "linked")
+        await eventually(agent, linked(2), "linked")
+        named = {str(id): NAME.format(id) for id in (1, 2)}
+        status = await eventually(agent, lambda told: told["names"] == named, "all are named")
 
         async def links_have_all():
             text = await metrics(agent.http)
@@ -45,6 +51,8 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         await until_told(links_have_all, "every metric of a link has a sample")
         text = await metrics(agent.http)
 
+    told_at_all = "".join(each.read_text() for each in tmp_path.rglob("metrics/1-*.jsonl"))
+    assert f'"name":{json.dumps(named["1"])}' in told_at_all
     families = list(text_string_to_metric_families(text))
     fed = {s.name: s.labels for family in families for s in family.samples}
     told = {f"{f.name}_total" if f.type == "counter" else f.name for f in families}
@@ -53,5 +61,7 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
     assert all(fed[row.name] == {"neighbour": "2"} for row in LINK)
     assert fed["federator_build_info"].keys() == {"version", "python"}
     assert fed["federator_agent_info"]["broker"] == "1"
+    assert fed["federator_broker_info"] == {"broker": "1", "name": named["1"]}
+    assert [each["name"] for each in status["links"]] == [named["2"]]
     assert "process_resident_memory_bytes" in fed
     assert status["broker"]["version"].startswith("mosquitto version ")
