@@ -202,7 +202,7 @@ class Fold:
         with self.state.lock:
             self._folded.take(self.state)
         parts, facts = self._folded.parts(session), self._folded.facts()
-        tables = dict(report_tables(parts, facts, self._folded.quantiles(session, facts)))
+        tables = dict(report_tables(parts, facts, self._folded.found(session, facts)))
         kept = [] if self._shown is None else self._folded.unchanged()
         for name in kept:
             del tables[name]

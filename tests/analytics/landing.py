@@ -11,6 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from analytics.digest.tables import read_tables
+from federator.protocol.telemetry.records import MADE_WINDOW_US
 
 START_US = 1_790_000_000_000_000
 FLOOR_US = {(1, 2): 2_000, (2, 3): 3_000, (1, 3): 5_000}
@@ -96,8 +97,13 @@ def _second(broker: int, batch: int, clocks_us: Mapping[int, int]) -> list[LINE]
         skew_us = clocks_us.get(broker, 0) - clocks_us.get(other, 0)
         delays_us = [FLOOR_US[1, 3] + skew_us + 37 * batch + 150 * i * i for i in range(4)]
         counts = {"filter": "a/#", "qos": 1, "strategy": "mesh", "publications": 4, "bytes": 400}
-        rows.append(("offered", counts))
-        rows.append(("arrived", counts | {"origin": other}))
+        made = {one: START_US + batch * 1_000_000 + clocks_us.get(one, 0) for one in (1, 3)}
+        made = {one: us - us % MADE_WINDOW_US for one, us in made.items()}
+        rows.append(("offered", counts | {"made_us": made[broker]}))
+        rows.append(("arrived", counts | {"origin": other, "made_us": made[other]}))
+        if batch % 10 == 5:
+            since_us = START_US - 60_000_000 + clocks_us.get(broker, 0)
+            rows.append(("wants", {"filter": "a/#", "since_us": since_us, "window_ms": 0}))
         rows.append(("deliveries", delivery(other, delays_us)))
     return [
         record(table, broker, batch=batch, row=row, **values)
