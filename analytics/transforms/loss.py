@@ -56,6 +56,8 @@ COUNTS = pa.schema(
         ("publications", pa.int64()),
     ]
 )
+OF_CLIENTS = 0
+"""The epoch of records that test clients write: no life of an agent."""
 COMPARED, UNDER_WAY = "compared", "under way"
 """Notes of rows: something was judged, or nothing is settled yet."""
 _SCHEMA = to_arrow_schema(REPORT_TABLES["loss"])
@@ -98,7 +100,8 @@ def book_of(parts: Mapping[str, pa.Table], facts: PairFacts) -> Book:
     """The book, from the partials that OF_BOOK names."""
     wants, agents_seen, events, deliveries = (parts[name] for name in OF_BOOK)
     book = Book()
-    lives = {(row["broker"], row["epoch"]): row for row in agents_seen.to_pylist()}
+    every = agents_seen.to_pylist()
+    lives = {(row["broker"], row["epoch"]): row for row in every if row["epoch"] != OF_CLIENTS}
     by_broker: dict[int, list[tuple[int, int]]] = defaultdict(list)
     for (broker, _), row in lives.items():
         by_broker[broker].append((row["first_us"], row["last_us"]))
@@ -106,10 +109,13 @@ def book_of(parts: Mapping[str, pa.Table], facts: PairFacts) -> Book:
     for row in wants.to_pylist():
         life, destination = lives[row["broker"], row["epoch"]], row["broker"]
         until_us = FOREVER_US if row["until_us"] is None else row["until_us"]
-        is_last = (life["first_us"], life["last_us"]) == book.lives[destination][-1]
+        here, since_us = (life["first_us"], life["last_us"]), row["since_us"]
+        is_first, is_last = (here == book.lives[destination][at] for at in (0, -1))
         if not is_last:
             until_us = min(until_us, life["last_us"])
-        term = Term(row["since_us"], until_us, lasts=until_us == FOREVER_US)
+        if not is_first:  # of the first life there may be records that we do not have
+            since_us = max(since_us, life["first_us"])
+        term = Term(since_us, until_us, lasts=until_us == FOREVER_US)
         book.terms.setdefault(row["filter"], {}).setdefault(destination, []).append(term)
     for row in events.to_pylist():
         if row["kind"] in (*MISSING, *HOLES):

@@ -10,7 +10,11 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analytics.digest.tables import read_tables
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analytics.digest.tables import part_files, read_tables
+from analytics.schemas.reports import REPORT_TABLES
 from federator.protocol.telemetry.records import MADE_WINDOW_US
 
 START_US = 1_790_000_000_000_000
@@ -101,7 +105,7 @@ def _second(broker: int, batch: int, clocks_us: Mapping[int, int]) -> list[LINE]
         made = {one: us - us % MADE_WINDOW_US for one, us in made.items()}
         rows.append(("offered", counts | {"made_us": made[broker]}))
         rows.append(("arrived", counts | {"origin": other, "made_us": made[other]}))
-        if batch % 10 == 5:
+        if batch % 10 == 1:
             since_us = START_US - 60_000_000 + clocks_us.get(broker, 0)
             rows.append(("wants", {"filter": "a/#", "since_us": since_us, "window_ms": 0}))
         rows.append(("deliveries", delivery(other, delays_us)))
@@ -181,3 +185,11 @@ def reported(folder: Path) -> dict[str, list[tuple[object, ...]]]:
     """Each report table's rows, in an order of their own; read without Spark, which takes long."""
     rows = read_tables(folder).rows
     return {name: sorted((tuple(row.values()) for row in rows[name]), key=repr) for name in rows}
+
+
+def typed(folder: Path) -> dict[str, set[pa.Schema]]:
+    """Each report table to the schemas of its files: one, if they are alike to the type."""
+    return {
+        name: {pq.read_schema(file).remove_metadata() for file in part_files(folder / name)}
+        for name in REPORT_TABLES
+    }

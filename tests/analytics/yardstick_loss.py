@@ -50,7 +50,9 @@ def loss(
 def _terms(wants: Rows, lives: Rows) -> dict[tuple[str, int], set[tuple[int, int, bool]]]:
     terms = defaultdict(set)
     for filter_, broker, epoch, since_us, until_us in wants:
-        last_us = next(life[3] for life in lives if life[:2] == (broker, epoch))
+        first_us, last_us = next(life[2:] for life in lives if life[:2] == (broker, epoch))
+        if epoch > min(life[1] for life in lives if life[0] == broker):
+            since_us = max(since_us, first_us)
         newest = epoch == max(life[1] for life in lives if life[0] == broker)
         end_us = until_us if until_us is not None else None if newest else last_us
         terms[filter_, broker].add((since_us, end_us or 2**62, end_us is None))
