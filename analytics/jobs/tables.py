@@ -38,7 +38,7 @@ def _by_spark(table: DataFrame, path: str) -> None:
 
 
 def as_written(name: str) -> pa.Schema:
-    """The schema of a report table's files: Spark's writer lets every column be NULL."""
+    """The columns and types of a report table's files, each of which may be NULL."""
     schema = to_arrow_schema(REPORT_TABLES[name], timezone="UTC")
     return pa.schema([field.with_nullable(True) for field in schema])
 

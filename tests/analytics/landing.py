@@ -188,8 +188,12 @@ def reported(folder: Path) -> dict[str, list[tuple[object, ...]]]:
 
 
 def typed(folder: Path) -> dict[str, set[pa.Schema]]:
-    """Each report table to the schemas of its files: one, if they are alike to the type."""
-    return {
-        name: {pq.read_schema(file).remove_metadata() for file in part_files(folder / name)}
-        for name in REPORT_TABLES
-    }
+    """Each report table to the columns and types of its files: one set, if they are alike.
+
+    Whether a column may be NULL is left out: Spark's writer tells what its plan of the day knows.
+    """
+
+    def of(file: Path) -> pa.Schema:
+        return pa.schema([field.with_nullable(True) for field in pq.read_schema(file)])
+
+    return {name: {of(file) for file in part_files(folder / name)} for name in REPORT_TABLES}
