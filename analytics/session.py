@@ -110,6 +110,7 @@ def _config(
 ) -> dict[str, str]:
     chosen = {
         "spark.sql.session.timeZone": "UTC",
+        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",  # as the stream writes
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.codegen.hugeMethodLimit": HUGE_METHOD_BYTES,

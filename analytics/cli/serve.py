@@ -9,7 +9,7 @@ import click
 import uvicorn
 
 from analytics.dashboard.app import LOOPBACK_NAMES, application
-from analytics.errors import InputMissingError, UnavailableError, UsageError
+from analytics.errors import UnavailableError, UsageError
 
 PORT = 8650
 WAITING_MAX = 64
@@ -32,14 +32,12 @@ STOP_S = 3
 def command(tables: Path, port: int, host: str, stale_after_s: float) -> None:
     """Show a dashboard over TABLES, a folder that `report` or `stream` keeps.
 
-    The tables may be replaced while it runs. There is no password: it listens on this machine only,
-    unless --host says otherwise.
+    The tables may be replaced while it runs, and need not be there yet. There is no password: it
+    listens on this machine only, unless --host says otherwise.
     """
     if not tables.exists():
-        raise InputMissingError(
-            f"{tables}: no such folder: one that report or stream wrote is wanted"
-        )
-    if not tables.is_dir():
+        click.echo(f"{tables}: no such folder yet: waiting for report or stream", err=True)
+    elif not tables.is_dir():
         raise UsageError(f"{tables}: is a file, and a folder of tables is wanted")
     with _listening(host, port) as listener:
         at = listener.getsockname()[1]

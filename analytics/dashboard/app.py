@@ -108,7 +108,7 @@ def _tiles(summary: Mapping[str, Any], recent: Tables) -> list[Tile]:
             "" if standing == load["links"] else "bad",
         ),
         *_delay_tiles(recent),
-        Tile.of_bad("missing", loss["missing"], f"{count(loss['out_of_order'])} out of order"),
+        Tile.of_bad("missing", loss["missing"], f"{count(loss['under_way'])} under way"),
         Tile("control per announcement", ratio(cost), f"messages; the bound is {count(bound)}"),
     ]
 

@@ -69,6 +69,18 @@ def _loss(summary: Figures) -> Iterator[Finding]:
                 f"{row['qos']} did not arrive ({share})."
             )
             yield Finding("bad" if row["qos"] > 0 else "look", "loss", text)
+    if loss["under_way"]:
+        text = (
+            f"Under way: {some(loss['under_way'], 'publication')}; not lost, but nothing made "
+            "later has come either."
+        )
+        yield Finding("note", "loss", text)
+    if loss["surplus"]:
+        text = (
+            f"Twice: {some(loss['surplus'], 'publication')} came again, after a restart or for "
+            "clients that moved."
+        )
+        yield Finding("note", "loss", text)
     if loss["out_of_order"]:
         text = f"Out of order: {some(loss['out_of_order'], 'publication')} came after later ones."
         yield Finding("note", "loss", text)
@@ -192,6 +204,8 @@ _RULES: tuple[Callable[[Figures], Iterator[Finding]], ...] = (
 )  # fmt: skip
 
 
+COMPARED = "compared"
+"""The note of a row of the table ``loss`` of which something was compared."""
 WORST = 5
 """The number of worst pairs, links or filters that are named."""
 
@@ -266,24 +280,23 @@ def overhead_figures(tables: Tables) -> Figures:
 
 
 def loss_figures(tables: Tables) -> Figures:
-    """What was offered and did not arrive, where the destination listened all the time."""
-    complete = [row for row in tables["loss"] if row["note"] == "complete"]
+    """What was owed and did not arrive; what is under way may still."""
+    compared = [row for row in tables["loss"] if row["note"] == COMPARED]
     by_qos: dict[int, Counter[str]] = defaultdict(Counter)
-    for row in complete:
-        for key in ("offered", "arrived"):
-            by_qos[row["qos"]][key] += row[key]
-        by_qos[row["qos"]]["missing"] += max(row["missing"], 0)
+    for row in compared:
+        by_qos[row["qos"]].update({key: row[key] for key in ("offered", "arrived", "missing")})
     order = {  # out_of_order is of the pair and QoS, and stands on each of its filters
         (row["origin"], row["destination"], row["qos"]): row["out_of_order"]
         for row in tables["loss"]
     }
-    lost = [row for row in complete if row["missing"] > 0]
+    lost = [row for row in compared if row["missing"] > 0]
     return {
-        "compared": len(complete),
-        "not_compared": len(tables["loss"]) - len(complete),
+        "compared": len(compared),
+        "not_compared": len(tables["loss"]) - len(compared),
         "by_qos": [{"qos": qos, **by_qos[qos]} for qos in sorted(by_qos)],
-        "missing": sum(max(row["missing"], 0) for row in complete),
-        "surplus": sum(max(-row["missing"], 0) for row in complete),
+        "missing": sum(row["missing"] for row in compared),
+        "surplus": sum(row["surplus"] for row in compared),
+        "under_way": sum(row["under_way"] for row in tables["loss"]),
         "out_of_order": sum(order.values()),
         "worst": [
             _chosen(row, "filter", "origin", "destination", "qos", "offered", "missing")

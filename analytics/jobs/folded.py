@@ -23,12 +23,13 @@ from analytics.transforms import counted, hop_times
 from analytics.transforms.clocks import Pair, PairFacts, pair_facts
 from analytics.transforms.folding import Whole, merged, whole
 from analytics.transforms.load import QUIET_US, STRUCTURAL
+from analytics.transforms.loss import book_of, counts_of, judged
 from analytics.transforms.partials import WIDE, Partial
 from analytics.transforms.report import (
     EVENTS_READ,
     GROWING,
     OF_PARTS,
-    Quantiles,
+    Found,
     quarantine_counts,
     quarantine_lines,
 )
@@ -128,18 +129,19 @@ class Folded:
         }
         return pair_facts(counted.seen(self._pairs, self._least), measured)
 
-    def quantiles(self, spark: SparkSession, facts: PairFacts) -> Quantiles:
-        """The quantiles; of windows only those that ``windows`` names, if it names any."""
+    def found(self, spark: SparkSession, facts: PairFacts) -> Found:
+        """What is found in memory; of windows only those that ``windows`` names, if any."""
         judged, known = facts.judged(), self._judged
         # With other offsets all delays are others.
         self._anew = known is None or any(judged[pair] != told for pair, told in known.items())
         self._judged = judged
         wanted = sorted(self._windows if self._anew else self._fresh)
         windows = pa.concat_tables([self._no_window, *(self._windows[one] for one in wanted)])
-        return Quantiles(
+        return Found(
             lambda: _one(spark, counted.over_scopes(self._delays, judged)),
             lambda: _one(spark, windows),
             lambda: _one(spark, counted.over_steps(self._whole_steps(spark))),
+            lambda: _one(spark, self._loss(facts)),
         )
 
     def windows(self) -> Windows | None:
@@ -153,6 +155,11 @@ class Folded:
             told = pa.concat_tables([self._stories.filter(settled), told])
         self._stories = told
         return told
+
+    def _loss(self, facts: PairFacts) -> pa.Table:
+        parts = self._parts
+        counts = counts_of(parts["offered"], parts["arrived"])
+        return judged(counts, book_of(parts, facts))
 
     def _of_new(self, name: str) -> pa.Table:
         return self._new.get(name, counted.empty(self._kept[name]))

@@ -26,15 +26,17 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from analytics.jobs.staging import discard, folder_of, gathered, load, planned_for, save, settle
 from analytics.jobs.tables import write
 from analytics.schemas.fields import struct
+from analytics.schemas.reports import REPORT_TABLES
 from analytics.transforms import counted, hop_times
 from analytics.transforms.chunks import ARRAYS, FILES, FLOWS, delays_of
 from analytics.transforms.clocks import facts_of
 from analytics.transforms.delays import FLOW, MERGING, PERCENTS, SCOPES, WAY
 from analytics.transforms.folding import merged
 from analytics.transforms.load import median_round_trips
+from analytics.transforms.loss import COUNTS, OF_BOOK, Book, book_of, judged_batches
 from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial, merged_parts, unpack
 from analytics.transforms.report import (
-    Quantiles,
+    Found,
     quarantine_counts,
     quarantine_lines,
     report_tables,
@@ -182,13 +184,25 @@ def run(spark: SparkSession, inputs: Sequence[str], out: str) -> None:
             pairs = facts.pairs(chunks)
             scopes, windows = sorted_delays(chunks, pairs, f"{staging}/delays")
             steps = hop_times.steps(parts["hops"], pairs)
-            found = Quantiles(
-                lambda: scopes, lambda: windows, lambda: hop_times.step_quantiles(steps)
+            book = book_of({name: parts[name].toArrow() for name in OF_BOOK}, facts)
+            found = Found(
+                lambda: scopes,
+                lambda: windows,
+                lambda: hop_times.step_quantiles(steps),
+                lambda: _loss(parts["offered"], parts["arrived"], book),
             )
             write(spark, report_tables(parts, facts, found), home)
     finally:
         spark.catalog.clearCache()
         discard(staging)
+
+
+def _loss(offered: DataFrame, arrived: DataFrame, book: Book) -> DataFrame:
+    names = COUNTS.names
+    none = F.lit(None).cast("long").alias("destination")
+    offers = offered.select(*(none if name == "destination" else name for name in names))
+    flows = gathered(offers.union(arrived.select(*names)).repartition("filter", "origin"))
+    return flows.mapInArrow(partial(judged_batches, book=book), REPORT_TABLES["loss"])
 
 
 def _parts(chunks: DataFrame) -> dict[str, DataFrame]:

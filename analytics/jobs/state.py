@@ -31,7 +31,15 @@ from analytics.jobs.staging import folder_of
 from analytics.sources.duplicates import COUNTED_MARKS
 from analytics.transforms import counted
 from analytics.transforms.folding import HELD, HELD_RECORDS, Held, fold, merged
-from analytics.transforms.partials import BESIDE, COUNTED, PARTIALS, WIDE, Partial, slots_of
+from analytics.transforms.partials import (
+    BESIDE,
+    COUNTED,
+    PARTIALS,
+    WIDE,
+    Partial,
+    arrow_type,
+    slots_of,
+)
 
 FANOUT = 8
 _SPAN = "span="
@@ -185,8 +193,10 @@ def _read(paths: Sequence[Path], how: Partial, among: Among | None = None) -> pa
     slots = slots_of(how)
     wanted = [(slots[name], "in", values) for name, values in (among or {}).items()] or None
     files = list(map(str, paths))
-    told = pq.read_table(files, columns=list(slots.values()), filters=wanted, partitioning=None)
-    return told.select(list(slots.values())).rename_columns(list(slots))
+    # Files of an earlier version may lack a column.
+    schema = pa.schema([(slot, arrow_type(name)) for name, slot in slots.items()])
+    told = pq.read_table(files, schema=schema, filters=wanted, partitioning=None)
+    return told.rename_columns(list(slots))
 
 
 def _write(rows: pa.Table, how: Partial, path: Path) -> None:

@@ -49,7 +49,7 @@ from analytics.jobs.state import (
     fold_into,
     home_of,
 )
-from analytics.jobs.tables import append, append_windows, save, write
+from analytics.jobs.tables import append, append_windows, as_written, save, write
 from analytics.sources.duplicates import COUNTED_MARKS, MARK_KEYS, WORD_BITS, by_spool, merged_marks
 from analytics.sources.lines import parse
 from analytics.transforms.folding import HELD, HELD_RECORDS, Folding, Held
@@ -202,7 +202,7 @@ class Fold:
         with self.state.lock:
             self._folded.take(self.state)
         parts, facts = self._folded.parts(session), self._folded.facts()
-        tables = dict(report_tables(parts, facts, self._folded.quantiles(session, facts)))
+        tables = dict(report_tables(parts, facts, self._folded.found(session, facts)))
         kept = [] if self._shown is None else self._folded.unchanged()
         for name in kept:
             del tables[name]
@@ -216,8 +216,8 @@ class Fold:
             self.state.merge_if_due(self._shown)
 
     def _save(self, table: DataFrame, path: str) -> None:
-        rows = table.toArrow()
         name = Path(path).name
+        rows = table.toArrow().cast(as_written(name))
         before = [] if self._shown is None else part_files(self._out / name)
         match name:
             case "delay_over_time":

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import Row as SparkRow
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from analytics.digest.tables import Tables, tables_of
 from analytics.jobs.staging import as_one_file, side_by_side
@@ -34,6 +35,12 @@ _FILE, _MOVING = "part-{:06d}.parquet", "part-moving.parquet"
 
 def _by_spark(table: DataFrame, path: str) -> None:
     as_one_file(table).write.mode("overwrite").parquet(path)
+
+
+def as_written(name: str) -> pa.Schema:
+    """The columns and types of a report table's files, each of which may be NULL."""
+    schema = to_arrow_schema(REPORT_TABLES[name], timezone="UTC")
+    return pa.schema([field.with_nullable(True) for field in schema])
 
 
 def save(rows: pa.Table, path: str) -> None:

@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
+from analytics.digest.figures import COMPARED
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import count, percent, ratio, size
 from analytics.report import vega
@@ -147,7 +148,7 @@ def _strategies(rows: list[Row]) -> Block | None:
 
 
 def loss_section(tables: Tables, summary: dict[str, Any]) -> Section:
-    """Offered against arrived, only where the destination listened all the time."""
+    """Offered against arrived, of what destinations owed."""
     loss = summary["loss"]
     offered = sum(row["offered"] for row in loss["by_qos"])
     share = loss["missing"] / offered if offered else None
@@ -159,12 +160,15 @@ def loss_section(tables: Tables, summary: dict[str, Any]) -> Section:
         Tile(
             "compared", count(loss["compared"]), f"filter ways; {count(loss['not_compared'])} not"
         ),
+        Tile("under way", count(loss["under_way"]), "may still arrive"),
+        Tile("surplus", count(loss["surplus"]), "came again, after a restart or a move"),
     ]
     return Section(
         "loss",
         "Loss and order",
         "Publications offered at an origin under a filter against those that arrived at a "
-        "destination, compared only where the destination held the filter over the whole span.",
+        "destination: of what was made while the destination's clients wanted the filter, and is "
+        "settled.",
         [_missing(tables), _loss_table(tables)],
         tiles,
         absent="" if tables["loss"] else "Nothing was offered to another broker.",
@@ -175,10 +179,10 @@ def _missing(tables: Tables) -> Block | None:
     offered: Counter[tuple[int, int]] = Counter()
     missing: Counter[tuple[int, int]] = Counter()
     for row in tables["loss"]:
-        if row["note"] == "complete":
+        if row["note"] == COMPARED:
             pair = row["origin"], row["destination"]
             offered[pair] += row["offered"]
-            missing[pair] += max(row["missing"], 0)
+            missing[pair] += row["missing"]
     if not any(missing.values()):
         return None
     cells = {}
@@ -202,5 +206,6 @@ def _loss_table(tables: Tables) -> Block | None:
         "loss",
         rows,
         "filter, from: origin, to: destination, QoS: qos",
-        "offered, arrived, missing, out_of_order, note",
+        "offered, arrived, missing, surplus, under way: under_way, not owed: not_owed",
+        "out_of_order, note",
     )

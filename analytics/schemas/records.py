@@ -58,6 +58,7 @@ _SPECIAL = {
     "cost": replace(_LONG, nullable=True),
     "origin_epoch": replace(_LONG, high=_EPOCH_MAX),
     "origin_time_us": replace(_LONG, high=INSTANT_US_MAX),
+    **dict.fromkeys(("made_us", "since_us", "until_us"), replace(_LONG, high=INSTANT_US_MAX)),
 }
 """Fields whose type says less than what can be believed."""
 _PASSED_OVER = {

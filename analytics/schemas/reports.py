@@ -50,10 +50,11 @@ REPORT_TABLES: dict[str, StructType] = {
     "control_by_kind": struct(
         "broker long, neighbour long?, kind string, messages long, bytes long",
     ),
+    # offered = arrived + missing - surplus: what was owed and is settled; under_way: what is not.
     # out_of_order is of the pair and QoS: a frame carries several filters.
     "loss": struct(
         "filter string, origin long, destination long, qos long, offered long, arrived long",
-        "missing long, out_of_order long, note string",
+        "missing long, surplus long, under_way long, not_owed long, out_of_order long, note string",
     ),
     "events": struct(
         "window_start timestamp, broker long, kind string, neighbour long?, filter string?",

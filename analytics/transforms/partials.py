@@ -76,13 +76,13 @@ _ROW_BY_ROW: dict[str, Partial] = {
     ),
     "pair_windows": Partial(("window_us", "origin", "destination"), least=("min_us",)),
     "offered": Partial(
-        ("filter", "origin", "qos", "strategy"), sums=("publications", "bytes"), **_SPAN
+        ("filter", "origin", "qos", "strategy", "made_us"), sums=("publications", "bytes")
     ),
     "arrived": Partial(
-        ("filter", "origin", "destination", "qos", "strategy"),
+        ("filter", "origin", "destination", "qos", "strategy", "made_us"),
         sums=("publications", "bytes"),
-        **_SPAN,
     ),
+    "wants": Partial(("filter", "broker", "epoch", "since_us"), greatest=("until_us",)),
     "links": Partial(
         ("broker", "neighbour"),
         sums=(

@@ -18,23 +18,24 @@ Planned = Mapping[str, Callable[[], DataFrame]]
 
 
 @dataclass(frozen=True, slots=True)
-class Quantiles:
-    """What is sorted, each by the table that wants it."""
+class Found:
+    """What is found in columns in memory, each by the table that wants it."""
 
     # (scope, *FLOW, *PERCENTS), of ``transforms.delays``: corrected delays.
     scopes: Callable[[], DataFrame]
     # (window_us, *WAY, publications, *PERCENTS): delays as measured.
     windows: Callable[[], DataFrame]
     steps: Callable[[], DataFrame]  # ``hop_times.step_quantiles``
+    loss: Callable[[], DataFrame]  # ``loss.judged``
 
 
-def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quantiles) -> Planned:
+def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Found) -> Planned:
     """Every table of REPORT_TABLES.
 
     Args:
         parts: What OF_PARTS is made of, and ``deliveries``.
         facts: Of pairs.
-        found: Of the partials ``delays`` and ``hops``.
+        found: Of the partials ``delays`` and ``hops``, and of offers and arrivals.
     """
     deliveries, links = parts["deliveries"], parts["links"]
     pairs = facts.pairs(links)
@@ -46,6 +47,7 @@ def report_tables(parts: Mapping[str, DataFrame], facts: PairFacts, found: Quant
         "delay_over_time": lambda: delays.delay_over_time(found.windows(), pairs),
         "hop_times": lambda: hop_times.hop_times(found.steps(), pairs, facts.clocks.relative_us),
         "clocks": lambda: facts.clock_table(deliveries),
+        "loss": found.loss,
     }
     return {name: partial(_planned, tables[name], schema) for name, schema in REPORT_TABLES.items()}
 
@@ -73,7 +75,6 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
         ("deliveries", "offered", "links", "control", "announcements", "agents_seen"),
     ),
     "control_by_kind": (costs.control_by_kind, ("control",)),
-    "loss": (costs.loss, ("offered", "arrived", "deliveries", "events")),
     "events": (events, ("happened",)),
     "convergence": (convergence, ("unsettled",)),
     "brokers": (load.brokers, ("agents", "agents_seen", "names")),
@@ -92,7 +93,7 @@ what is not in ``events`` yet, and what takes part in disturbances that are to b
 """
 GROWING = ("events", "quarantine")
 """Tables of which each row is of one row of their partial: those of new records are added."""
-EVENTS_READ = (*costs.NOTES, *load.MISSING)
+EVENTS_READ = load.MISSING
 """Kinds of events that tables other than ``events`` and ``convergence`` are made of."""
 
 

@@ -27,7 +27,7 @@ WINDOW_MS = 1_000
 TEXTS = frozenset({"filter", "strategy", "kind", "direction", "detail"})
 """Columns whose values are words; ``None`` stands for null in any column."""
 
-INSTANTS = frozenset({"events", "hops"})
+INSTANTS = frozenset({"events", "hops", "wants"})
 
 
 @dataclass(slots=True)

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.random import Generator
 
+from federator.protocol.telemetry.records import MADE_WINDOW_US
 from lab.event_log import traffic
 from lab.event_log.columns import Ints, Rows, sketch_rows, window_us
 from lab.event_log.layout import Layout
@@ -40,6 +41,7 @@ def tables_of(
         "events": _events(layout, story, chunk),
         "hops": data.hops(),
         "clients": data.clients(),
+        "wants": _wants(layout, chunk),
     }
 
 
@@ -127,6 +129,9 @@ class _Data:
             "publications": total,
             "bytes": size,
         }
+        made_at = groups[3 if origin else 0][group]
+        made_us = window_us(self.layout, self.chunk, made_at, second)
+        own["made_us"] = made_us - made_us % MADE_WINDOW_US
         if origin:
             own["origin"] = self.ids[groups[3][group]]
         return Rows(groups[0][group], second, own)
@@ -308,6 +313,17 @@ def _announcements(layout: Layout, story: Story, chunk: Chunk) -> Rows:
         if core in chunk.phase.act.alive
     ]
     return _told(rows, ("announcements", "links_known"))
+
+
+def _wants(layout: Layout, chunk: Chunk) -> Rows:
+    """What the clients of the living want, all the time; told once in a chunk."""
+    since_us = START_US - MADE_WINDOW_US
+    rows = [
+        (broker, 0, layout.filters[filter_], since_us)
+        for broker in sorted(chunk.phase.act.alive)
+        for filter_ in sorted(layout.wanted[broker])
+    ]
+    return _told(rows, ("filter", "since_us"))
 
 
 def _events(layout: Layout, story: Story, chunk: Chunk) -> Rows:

@@ -19,6 +19,7 @@ def spark():
         .config("spark.driver.extraJavaOptions", "-XX:+UseSerialGC")
         .config(map=java.INTERPRETED)
         .config("spark.sql.session.timeZone", "UTC")
+        .config("spark.sql.parquet.outputTimestampType", "TIMESTAMP_MICROS")  # as our sessions
         .config("spark.driver.host", "127.0.0.1")
         .config("spark.driver.bindAddress", "127.0.0.1")
         .getOrCreate()

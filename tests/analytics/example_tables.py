@@ -135,7 +135,8 @@ def _costs(draw, pairs):
                 "qos": 1 if name == "meters/#" else 0, "offered": 3600,
                 "arrived": 3600 - (17 if (a, b) == pairs[3] else 0),
                 "missing": 17 if (a, b) == pairs[3] else 0,
-                "out_of_order": 2 if (a, b) == pairs[3] else 0, "note": "complete",
+                "surplus": 0, "under_way": 0, "not_owed": 10,
+                "out_of_order": 2 if (a, b) == pairs[3] else 0, "note": "compared",
             }
             for name, a, b in ways
         ],

@@ -10,7 +10,12 @@ from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analytics.digest.tables import read_tables
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from analytics.digest.tables import part_files, read_tables
+from analytics.schemas.reports import REPORT_TABLES
+from federator.protocol.telemetry.records import MADE_WINDOW_US
 
 START_US = 1_790_000_000_000_000
 FLOOR_US = {(1, 2): 2_000, (2, 3): 3_000, (1, 3): 5_000}
@@ -96,8 +101,13 @@ def _second(broker: int, batch: int, clocks_us: Mapping[int, int]) -> list[LINE]
         skew_us = clocks_us.get(broker, 0) - clocks_us.get(other, 0)
         delays_us = [FLOOR_US[1, 3] + skew_us + 37 * batch + 150 * i * i for i in range(4)]
         counts = {"filter": "a/#", "qos": 1, "strategy": "mesh", "publications": 4, "bytes": 400}
-        rows.append(("offered", counts))
-        rows.append(("arrived", counts | {"origin": other}))
+        made = {one: START_US + batch * 1_000_000 + clocks_us.get(one, 0) for one in (1, 3)}
+        made = {one: us - us % MADE_WINDOW_US for one, us in made.items()}
+        rows.append(("offered", counts | {"made_us": made[broker]}))
+        rows.append(("arrived", counts | {"origin": other, "made_us": made[other]}))
+        if batch % 10 == 1:
+            since_us = START_US - 60_000_000 + clocks_us.get(broker, 0)
+            rows.append(("wants", {"filter": "a/#", "since_us": since_us, "window_ms": 0}))
         rows.append(("deliveries", delivery(other, delays_us)))
     return [
         record(table, broker, batch=batch, row=row, **values)
@@ -175,3 +185,15 @@ def reported(folder: Path) -> dict[str, list[tuple[object, ...]]]:
     """Each report table's rows, in an order of their own; read without Spark, which takes long."""
     rows = read_tables(folder).rows
     return {name: sorted((tuple(row.values()) for row in rows[name]), key=repr) for name in rows}
+
+
+def typed(folder: Path) -> dict[str, set[pa.Schema]]:
+    """Each report table to the columns and types of its files: one set, if they are alike.
+
+    Whether a column may be NULL is left out: Spark's writer tells what its plan of the day knows.
+    """
+
+    def of(file: Path) -> pa.Schema:
+        return pa.schema([field.with_nullable(True) for field in pq.read_schema(file)])
+
+    return {name: {of(file) for file in part_files(folder / name)} for name in REPORT_TABLES}

@@ -34,7 +34,7 @@ def test_the_example_gives_the_figures_that_its_making_says(whole):
     assert pair[13:] == (5_000, 0, "ok")
     hops = {row[2]: row[3:7] for row in tables["hop_times"]}
     assert hops == {1: (1, 2, 25, 2_313), 2: (2, 3, 25, 3_226)}
-    assert tables["loss"][0] == ("a/#", 1, 3, 1, 100, 100, 0, 0, "complete")
+    assert tables["loss"][0] == ("a/#", 1, 3, 1, 36, 36, 0, 0, 0, 24, 0, "compared")
     over = next(row for row in tables["overhead"] if row[0] is None)
     assert over[2:8] == (3, 2, 25, 100, 4.0, 4)
     assert tables["quarantine"] == []

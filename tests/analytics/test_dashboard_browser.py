@@ -1,7 +1,9 @@
 """The report and the dashboard in a real browser, served by the real program."""
 
 import http.client
+import json
 import re
+import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
@@ -204,13 +206,25 @@ def test_serve_says_in_one_line_what_is_wrong(tmp_path):
     (tmp_path / "file").write_text("")
     with served(tmp_path) as (url, _):
         taken = run("serve", tmp_path, "--port", urlsplit(url).port)
-    missing, wrong = (run("serve", tmp_path / name) for name in ("none", "file"))
+    wrong = run("serve", tmp_path / "file")
 
-    assert (taken.returncode, missing.returncode, wrong.returncode) == (69, 66, 64)
+    assert (taken.returncode, wrong.returncode) == (69, 64)
     for run_, pattern in (
         (taken, r"cannot listen on 127.0.0.1 port \d+: "),
-        (missing, "none: no such folder"),
         (wrong, "file: is a file, and a folder"),
     ):
         assert re.search(pattern, run_.stderr)
         assert run_.stderr.count("\n") == 1
+
+
+def test_serve_waits_for_a_folder_that_is_not_there_yet(tmp_path):
+    with served(tmp_path / "later") as (url, _):
+        before = json.loads(ask(url, "/live")[1])
+        write_tables(tmp_path / "later", fresh(example()))
+
+        end_s = time.monotonic() + 30
+        while (seen := json.loads(ask(url, "/live")[1]))["newest_ms"] is None:
+            assert time.monotonic() < end_s, seen["trouble"]
+            time.sleep(0.1)
+
+    assert before["newest_ms"] is None

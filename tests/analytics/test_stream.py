@@ -11,9 +11,10 @@ import pytest
 
 from analytics.jobs import folded, report, stream
 from analytics.jobs import tables as on_disk
+from analytics.jobs.tables import as_written
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.landing import read_lines, stream_lines
-from tests.analytics.landing import LINE, START_US, example, land, record, reported, text
+from tests.analytics.landing import LINE, START_US, example, land, record, reported, text, typed
 from tests.real.polling import until
 
 PATIENCE_S = 600
@@ -80,6 +81,7 @@ def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_pa
         if batch % 2:
             report.run(spark, [str(landing)], str(tmp_path / "batch"))
             assert reported(tmp_path / "stream") == reported(tmp_path / "batch")
+            assert typed(tmp_path / "stream") == typed(tmp_path / "batch")
 
 
 @pytest.mark.slow
@@ -121,6 +123,8 @@ def test_five_kills_of_the_streaming_job_leave_the_tables_of_the_batch_report(sp
     assert folded[-1] >= 1, "no kill came between micro-batches"
     report.run(spark, [str(landing)], str(tmp_path / "batch"))
     assert reported(out) == reported(tmp_path / "batch")
+    assert typed(out) == typed(tmp_path / "batch")
+    assert typed(out) == {name: {as_written(name)} for name in REPORT_TABLES}
 
 
 def reached(moment, job):

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from analytics.jobs.staging import BYTES_PER_PARTITION, partitions_for
 from analytics.sources.lines import reason
-from analytics.transforms.costs import control_by_kind, loss
+from analytics.transforms.costs import control_by_kind
 from analytics.transforms.delays import weighted_quantiles
 from analytics.transforms.folding import bucket_value_us, fold
 from analytics.transforms.hop_times import hop_times, step_quantiles, steps
@@ -100,28 +100,6 @@ def test_a_report_is_planned_for_the_bytes_of_its_files(spark, tmp_path, size, p
     spark.conf.set("spark.sql.shuffle.partitions", limit)
     assert found == partitions
     assert of_all == (5 if size else 3)
-
-
-def test_loss_is_complete_only_where_the_destination_took_part_all_the_time(spark):
-    told = []
-    for batch in range(1, 11):
-        sent = {"filter": "a", "qos": 0, "strategy": "mesh", "publications": 5, "bytes": 50}
-        told.append(record("offered", 1, batch=batch, row=0, **sent))
-        for broker in (2, 3):
-            came = sent | {"origin": 1, "publications": 4}
-            if broker == 2 or batch > 5:
-                told.append(record("arrived", broker, batch=batch, row=0, **came))
-    joined = {"kind": "mesh_joined", "filter": "a", "window_ms": 0}
-    told.append(record("events", 3, batch=5, row=1, **joined))
-    told.append(record("events", 2, batch=5, row=1, **(joined | {"filter": "b"})))
-    made = parts(spark, told)
-
-    found = loss(made["offered"], made["arrived"], made["deliveries"], made["events"]).collect()
-
-    assert {(row.destination, *row[4:7], row.note) for row in found} == {
-        (2, 50, 40, 10, "complete"),
-        (3, 50, 20, 30, "joined later"),
-    }
 
 
 def test_events_that_follow_each_other_closely_are_one_disturbance(spark):

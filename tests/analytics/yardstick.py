@@ -13,6 +13,7 @@ from typing import Any
 import duckdb
 
 from tests.analytics.yardstick_clocks import judge, least_ways
+from tests.analytics.yardstick_loss import loss
 from tests.analytics.yardstick_queries import PAIRS, QUERIES, VIEWS
 
 MEMORY = "3GB"
@@ -35,7 +36,8 @@ COLUMNS = {
     "loop_lag_us": "BIGINT", "subject": "BIGINT", "detail": "VARCHAR", "value": "BIGINT",
     "origin_epoch": "BIGINT", "seq": "BIGINT", "custody": "BIGINT", "hop": "BIGINT",
     "sender": "BIGINT", "origin_time_us": "BIGINT", "publisher_broker": "BIGINT",
-    "destination": "BIGINT", "delays_us": "BIGINT[]",
+    "destination": "BIGINT", "delays_us": "BIGINT[]", "made_us": "BIGINT", "since_us": "BIGINT",
+    "until_us": "BIGINT",
 }  # fmt: skip
 
 
@@ -44,7 +46,7 @@ Table = tuple[list[str], list[tuple[Any, ...]]]
 
 TABLES = (
     "deliveries", "offered", "arrived", "links", "control", "announcements", "agents", "events",
-    "hops", "clients",
+    "hops", "clients", "wants",
 )  # fmt: skip
 
 
@@ -89,6 +91,8 @@ class Yardstick:
         """The report table ``name``."""
         if name == "hop_times":
             return self._hop_times()
+        if name == "loss":
+            return self._loss()
         return self.rows(QUERIES[name])
 
     def reported(self, folder: Path) -> Table:
@@ -155,6 +159,28 @@ class Yardstick:
             (*key, *_summary(taken, self._unknown(*key[3:]))) for key, taken in steps.items()
         ]
 
+    def _loss(self) -> Table:
+        """Each window of each destination by itself."""
+        _, offers = self.rows(
+            "SELECT filter, broker, qos, made_us, sum(publications) FROM offered GROUP BY ALL"
+        )
+        _, arrivals = self.rows(
+            "SELECT filter, origin, qos, made_us, broker, sum(publications) FROM arrived"
+            " GROUP BY ALL"
+        )
+        _, wants = self.rows("SELECT filter, broker, epoch, since_us, until_us FROM wants")
+        _, lives = self.rows(
+            "SELECT broker, epoch, min(at_us), max(at_us + window_ms * 1000) FROM records"
+            " GROUP BY ALL"
+        )
+        _, order = self.rows(
+            "SELECT origin, broker, qos, sum(out_of_order) FROM deliveries GROUP BY ALL"
+        )
+        _, clocks = self.rows("SELECT origin, destination, offset_us, quality FROM pairs")
+        late = {tuple(key): count for *key, count in order}
+        apart = {(a, b): None if q == "flagged" else us for a, b, us, q in clocks}
+        return [], loss(offers, arrivals, wants, lives, apart, late)
+
     def _unknown(self, sender: int, receiver: int) -> bool:
         """Whether nothing compares two clocks of which one differs from some other one."""
         here, there = (self._relative.get(broker, {}) for broker in (sender, receiver))
@@ -193,7 +219,7 @@ SHOWN_MAX = 5
 def differences(yardstick: Yardstick, report: Path) -> dict[str, list[str]]:
     """Report table to what differs in it; no entry where nothing does."""
     found = {}
-    for name in (*QUERIES, "hop_times"):
+    for name in (*QUERIES, "hop_times", "loss"):
         _, wanted = yardstick.table(name)
         _, got = yardstick.reported(report / name)
         told = _different(wanted, got)

@@ -145,39 +145,6 @@ QUERIES: dict[str, str] = {
         SELECT broker, neighbour, kind, sum(messages), sum(bytes) FROM control
         WHERE direction = 'out' GROUP BY ALL
     """,
-    "loss": """
-        WITH sent AS (
-            SELECT filter, broker AS origin, qos, sum(publications) AS offered,
-                min(at_us) AS first_us, max(at_us + window_ms * 1000) AS last_us
-            FROM offered GROUP BY 1, 2, 3
-        ), came AS (
-            SELECT filter, origin, broker AS destination, qos, sum(publications) AS arrived
-            FROM arrived GROUP BY 1, 2, 3, 4
-        ), late AS (
-            SELECT origin, broker AS destination, qos, sum(out_of_order) AS late
-            FROM deliveries GROUP BY 1, 2, 3
-        ), said AS (
-            SELECT c.filter, c.origin, c.destination, c.qos,
-                arg_min(e.kind, (e.at_us, e.kind)) AS kind
-            FROM came c
-            JOIN sent s ON c.filter = s.filter AND c.origin = s.origin AND c.qos = s.qos
-            JOIN events e ON e.at_us > s.first_us AND e.at_us < s.last_us AND (
-                (e.kind IN ('mesh_joined', 'mesh_left') AND e.broker = c.destination
-                    AND e.filter = c.filter)
-                OR (e.kind IN ('agent_started', 'spool_dropped')
-                    AND e.broker IN (c.origin, c.destination)))
-            GROUP BY 1, 2, 3, 4
-        )
-        SELECT filter, origin, destination, qos, coalesce(offered, 0), arrived,
-            coalesce(offered, 0) - arrived, coalesce(late, 0),
-            CASE WHEN offered IS NULL THEN 'offers not told' ELSE CASE kind
-                WHEN 'mesh_joined' THEN 'joined later' WHEN 'mesh_left' THEN 'left earlier'
-                WHEN 'agent_started' THEN 'an agent started'
-                WHEN 'spool_dropped' THEN 'records lost' ELSE 'complete' END END
-        FROM came LEFT JOIN sent USING (filter, origin, qos)
-        LEFT JOIN late USING (origin, destination, qos)
-        LEFT JOIN said USING (filter, origin, destination, qos)
-    """,
     "events": """
         SELECT at_us, broker, kind, neighbour, filter, subject, detail, value
         FROM events

@@ -76,10 +76,20 @@ class Delivery:
         if taken and self.frame_events is not None:
             origin, size = frame.origin, len(frame.body)
             hops = frame.hops + (origin != self.self_id)
-            event = Delivered(
-                origin, hops, frame.flags, frame.keys, frame.epoch, frame.seq, taken, size, delay_us
+            self.frame_events.add(
+                Delivered(
+                    origin,
+                    hops,
+                    frame.flags,
+                    frame.keys,
+                    frame.epoch,
+                    frame.seq,
+                    taken,
+                    size,
+                    delay_us,
+                    frame.origin_time_us,
+                )
             )
-            self.frame_events.add(event)
 
     def _publish(self, frame: Frame, now: Now) -> int:
         """Publish the body of ``frame``; how many publications our broker's connection took."""

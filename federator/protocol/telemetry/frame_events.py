@@ -44,6 +44,7 @@ class Delivered(msgspec.Struct, gc=False):
     publications: int  # those that our broker's connection took
     bytes: int  # of the body
     delay_us: int  # since its origin made the frame, by two clocks
+    origin_time_us: int
 
 
 class Made(msgspec.Struct, gc=False):

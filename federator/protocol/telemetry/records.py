@@ -5,8 +5,9 @@ carries a tracking number: (broker, spool, batch, row) is given out once and nev
 reader that sees a number twice has seen a copy, whatever way it came.
 
 ``deliveries`` counts each publication once, however many filters it matched; ``offered`` and
-``arrived`` count it once for each filter it was routed by, at both of its ends, so that the
-difference of the two is what is missing between an origin and a destination.
+``arrived`` count it once for each filter it was routed by, at both of its ends, and both by when
+its origin made it, by the origin's clock: so the difference of the two is what is missing between
+an origin and a destination, while ``wants`` says that the destination's clients want the filter.
 
 What each field means is told in docs/metrics.md, from "Every record" on; a test keeps its tables
 equal to these types.
@@ -82,6 +83,10 @@ class Deliveries(Record, frozen=True, kw_only=True, tag="deliveries"):
     delay: Buckets
 
 
+MADE_WINDOW_US: Final = 10_000_000
+"""Of what was made together, by the origin's clock, offers and arrivals are compared."""
+
+
 class Offered(Record, frozen=True, kw_only=True, tag="offered"):
     """Publications of the reporter's own clients that others wanted."""
 
@@ -90,6 +95,7 @@ class Offered(Record, frozen=True, kw_only=True, tag="offered"):
     strategy: StrategyName
     publications: Natural
     bytes: Natural
+    made_us: Natural | None = None  # start of the ``MADE_WINDOW_US`` in which they were made
 
 
 class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
@@ -101,6 +107,15 @@ class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
     strategy: StrategyName
     publications: Natural
     bytes: Natural
+    made_us: Natural | None = None  # as in ``Offered``
+
+
+class Wants(Record, frozen=True, kw_only=True, tag="wants"):
+    """A filter that the reporter's clients want, or wanted until ``until_us``."""
+
+    filter: Text
+    since_us: Natural
+    until_us: Natural | None = None
 
 
 DELAYS_MAX = 100_000
@@ -245,7 +260,7 @@ class Agents(Record, frozen=True, kw_only=True, tag="agents"):
 
 AnyRecord = (
     Deliveries | Offered | Arrived | Links | Control | Announcements | Agents | Events
-    | Hops | Clients
+    | Hops | Clients | Wants
 )  # fmt: skip
 
 TABLES: Final[dict[str, type[Record]]] = {

@@ -195,6 +195,8 @@ class Services:
         data.forwarder.widened = widened
         added, removed = data.policy.change(added, removed)
         self.control.handle(LocalFiltersChanged(added, removed))
+        if self.metrics is not None:
+            self.metrics.on_interest(added, removed)
         data.sharing.on_interest(added, removed)
         if data.retained is not None:
             data.retained.on_interest(added, removed, widened=widened)

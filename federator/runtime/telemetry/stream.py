@@ -23,7 +23,8 @@ from federator.protocol.links.links import Links
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.telemetry.records import Events, Row
+from federator.protocol.telemetry.records import Events, Row, Wants
+from federator.protocol.telemetry.terms import Terms
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.storage.durable import DiskTrouble
@@ -155,6 +156,7 @@ class MetricsStream:
     def __post_init__(self) -> None:
         settings, us = self.settings, self.links.self_id
         self.events = EventRecorder()
+        self._terms = Terms()
         self._flush_s = settings.flush_ms / 1_000
         self._window = WindowAggregator(
             self_id=us,
@@ -193,6 +195,10 @@ class MetricsStream:
         """What the control connection subscribes: the broker's counts, and asks."""
         told = [TopicFilter(topic, max_qos=QoS.AT_MOST_ONCE) for topic in SYS_TOPICS]
         return [*told, self.replay.subscription()]
+
+    def on_interest(self, added: Iterable[str], removed: Iterable[str]) -> None:
+        """Our clients want these filters from now on, and those no longer."""
+        self._terms.change(added, removed, now_us=wall_clock_us())
 
     def on_handled(self) -> None:
         """The node saw an event: see what it did to meshes."""
@@ -257,6 +263,8 @@ class MetricsStream:
         when: dict[str, Any] = {"at_us": at_us, "window_ms": window_ms}
         rows = self._window.rows(when)
         rows += self.state.rows(self._window.take_links(), when, lag_us=lag_us)
+        now_us = self._since[0]
+        rows += [(Wants, {"at_us": now_us} | told) for told in self._terms.rows(now_us=now_us)]
         return rows + self.events.rows()
 
     def _write(

@@ -24,7 +24,7 @@ from federator.protocol.telemetry.frame_events import (
     Refused,
     Sent,
 )
-from federator.protocol.telemetry.records import Row, is_sampled, salt_of
+from federator.protocol.telemetry.records import MADE_WINDOW_US, Row, is_sampled, salt_of
 from federator.protocol.telemetry.sketch import sketch
 from federator.protocol.types import BrokerId
 
@@ -32,6 +32,8 @@ DELAYS_MAX: Final = 65_536
 KEYS_MAX: Final = 16_384
 """Rows of one table in one window, and what is remembered between windows."""
 HOPS_MAX: Final = 4_096
+DELAY_US_MAX: Final = 86_400_000_000
+"""Of a frame that says it was made longer ago, or that much later, nobody believes when."""
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -89,16 +91,16 @@ class WindowAggregator:
         self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
         self.lost = 0  # events that found no room
         self._groups: dict[tuple[BrokerId, int, int, str], _Group] = {}
-        self._offered: dict[tuple[str, int], _Traffic] = {}
-        self._arrived: dict[tuple[str, BrokerId, int], _Traffic] = {}
+        self._offered: dict[tuple[str, int, int | None], _Traffic] = {}
+        self._arrived: dict[tuple[str, BrokerId, int, int | None], _Traffic] = {}
         self._hops: list[dict[str, Any]] = []
         self._early: list[dict[str, Any]] = []
         self._delays = 0
         self._origins: dict[tuple[BrokerId, int], _Origin] = {}
         # What frames alike are added to, while no route can have changed:
-        self._made_to: dict[tuple[bytes, int], list[_Traffic]] = {}
+        self._made_to: dict[tuple[bytes, int, int | None], list[_Traffic]] = {}
         self._delivered_to: dict[
-            tuple[BrokerId, int, bytes, int], tuple[_Group, list[_Traffic]]
+            tuple[BrokerId, int, bytes, int, int | None], tuple[_Group, list[_Traffic]]
         ] = {}
 
     def add(self, events: Sequence[FrameEvent]) -> None:
@@ -131,10 +133,10 @@ class WindowAggregator:
         """
         self._write_deliveries()
         rows: list[Row] = [(records.Deliveries, when | fields) for fields in self._early]
-        for (filter_, qos), total in self._offered.items():
-            rows.append((records.Offered, when | self._traffic(filter_, qos, total)))
-        for (filter_, origin, qos), total in self._arrived.items():
-            fields = {"origin": origin} | self._traffic(filter_, qos, total)
+        for (filter_, qos, made_us), total in self._offered.items():
+            rows.append((records.Offered, when | self._traffic(filter_, qos, made_us, total)))
+        for (filter_, origin, qos, made_us), total in self._arrived.items():
+            fields = {"origin": origin} | self._traffic(filter_, qos, made_us, total)
             rows.append((records.Arrived, when | fields))
         rows += [(records.Hops, fields) for fields in self._hops]
         self._early, self._offered, self._arrived, self._hops = [], {}, {}, []
@@ -161,20 +163,23 @@ class WindowAggregator:
             self._hop(event, event.hops, event.sender, event.now_us)
 
     def _made(self, event: Made) -> None:
-        totals = self._made_to.get((event.keys, event.flags))
+        made_us = _window_of(event.time_us)
+        totals = self._made_to.get((event.keys, event.flags, made_us))
         if totals is None:
             qos = event.flags & CUSTODY_FLAG
             filters, _, _ = self._filters_of(event.keys)
-            totals = [_known(self._offered, (filter_, qos), self) for filter_ in filters]
-            self._made_to[event.keys, event.flags] = totals
+            totals = [_known(self._offered, (filter_, qos, made_us), self) for filter_ in filters]
+            self._made_to[event.keys, event.flags, made_us] = totals
         for total in totals:
             total.publications += event.publications
             total.bytes += event.bytes
         self._hop(event, 0, None, event.time_us)
 
     def _delivered(self, event: Delivered) -> None:
-        known = self._delivered_to.get((event.origin, event.hops, event.keys, event.flags))
-        group, totals = known or self._where(event)
+        believed = abs(event.delay_us) <= DELAY_US_MAX
+        made_us = _window_of(event.origin_time_us) if believed else None
+        alike = (event.origin, event.hops, event.keys, event.flags, made_us)
+        group, totals = self._delivered_to.get(alike) or self._where(event, made_us)
         group.events.append(event)
         for total in totals:
             total.publications += event.publications
@@ -191,7 +196,7 @@ class WindowAggregator:
 
     # Within
 
-    def _where(self, event: Delivered) -> tuple[_Group, list[_Traffic]]:
+    def _where(self, event: Delivered, made_us: int | None) -> tuple[_Group, list[_Traffic]]:
         """What an event like this is added to."""
         custody = event.flags & CUSTODY_FLAG
         _, local, strategy = self._filters_of(event.keys)
@@ -201,10 +206,11 @@ class WindowAggregator:
             if len(self._groups) >= KEYS_MAX:
                 self._write_deliveries()
             group = self._groups[key] = _Group()
-        totals = [_known(self._arrived, (f, event.origin, custody), self) for f in local]
+        totals = [_known(self._arrived, (f, event.origin, custody, made_us), self) for f in local]
         if len(self._delivered_to) >= KEYS_MAX:
             self._delivered_to.clear()
-        self._delivered_to[event.origin, event.hops, event.keys, event.flags] = group, totals
+        alike = (event.origin, event.hops, event.keys, event.flags, made_us)
+        self._delivered_to[alike] = group, totals
         return group, totals
 
     def _origin(self, origin: BrokerId, epoch: int) -> _Origin:
@@ -215,13 +221,16 @@ class WindowAggregator:
             known = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
         return known
 
-    def _traffic(self, filter_: str, qos: int, total: _Traffic) -> dict[str, Any]:
+    def _traffic(
+        self, filter_: str, qos: int, made_us: int | None, total: _Traffic
+    ) -> dict[str, Any]:
         return {
             "filter": filter_,
             "qos": qos,
             "strategy": self.parameters.strategy_of(filter_).value,
             "publications": total.publications,
             "bytes": total.bytes,
+            "made_us": made_us,
         }
 
     def _hop(self, event: Came | Made, hop: int, sender: BrokerId | None, at_us: int) -> None:
@@ -287,6 +296,10 @@ class WindowAggregator:
         self._groups = {}
         self._delivered_to.clear()
         self._delays = 0
+
+
+def _window_of(time_us: int) -> int:
+    return max(0, time_us - time_us % MADE_WINDOW_US)
 
 
 def _known(totals: dict[_K, _Traffic], key: _K, window: WindowAggregator) -> _Traffic:

@@ -148,8 +148,8 @@ def command(
         raise click.UsageError("--all-pairs wants --strategy, and --plot wants --preset chen2020")
     else:
         trial = None
-    if wants_records and stay:
-        raise click.UsageError("--metrics and --report do not go with --stay")
+    if report is not None and stay and options["publications"] is None:
+        raise click.UsageError("--report wants --publications beside --stay, to be held against")
     plan = Plan(
         scenario=scenario_of(None if trial else preset, options),
         trial=trial,
@@ -210,7 +210,7 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
                         await _stay(running, plan)
             finally:
                 await measurement.stop()
-    if plan.records is not None and copies is not None:
+    if plan.records is not None and (copies is not None or plan.stay):
         plan.records.keep(running, measurement)
         agrees = await plan.records.tell(measurement, copies, console)
         code = code if agrees else FAULTY

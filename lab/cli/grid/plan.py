@@ -65,12 +65,12 @@ class Records:
         gather_spools((agent.state_dir for agent in running.agents.values()), self.folder)
         write_clients(measurement.runs, self.folder, federation=FEDERATION)
 
-    async def tell(self, measurement: Measurement, copies: Copies, console: Console) -> bool:
+    async def tell(self, measurement: Measurement, copies: Copies | None, console: Console) -> bool:
         """Make the report, hold it against what was measured, say where it is; whether it agrees.
 
         Raises ``LinkError``: the report could not be made.
         """
-        if self.report is None:
+        if self.report is None or copies is None:
             console.print(f"records: {self.folder}", soft_wrap=True, highlight=False)
             return True
         console.print("making the report ...", highlight=False)

@@ -69,7 +69,9 @@ def test_deliveries_are_what_a_slow_count_says(delays_max, monkeypatch):
         origin, hops, custody = rng.choice((3, 4)), rng.choice((1, 2)), rng.choice((0, 1))
         seq, count = rng.randrange(1_000), rng.randint(1, 9)
         lines.append(
-            Delivered(origin, hops, custody, keys("a/b"), 7, seq, count, 10, rng.randrange(10**6))
+            Delivered(
+                origin, hops, custody, keys("a/b"), 7, seq, count, 10, rng.randrange(10**6), 0
+            )
         )
         wanted[origin, hops, custody] += count
         late[origin, custody] += count * (seq < latest.get((origin, custody), -1))
@@ -90,7 +92,7 @@ def test_deliveries_are_what_a_slow_count_says(delays_max, monkeypatch):
 
 def test_traffic_counts_for_each_filter_and_delivery_for_none_but_those_of_our_clients():
     made = [Made(keys("a/b", "x/#"), 0, 7, seq, 2, 100, 9) for seq in range(1, 4)]
-    came = [Delivered(3, 1, 1, keys("a/b", "a/+", "x/#"), 7, 1, 4, 50, 10)]
+    came = [Delivered(3, 1, 1, keys("a/b", "a/+", "x/#"), 7, 1, 4, 50, 10, 25_000_000)]
 
     window = window_of(made + came)
     told = window.rows({"at_us": 5, "window_ms": 1_000})
@@ -99,6 +101,8 @@ def test_traffic_counts_for_each_filter_and_delivery_for_none_but_those_of_our_c
     arrived = {f["filter"]: (f["origin"], f["qos"], f["bytes"]) for k, f in told if k is Arrived}
     assert offered == {"a/b": (6, "mesh"), "x/#": (6, "shortest-path")}
     assert arrived == {"a/b": (3, 1, 50), "a/+": (3, 1, 50)}
+    assert {f["made_us"] for k, f in told if k is Offered} == {0}
+    assert {f["made_us"] for k, f in told if k is Arrived} == {20_000_000}
     assert window.rows({"at_us": 6, "window_ms": 1_000}) == []
 
 
