@@ -25,7 +25,12 @@ from federator.protocol.discovery.interest import (
 from federator.protocol.discovery.line_effects import DROPPED, LineEffects
 from federator.protocol.discovery.log_lines import LogReader
 from federator.protocol.discovery.parameters import DiscoveryParameters
-from federator.protocol.discovery.reconciliation import CountOwn, ProbeCounts, Reconciliation
+from federator.protocol.discovery.reconciliation import (
+    CallRoll,
+    CountOwn,
+    ProbeCounts,
+    Reconciliation,
+)
 from federator.protocol.discovery.records import (
     RECORD_VERSION,
     DiscoveryRecord,
@@ -54,7 +59,7 @@ LOG_LINES_KEPT_MS = Millis(18_000)
 _NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
 _WHY_CHARS_MAX = 200
 
-DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | Notice
+DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | CallRoll | Notice
 
 
 class Discovery:
@@ -168,6 +173,8 @@ class Discovery:
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
         # A session from before our start may hold a probe subscription, which would be counted.
         probes = [self._reconciliation.drop_probe()] if self._first and session_present else []
+        if self._first:  # of our own clients only we ourselves are remembered over a restart
+            self._reconciliation.want_roll(now_ms=now_ms)
         self._first = False
         self._heard_ms = now_ms
         self._table.on_reconnected()
@@ -349,6 +356,7 @@ class Discovery:
             self.widened = widen
             self._interest.count(MATCH_ALL, 1 if widen else -1, by_client=False)
         effects += self._reconciliation.count_own(now_ms=now_ms)
+        effects += self._reconciliation.call_roll(now_ms=now_ms)
         if doubt != self._told:
             self._told = doubt
             if doubt is None:

@@ -116,6 +116,7 @@ class Services:
             interest_changed=self._interest_changed,
             share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
+            call_roll=self.guide.call_roll,
             control_filters=lambda: control.link.wanted_filters,
             own_links=self._own_links,
         )

@@ -58,6 +58,7 @@ class Discovery:
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
         control_filters: All that the control connection subscribes.
+        call_roll: Asks gateways and others of ours at our broker to subscribe again.
         own_links: Our other connections to this broker. Both are asked whenever the control
             connection comes up: log lines about them may have passed unheard.
     """
@@ -69,6 +70,7 @@ class Discovery:
     interest_changed: Callable[[frozenset[str], frozenset[str]], None]  # added, removed
     share: ShareSettings = field(default_factory=ShareSettings)
     members_changed: Callable[[pure.MembersChanged], None] | None = None
+    call_roll: Callable[[], None] = lambda: None
     control_filters: Callable[[], Iterable[str]] = tuple
     own_links: Callable[[], Iterable[MqttLink]] = tuple
 
@@ -274,6 +276,8 @@ class Discovery:
                     self._probe(subscribe)
                 case pure.CountOwn():
                     self._hold_own()
+                case pure.CallRoll():
+                    self.call_roll()
                 case Notice():
                     log_notice(effect)
                 case _:
