@@ -105,6 +105,7 @@ class Reconciliation:
         self._hopeful_until_ms = Millis(0)
         self._count_own_at_ms: Millis | None = None
         self._own_counted_at_ms = Millis(-COUNT_OWN_GAP_MS)
+        self.unheard_before_ms: Millis | None = None  # lines were missing, last
         self._roll_at_ms: Millis | None = None
         self._rolls_from_ms = Millis(0)  # not before that
         self._roll_gap_ms = ROLL_GAPS_MS[0]
@@ -115,6 +116,17 @@ class Reconciliation:
         self._probe_at_ms = Millis(0)
         self._probing = False
         self._unanswered_probes = 0
+
+    @property
+    def unknown(self) -> int:
+        """How many subscriptions the broker counts beyond all that may be."""
+        tallies = self.table.tallies()
+        return sum(max(0, count - tallies[kind].most) for kind, count in self.counts.items())
+
+    @property
+    def unknown_clients(self) -> int:
+        """How many clients are connected of which no line told."""
+        return max(0, (self._connected or 0) - self.table.connected)
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
@@ -129,6 +141,7 @@ class Reconciliation:
         self._hopeful_until_ms = Millis(now_ms + self.parameters.hopeful_ms)
         if gap:
             self.want_roll(now_ms=now_ms)
+            self.unheard_before_ms = now_ms
             self.counts.clear()
             self._connected = None
             self.restarted = False

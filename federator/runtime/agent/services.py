@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
@@ -192,7 +193,8 @@ class Services:
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         data, widened = self.data, self.discovery.known.widened
-        data.forwarder.widened = widened
+        doubted = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
+        data.forwarder.widen(widened, frozenset(chain.from_iterable(doubted)))
         added, removed = data.policy.change(added, removed)
         self.control.handle(LocalFiltersChanged(added, removed))
         data.sharing.on_interest(added, removed)

@@ -3,7 +3,7 @@
 from federator.protocol.discovery import RollCall
 from federator.protocol.discovery.log_lines import Subscribed
 from federator.protocol.discovery.roll_call import ROLL_GAP_MS
-from tests.protocol.discovery.harness import Driven
+from tests.protocol.discovery.harness import CONNECTED, UPTIME, Driven
 
 
 def test_the_roll_is_called_at_the_start_and_whoever_answers_is_counted():
@@ -74,3 +74,59 @@ def test_forged_calls_bring_little():
     answered = sum(roll_call.asks(n + 1, retained=False, now_ms=n * 10) for n in range(1_000))
 
     assert answered == 10_000 // ROLL_GAP_MS
+
+
+def test_what_is_unknown_is_told_with_how_many_and_since_when():
+    driven = Driven()
+    driven.up()
+    driven.sys(CONNECTED, 4)
+    came_ms = driven.now_ms
+
+    driven.counts(3, shared=1)
+
+    told = driven.discovery.snapshot()
+    assert (told.unknown, told.unknown_clients, told.unheard_before_ms) == (4, 3, came_ms)
+    said = driven.notices[-1]
+    assert (said.name, said.details) == ("discovery.unknown", {"subscriptions": 4, "clients": 3})
+
+    driven.counts(0)
+    told = driven.discovery.snapshot()
+    assert (told.unknown, told.unknown_clients, told.unheard_before_ms) == (0, 0, None)
+
+
+def test_an_operator_bounds_what_is_asked_for_out_of_doubt():
+    driven = Driven(widen_to=("alarm/#", "door/+"))
+    driven.up()
+    driven.log(Subscribed("known", 0, "door/+"))
+    driven.counts(3)
+
+    assert driven.discovery.widened
+    assert driven.wanted == {"alarm/#", "door/+"}
+    assert driven.discovery.doubted == {"alarm/#"}
+
+    driven.counts(1)
+    assert driven.wanted == {"door/+"}
+    assert driven.discovery.doubted == frozenset()
+
+
+def test_lines_that_grew_too_old_while_we_were_away_are_no_more_than_a_gap():
+    driven = Driven()
+    driven.up()
+    driven.log(Subscribed("c", 0, "a"))
+    driven.packets(1)
+    driven.counts(1)
+    driven.down()
+    driven.later(40_000)
+
+    driven.apply(driven.discovery.on_broker_up(session_present=True, now_ms=driven.now_ms))
+    driven.packets(30)  # 28 expired in the broker
+    driven.sys(UPTIME, "600 seconds", retained=True)
+    driven.counts(1)
+
+    assert driven.discovery.snapshot().trusted
+    assert driven.wanted == {"a"}
+
+    driven.log(Subscribed("c", 0, "b"))
+    driven.packets(33)  # while we are there it is a loss
+    assert driven.discovery.snapshot().lines_lost > 0
+    assert not driven.discovery.snapshot().trusted
