@@ -139,7 +139,6 @@ async def test_after_a_reboot_with_clients_first_no_agent_asks_for_more(
         await site.reboot()
         await site.sure()
         await site.gets_all()
-    record_property("sure_after_s", max(site.sure_after_s))
 
 
 @pytest.mark.parametrize("persistence", [False, True], ids=["forgets", "persists"])
