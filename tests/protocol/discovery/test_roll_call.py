@@ -1,7 +1,7 @@
 """Who of ours subscribed before the agent came is asked to do it again."""
 
 from federator.protocol.discovery import RollCall
-from federator.protocol.discovery.log_lines import Subscribed
+from federator.protocol.discovery.log_lines import ClientConnected, ClientEnded, Subscribed
 from federator.protocol.discovery.roll_call import ROLL_GAP_MS
 from tests.protocol.discovery.harness import CONNECTED, UPTIME, Driven
 
@@ -130,3 +130,28 @@ def test_lines_that_grew_too_old_while_we_were_away_are_no_more_than_a_gap():
     driven.packets(33)  # while we are there it is a loss
     assert driven.discovery.snapshot().lines_lost > 0
     assert not driven.discovery.snapshot().trusted
+
+
+def test_clients_that_came_back_under_other_names_may_leave_again():
+    driven = Driven()
+    driven.up()
+    for number in range(3):
+        driven.log(ClientConnected(f"auto-{number}", True, 4))
+        driven.log(Subscribed(f"auto-{number}", 0, f"f/{number}"))
+    driven.counts(3)
+    driven.down()
+    driven.later(60_000)
+    driven.up()  # all restarted
+    driven.sys(UPTIME, "5 seconds")
+    driven.counts(3)
+    assert driven.discovery.snapshot().trusted, "the same number: no change"
+
+    driven.log(ClientEnded("auto-77"))
+    driven.counts(2)
+
+    assert driven.discovery.snapshot().trusted
+    assert driven.wanted == {"f/0", "f/1", "f/2"}, "nobody knows which of them went"
+
+    driven.log(ClientConnected("auto-78", True, 4), Subscribed("auto-78", 0, "f/1"))
+    driven.counts(3)
+    assert driven.discovery.snapshot().trusted
