@@ -28,11 +28,13 @@ def knows(*filters):
     return judge
 
 
+@pytest.mark.slow
 async def test_gateway_collector_and_their_clients_that_came_first_do_not_count(plain, tmp_path):
     broker = await plain.broker()
     async with aiomqtt.Client(broker.host, broker.port) as client:
         await client.publish("kept/1", b"0", qos=1, retain=True)
-    config = GatewayConfig("gate", {1: broker.url}, federation="fed")
+    quick = {"failover": {"settle_ms": 0}}  # there is no agent that could say what is settled
+    config = GatewayConfig("gate", {1: broker.url}, federation="fed", more=quick)
     async with (
         GatewayProcess(tmp_path / "gateway", config) as gateway,
         CollectorProcess(tmp_path / "collector", broker.url) as collector,
@@ -125,6 +127,7 @@ class Site:
             await until(lambda e=each: all(e.came[n] for n in numbers), "nothing is lost")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("persistence", [False, True], ids=["forgets", "persists"])
 async def test_after_a_reboot_with_clients_first_no_agent_asks_for_more(
     plain, record_property, persistence
@@ -145,6 +148,7 @@ async def test_after_a_reboot_with_clients_first_no_agent_asks_for_more(
 async def test_a_client_that_is_new_since_the_last_run_is_known_or_told(plain, persistence):
     broker = await plain.broker(persistence=persistence)
     agent = await plain.agent(1, broker)
+    await eventually(agent, knows(), "it hears the log")
     old = flow.Subscriber(broker.port, "old", client_id="old")
     new = flow.Subscriber(broker.port, "new", client_id="new")
     async with flow.running(old):
