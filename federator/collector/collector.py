@@ -24,6 +24,7 @@ from federator.collector.position import Piece, ReadingParameters
 from federator.config.brokers import BrokerAddress
 from federator.config.collector import CollectorSettings
 from federator.errors import DecodeError
+from federator.protocol.discovery import RollCall
 from federator.protocol.effects import Notice
 from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide
@@ -79,6 +80,7 @@ class Source:
         self.url = connection.url
         self.broker: BrokerId | None = None  # once that is known and believed
         self._attempts_at_last = 0
+        self._roll_call = RollCall()
         self._listener = listener
         self._guides = Inbox(self._take)  # to judge one takes long: no flood holds the loop
         self._token = token
@@ -114,6 +116,7 @@ class Source:
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us."""
         self._attempts_at_last = link.counters.attempts
+        self._roll_call.on_up()
 
     def on_subscribed(self, link: MqttLink) -> None:
         """Answers can come."""
@@ -140,7 +143,10 @@ class Source:
             elif topic == self._head and payload:
                 self._listener.on_head(self, topic, payload)
             elif topic == self._guide and payload and self.link.connected:
-                self._listener.on_guide(self, topic, payload)
+                guide = self._listener.on_guide(self, topic, payload)
+                now_ms, roll = monotonic_ms(), 0 if guide is None else guide.roll
+                if self._roll_call.asks(roll, retained=packet.retain, now_ms=now_ms):
+                    self.link.subscribe_again()
         except DecodeError as error:
             self._listener.on_malformed(self, error)
 
@@ -248,15 +254,17 @@ class Collector:
         source.broker = None
         self.directory.on_down(source.url)
 
-    def on_guide(self, source: Source, topic: str, payload: bytes) -> None:
-        """A guide came, or what does not decode as one."""
+    def on_guide(self, source: Source, topic: str, payload: bytes) -> Guide | None:
+        """A guide came, or what does not decode as one; return it if it is believed."""
         guide = decode(Guide, payload)
         if guide.federation != self.settings.federation:
-            return
+            return None
         proven = self.words.is_agents(guide.broker, topic, payload, again=True)
-        if proven and self._believe(source, guide.broker):
-            failing = {url for url, each in self.sources.items() if each.failing}
-            self._follow(self.directory.on_guide(guide, failing=failing))
+        if not (proven and self._believe(source, guide.broker)):
+            return None
+        failing = {url for url, each in self.sources.items() if each.failing}
+        self._follow(self.directory.on_guide(guide, failing=failing))
+        return guide
 
     def on_head(self, source: Source, topic: str, payload: bytes) -> None:
         """A head came, or what does not decode as one."""

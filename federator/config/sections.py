@@ -192,6 +192,9 @@ class DiscoverySettings(Section):
     "federate" pulls everything."""
     widen: Switch = True
     """Ask for more than needed while the learned table cannot be trusted."""
+    widen_to: Annotated[TopicFilters, Field(min_length=1)] = ("#",)
+    """What is asked for then: # is everything. On a narrow link name what its clients must not
+    miss: nothing else reaches a client that nobody knows of."""
     registration_ttl_ms: Span = 3_600_000
     """How long a filter registered on new_regular_topic is asked for."""
     unlogged_subscriptions: WholeNumber = Field(default=0, ge=0, le=2**31)

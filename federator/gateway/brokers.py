@@ -26,6 +26,7 @@ from federator.config.gateway import GatewayBrokerSettings, GatewaySettings
 from federator.errors import DecodeError
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.wire import V5, Connect, Property, with_value, write_connect
+from federator.protocol.discovery import RollCall
 from federator.protocol.messages import gateways, topics
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode, encode
@@ -37,6 +38,7 @@ from federator.runtime.mqtt.inbox import Inbox
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.mqtt.session_packets import wipe_session
+from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.words import SignedWords
 
 PROBE_S: Final = 0.5
@@ -65,6 +67,9 @@ class BrokerObserver(Protocol):
 
     def on_guide(self, guide: Guide) -> None:
         """Take the new guide of a broker's agent."""
+
+    def on_roll_call(self, broker: BrokerId) -> None:
+        """Have the subscriptions of all clients there made again: the agent there asks for it."""
 
     def on_settled(self, broker: BrokerId, token: int, known: bool) -> None:
         """Take the answer to ``Broker.ask_settled``: whether the filters are known everywhere."""
@@ -118,6 +123,7 @@ class Broker:
         self._gateway = gateway.name
         self._federation = gateway.federation
         self._unanswered = 0
+        self._roll_call = RollCall()
         self._probe: asyncio.Task[bool] | None = None
         self._recalls_always = gateway.failover.recall == "always"
         self.strangers = StrangerWatch(
@@ -160,6 +166,7 @@ class Broker:
         """Count the new connection: the broker accepted us."""
         self.generation += 1
         self._unanswered = 0
+        self._roll_call.on_up()
         self._observer.on_broker_up(self.id)
 
     def on_subscribed(self, link: MqttLink) -> None:
@@ -179,17 +186,20 @@ class Broker:
     def _take(self, packet: PublishPacket) -> None:
         try:
             if self.up:  # otherwise it was said before the connection ended
-                self._read(packet.topic, packet.payload)
+                self._read(packet.topic, packet.payload, retained=packet.retain)
         except DecodeError as error:
             self._observer.counters.malformed += 1
             _log.warning("gateway.malformed", broker=self.id, reason=str(error)[:200])
 
-    def _read(self, topic: str, payload: bytes) -> None:
+    def _read(self, topic: str, payload: bytes, *, retained: bool) -> None:
         if topic == topics.guide_topic(self._federation):
             if payload:
                 guide = decode(Guide, payload)
                 if self._words.is_agents(guide.broker, topic, payload, again=True):
                     self._observer.on_guide(guide)
+                    if self._roll_call.asks(guide.roll, retained=retained, now_ms=monotonic_ms()):
+                        self.link.subscribe_again()
+                        self._observer.on_roll_call(self.id)
         elif topic == topics.claims_topic(self._federation):
             if claim := self._of_gateway(gateways.Claim, topic, payload):
                 self._observer.on_claim(claim)

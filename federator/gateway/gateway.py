@@ -46,6 +46,14 @@ RECENT_SLACK_MS: Final = 2_000
 """Deliveries are remembered longer than publications: they may come before their PUBACK."""
 
 MOVES_AT_ONCE: Final = 16
+ROLL_FILTERS: Final = 100
+ROLL_PAUSE_S: Final = 0.05
+"""So many subscriptions are made again at a time: each is a line of the broker's log, and what the
+agent has not read yet, the broker drops beyond a thousand."""
+
+ROLL_GAP_MS: Final = 30_000
+"""Between two times: a 3.1.1 broker sends retained values anew, and who calls may be a forger."""
+
 OUR_NAMES: Final = "federator-"
 READ_BYTES_MAX: Final = 262_144
 """What one read of a socket may bring, beyond the packet that it ends."""
@@ -123,6 +131,7 @@ class Gateway:
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken
         self._moving: set[BrokerId] = set()
+        self._called_ms: dict[BrokerId, Millis] = {}  # when their clients last subscribed again
         self._moves_told = 0
         self._draining = False
 
@@ -322,6 +331,22 @@ class Gateway:
     def on_broker_up(self, broker: BrokerId) -> None:
         """End the sessions that were left behind on ``broker``: our connection stands."""
         self._cleanup.on_up(self.brokers[broker])
+
+    def on_roll_call(self, broker: BrokerId) -> None:
+        """Have the subscriptions of all clients there made again, a few at a time."""
+        now_ms, last_ms = monotonic_ms(), self._called_ms.get(broker)
+        if last_ms is None or now_ms - last_ms >= ROLL_GAP_MS:
+            self._called_ms[broker] = now_ms
+            self._tasks.create_task(self._answer_roll_call(broker), name=f"roll call of {broker}")
+
+    async def _answer_roll_call(self, id: BrokerId) -> None:
+        broker, made = self.brokers[id], 0
+        for client in [each for each in self.every if each.broker is broker]:
+            if client.broker is broker:  # still
+                made += client.subscribe_again()
+            if made >= ROLL_FILTERS:
+                await asyncio.sleep(ROLL_PAUSE_S * made / ROLL_FILTERS)
+                made = 0
 
     def on_broker_down(self, broker: BrokerId) -> None:
         """Examine a broker whose connection ended: if it is dead, its clients have to move."""

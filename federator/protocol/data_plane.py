@@ -404,6 +404,9 @@ class DataPlane:
             self._note_came(frame, size, now)
         route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
         counters.unknown_filters += route.unknown
+        if route.in_doubt and first:
+            counters.in_doubt += frame.publications
+            counters.in_doubt_bytes += size
         if frame.flags:
             self._keep_or_deliver(frame, route, now, first=first)
         elif is_inbox_key(frame.keys):

@@ -15,6 +15,7 @@ from analytics.sources.live.keys import Words
 from analytics.sources.live.link import Link, Options, Place, place
 from analytics.sources.live.replay import Held
 from federator.errors import DecodeError
+from federator.protocol.discovery import RollCall
 from federator.protocol.messages.guide import Guide
 from federator.protocol.messages.json_codec import decode
 from federator.protocol.messages.topics import guide_topic, metrics_head_topic
@@ -51,6 +52,7 @@ class Heads:
         self._broker_of: dict[str, int] = {}  # by URL, as each broker's own guide says
         self._guides: dict[str, dict[int, str]] = {}  # by URL of where it stands
         self._heard: dict[int, _Heard] = {}
+        self._roll_calls: dict[str, RollCall] = {}  # by URL
         self._words = Words(options.keys)
         self._complaints: RateLimiter[str] = RateLimiter(
             gap_ms=COMPLAINT_GAP_MS, keys_max=BROKERS_MAX
@@ -152,6 +154,7 @@ class Heads:
                     guide = decode(Guide, payload)
                     self._words.check(topic, payload, broker=guide.broker, again=True)
                     self._on_guide(where, guide)
+                    self._on_roll(where, guide.roll, retained)
                 else:
                     head = decode_head(payload)
                     # What is said live is new: a copy said at another broker comes behind it.
@@ -166,6 +169,15 @@ class Heads:
         if self._options.discover:
             listed = {int(each.id): each.address for each in guide.brokers if each.state != "gone"}
             self._guides[where.url] = listed
+
+    def _on_roll(self, where: Place, roll: int, retained: bool) -> None:
+        """Subscribe again when the agent there asks whoever is ours to: see ``Guide.roll``."""
+        roll_call = self._roll_calls.setdefault(where.url, RollCall())
+        now_ms = Millis(int(time.monotonic() * 1_000))
+        if roll_call.asks(roll, retained=retained, now_ms=now_ms):
+            for link in self._links:
+                if link.place.url == where.url:
+                    link.subscribe_again()
 
     def _on_head(self, where: Place, head: Head, retained: bool) -> None:
         live_s = None if retained else time.monotonic()

@@ -269,6 +269,10 @@ class Link:
         """
         return self._client.loop(seconds) == mqtt.MQTT_ERR_SUCCESS and not self.refused
 
+    def subscribe_again(self) -> None:
+        """Let the broker log once more what we subscribe."""
+        self._client.subscribe(self._topics)
+
     def publish(self, topic: str, payload: bytes) -> None:
         """Publish at QoS 1."""
         self._client.publish(topic, payload, QOS)

@@ -52,6 +52,7 @@ def as_text(status: Mapping[str, Any]) -> list[str]:
         f"broker {names.shown(status.get('id'))} of federation {status.get('federation')}: {state}",
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
         *_security(status.get("security", {})),
+        *_unknown(status.get("discovery", {}), status.get("counters", {}).get("data", {})),
         *_retained(status.get("retained") or {}),
     ]
     links = [dict(link) for link in status.get("links", [])]
@@ -111,6 +112,20 @@ def _security(security: Mapping[str, Any]) -> list[str]:
             if who in (None, Speakers.NOBODY):
                 return [line]
             return [line, f"  NO ACL: $fed/# may be written by {who}: see federator doctor --acl"]
+
+
+def _unknown(discovery: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
+    """While subscriptions are unknown: whose, what that costs, and what to do."""
+    if not discovery.get("unknown"):
+        return []
+    asks = shown(discovery.get("asks_for")) if discovery.get("widened") else "nothing more"
+    return [
+        f"  UNKNOWN: {discovery['unknown']} subscriptions, of clients connected before"
+        f" {discovery['unheard_before']} ({discovery['unknown_clients']} are unknown)",
+        f"  so it asks for {asks}: {data.get('in_doubt', 0)} publications in frames of"
+        f" {data.get('in_doubt_bytes', 0)} bytes came for nobody known",
+        "  Reconnect those clients, or restart the broker: see troubleshooting.md, widened",
+    ]
 
 
 def _retained(retained: Mapping[str, Any]) -> list[str]:

@@ -219,6 +219,14 @@ class ProxiedClient:
         self.session.on_settled(token)
         self.flush()
 
+    def subscribe_again(self) -> int:
+        """Let the broker log what the client subscribes; tell how many subscriptions that are."""
+        made = self.session.subscribe_again()
+        if made:
+            asyncio.get_running_loop().call_later(UNMUTE_S, self._unmute)
+            self.flush()
+        return made
+
     def dismiss(self, reason: Reason, text: str, *, with_will: bool = True) -> None:
         """End the client, and tell it why."""
         self.session.dismiss(reason, text, with_will=with_will)

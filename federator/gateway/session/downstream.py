@@ -66,8 +66,13 @@ class Downstream:
         """
         if self._held is None:
             self._held = []
-        self._mutes = self.version == V311
+        self.mute()
         self.plain = False
+
+    def mute(self) -> None:
+        """Keep retained values from the client, which has them, until ``unmute``."""
+        self._mutes = self.version == V311
+        self.plain = self.plain and not self._mutes
 
     def unmute(self) -> None:
         """Let retained values pass again: the client subscribes itself, or ours have come."""

@@ -106,6 +106,20 @@ class ClientSession:
         """Publications and deliveries that the other side has not answered."""
         return self.up.in_flight + self.down.unacknowledged
 
+    def subscribe_again(self) -> int:
+        """Ask the broker for what it has granted, so that it logs it; how many that are.
+
+        Not while the client waits for an answer of its own: that is logged anyway, and its retained
+        values must not be taken for those that come again.
+        """
+        subscriptions = self.subscriptions
+        if self.state is not State.LIVE or not self.up.open or subscriptions.busy:
+            return 0
+        if subscriptions.granted:
+            self.down.mute()
+            self.to_broker.extend(subscriptions.again(self.up.ids))
+        return len(subscriptions.granted)
+
     def go_on(self, now_ms: Millis) -> None:
         """Let the client's packets pass again."""
         self.up.open = True
@@ -368,7 +382,8 @@ class ClientSession:
         try:
             filters = self.subscriptions.on_suback(answer, now_ms)
         except MalformedError as error:
-            self.dismiss(error.reason, str(error))
+            if self.state is not State.LIVE:  # there, what was granted stands, whatever it says now
+                self.dismiss(error.reason, str(error))
             return SWALLOW
         if filters is None:
             if self.subscriptions.restored and self.state is State.RESTORING:

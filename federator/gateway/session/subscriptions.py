@@ -66,6 +66,11 @@ class Subscriptions:
         return not self._again
 
     @property
+    def busy(self) -> bool:
+        """Whether an answer of the broker is on its way."""
+        return bool(self._requests or self._again)
+
+    @property
     def ids(self) -> Iterable[int]:
         """Packet ids in use."""
         return (*self._requests, *self._again)

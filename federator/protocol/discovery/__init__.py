@@ -9,19 +9,21 @@ from federator.protocol.discovery.discovery import (
 from federator.protocol.discovery.interest import InterestChanged, MembersChanged
 from federator.protocol.discovery.log_lines import LOG_TOPICS
 from federator.protocol.discovery.parameters import DiscoveryParameters
-from federator.protocol.discovery.reconciliation import CountOwn, ProbeCounts
+from federator.protocol.discovery.reconciliation import CallRoll, CountOwn, ProbeCounts
 from federator.protocol.discovery.records import (
     DiscoveryRecord,
     DiscoverySnapshot,
     decode_record,
     encode_record,
 )
+from federator.protocol.discovery.roll_call import RollCall
 from federator.protocol.discovery.subscription_table import ClientFlow
 
 __all__ = [
     "LOG_TOPICS",
     "SYS_TOPICS",
     "VERSION_TOPIC",
+    "CallRoll",
     "ClientFlow",
     "CountOwn",
     "Discovery",
@@ -32,6 +34,7 @@ __all__ = [
     "InterestChanged",
     "MembersChanged",
     "ProbeCounts",
+    "RollCall",
     "decode_record",
     "encode_record",
 ]

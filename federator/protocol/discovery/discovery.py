@@ -17,7 +17,6 @@ from federator.errors import DecodeError
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.discovery.continuity import LATE_MS, Continuity
 from federator.protocol.discovery.interest import (
-    MATCH_ALL,
     Interest,
     InterestChanged,
     MembersChanged,
@@ -25,7 +24,12 @@ from federator.protocol.discovery.interest import (
 from federator.protocol.discovery.line_effects import DROPPED, LineEffects
 from federator.protocol.discovery.log_lines import LogReader
 from federator.protocol.discovery.parameters import DiscoveryParameters
-from federator.protocol.discovery.reconciliation import CountOwn, ProbeCounts, Reconciliation
+from federator.protocol.discovery.reconciliation import (
+    CallRoll,
+    CountOwn,
+    ProbeCounts,
+    Reconciliation,
+)
 from federator.protocol.discovery.records import (
     RECORD_VERSION,
     DiscoveryRecord,
@@ -54,7 +58,7 @@ LOG_LINES_KEPT_MS = Millis(18_000)
 _NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
 _WHY_CHARS_MAX = 200
 
-DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | Notice
+DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | CallRoll | Notice
 
 
 class Discovery:
@@ -86,6 +90,7 @@ class Discovery:
         self._heard_ms: Millis | None = None  # when the broker was, last
         self._uptime_s = 0
         self._first = True  # the first connection of this process is still to come
+        self._unheard = False  # since the last gap no line was heard
         self._loaded = False  # what the process before us left
         self._pending: list[Notice] = []
         self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
@@ -109,6 +114,13 @@ class Discovery:
         return len(self._interest.held)
 
     @property
+    def doubted(self) -> frozenset[str]:
+        """The filters that are wanted for lack of certainty alone."""
+        if not self.widened:
+            return frozenset()
+        return frozenset(f for f in self._parameters.widen_to if self._interest.held[f] == 1)
+
+    @property
     def revision(self) -> int:
         """Grows whenever there is something new to save."""
         return self._lines.read + self._registrations + self._table.revision
@@ -121,6 +133,7 @@ class Discovery:
     def snapshot(self) -> DiscoverySnapshot:
         """The state of discovery for operators. Walks the whole table."""
         doubt, counts = self._doubt(), self._reconciliation.counts
+        unknown, unknown_clients = self._unknown()
         tallies = self._table.tallies().values()
         return DiscoverySnapshot(
             trusted=doubt is None,
@@ -142,6 +155,9 @@ class Discovery:
             refused=self._table.refused,
             lines_lost=self._continuity.lost,
             groups_beyond_quota=len(self._interest.beyond),
+            unknown=unknown,
+            unknown_clients=unknown_clients,
+            unheard_before_ms=None if doubt is None else self._reconciliation.unheard_before_ms,
         )
 
     def next_deadline_ms(self) -> Millis | None:
@@ -158,6 +174,7 @@ class Discovery:
             self._table.set_own(self._own_id, frozenset())
         if not session_present or away_ms is None or away_ms > LOG_LINES_KEPT_MS:
             self._table.on_gap()
+            self._unheard = True
             if self._first and not self._loaded:
                 reason = "starting: the broker has not yet been counted"
             elif away_ms is None:
@@ -168,6 +185,8 @@ class Discovery:
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
         # A session from before our start may hold a probe subscription, which would be counted.
         probes = [self._reconciliation.drop_probe()] if self._first and session_present else []
+        if self._first:  # of our own clients only we ourselves are remembered over a restart
+            self._reconciliation.want_roll(now_ms=now_ms)
         self._first = False
         self._heard_ms = now_ms
         self._table.on_reconnected()
@@ -195,7 +214,7 @@ class Discovery:
     ) -> list[DiscoveryEffect]:
         """Follow the identifier of whatever came at QoS 1, before its content is looked at."""
         lost = self._continuity.on_packet(packet_id, duplicate=duplicate)
-        if not lost:
+        if not lost or self._unheard:  # too old while we were away: nothing was believed since
             return []
         self._reconciliation.lose(DROPPED, now_ms=now_ms)
         self._say("discovery.lines_lost", "warning", lines=lost, total=self._continuity.lost)
@@ -220,6 +239,7 @@ class Discovery:
         """Read a line of the broker's log. Never raises, whatever it says."""
         self._heard_ms = now_ms
         self._lines.read += 1
+        self._unheard = False
         self._reconciliation.end_tick(now_ms=now_ms)
         if (event := self._reader.read(topic, payload)) is not None:
             self._lines.on_event(event, now_ms=now_ms)
@@ -337,6 +357,12 @@ class Discovery:
         """Why the table is not trusted; what never hears the log has nothing to doubt."""
         return self._reconciliation.doubt if self._parameters.log_topics else None
 
+    def _unknown(self) -> tuple[int, int]:
+        """Subscriptions that nobody told us of, and at most how many clients have them."""
+        reconciliation = self._reconciliation
+        unknown = 0 if self._doubt() is None else reconciliation.unknown
+        return unknown, reconciliation.unknown_clients if unknown else 0
+
     def _say(self, name: str, level: str, **details: int | str) -> None:
         self._pending.append(Notice(name, level, details))
 
@@ -347,14 +373,19 @@ class Discovery:
         widen = doubt is not None and self._parameters.widen
         if widen is not self.widened:
             self.widened = widen
-            self._interest.count(MATCH_ALL, 1 if widen else -1, by_client=False)
+            for filter in self._parameters.widen_to:
+                self._interest.count(filter, 1 if widen else -1, by_client=False)
         effects += self._reconciliation.count_own(now_ms=now_ms)
+        effects += self._reconciliation.call_roll(now_ms=now_ms)
         if doubt != self._told:
             self._told = doubt
             if doubt is None:
                 self._say("discovery.trusted", "info", filters=self.wanted_count)
             else:
                 self._say("discovery.untrusted", "warning", reason=doubt, widened=int(widen))
+                unknown, of = self._unknown()
+                if unknown:
+                    self._say("discovery.unknown", "warning", subscriptions=unknown, clients=of)
         self._check_room()
 
         pending, self._pending = self._pending, []

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import InitVar, dataclass
 
 from federator.protocol.client_names import OWN_PREFIX, shown
+from federator.protocol.discovery.beginnings import CUT_MARK
 from federator.protocol.discovery.log_lines import (
     Ambiguous,
     ClientConnected,
@@ -22,7 +23,7 @@ from federator.protocol.discovery.log_lines import (
     Unsubscribed,
 )
 from federator.protocol.discovery.reconciliation import Reconciliation
-from federator.protocol.discovery.subscription_table import CUT_MARK, SubscriptionTable
+from federator.protocol.discovery.subscription_table import SubscriptionTable
 from federator.protocol.types import Millis
 
 DROPPED = "the broker drops log lines: our queue there is full"

@@ -17,6 +17,7 @@ class DiscoveryParameters:
     groups_max: int = 256  # whose members are counted apart; others are wanted like any filter
     client_groups_max: int = 32  # memberships of one client that are counted apart
     widen: bool = True  # want ``#`` while the table cannot be trusted; otherwise only say so
+    widen_to: tuple[str, ...] = ("#",)  # what is wanted then
     unlogged_subscriptions: int = 0  # plain ones of the broker's own bridges: it only counts them
     filters_max: int = 1_000_000  # subscriptions stored
     bytes_max: int = 128 * 1024 * 1024  # UTF-8 bytes of client ids and filters stored

@@ -49,6 +49,9 @@ BACKLOG_MS_MAX = Millis(20_000)
 COUNT_OWN_GAP_MS = Millis(1_000)
 """Between two orders to count our own subscriptions: a storm loses lines all the time."""
 
+ROLL_GAPS_MS = (Millis(10_000), Millis(640_000))
+"""Between two roll calls: at first, and at most. It doubles while they do not help."""
+
 
 @dataclass(frozen=True, slots=True)
 class ProbeCounts:
@@ -60,6 +63,11 @@ class ProbeCounts:
 @dataclass(frozen=True, slots=True)
 class CountOwn:
     """Orders to tell again what our own connections subscribe: lines about them may be lost."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallRoll:
+    """Orders to ask gateways and others of ours to subscribe again, so that the log tells it."""
 
 
 def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive | None:
@@ -97,6 +105,10 @@ class Reconciliation:
         self._hopeful_until_ms = Millis(0)
         self._count_own_at_ms: Millis | None = None
         self._own_counted_at_ms = Millis(-COUNT_OWN_GAP_MS)
+        self.unheard_before_ms: Millis | None = None  # lines were missing, last
+        self._roll_at_ms: Millis | None = None
+        self._rolls_from_ms = Millis(0)  # not before that
+        self._roll_gap_ms = ROLL_GAPS_MS[0]
         self._tick_ends_at_ms: Millis | None = None
         self._unordered_until_ms = Millis(0)
         self._up = False
@@ -105,10 +117,22 @@ class Reconciliation:
         self._probing = False
         self._unanswered_probes = 0
 
+    @property
+    def unknown(self) -> int:
+        """How many subscriptions the broker counts beyond all that may be."""
+        tallies = self.table.tallies()
+        return sum(max(0, count - tallies[kind].most) for kind, count in self.counts.items())
+
+    @property
+    def unknown_clients(self) -> int:
+        """How many clients are connected of which no line told."""
+        return max(0, (self._connected or 0) - self.table.connected)
+
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` must be called."""
         probe_at_ms = self._probe_at_ms if self._needs_probe else None
-        return earliest(self._tick_ends_at_ms, probe_at_ms, self._count_own_at_ms)
+        roll_at_ms = self._roll_at_ms if self._up else None
+        return earliest(self._tick_ends_at_ms, probe_at_ms, self._count_own_at_ms, roll_at_ms)
 
     def distrust(self, reason: str, *, gap: bool, now_ms: Millis) -> None:
         """Trust the table no more: lines are missing; in a ``gap``, perhaps counts as well."""
@@ -116,6 +140,8 @@ class Reconciliation:
         self._tick_ends_at_ms = None
         self._hopeful_until_ms = Millis(now_ms + self.parameters.hopeful_ms)
         if gap:
+            self.want_roll(now_ms=now_ms)
+            self.unheard_before_ms = now_ms
             self.counts.clear()
             self._connected = None
             self.restarted = False
@@ -134,6 +160,20 @@ class Reconciliation:
         self._count_own_at_ms = None
         self._own_counted_at_ms = now_ms
         return [CountOwn()]
+
+    def want_roll(self, *, now_ms: Millis) -> None:
+        """Call the roll as soon as it may be."""
+        if self._roll_at_ms is None and self.parameters.log_topics:
+            self._roll_at_ms = Millis(max(now_ms, self._rolls_from_ms))
+
+    def call_roll(self, *, now_ms: Millis) -> list[CallRoll]:
+        """The order to call the roll, when it is time."""
+        if not self._up or self._roll_at_ms is None or now_ms < self._roll_at_ms:
+            return []
+        self._roll_at_ms = None
+        self._rolls_from_ms = Millis(now_ms + self._roll_gap_ms)
+        self._roll_gap_ms = min(Millis(2 * self._roll_gap_ms), ROLL_GAPS_MS[1])
+        return [CallRoll()]
 
     def on_broker_up(self, *, now_ms: Millis) -> None:
         """Note that the broker answers again: what waited for us comes, then what it has stored."""
@@ -242,6 +282,7 @@ class Reconciliation:
             return
         if more := [k for k, count in self.counts.items() if count > tallies[k].most]:
             self.doubt = self._reason(more)
+            self.want_roll(now_ms=now_ms)
         for kind, alive in compared.items():
             if alive is not None:
                 self.table.settle(kind, alive)
@@ -253,14 +294,16 @@ class Reconciliation:
         agree = {kind: alive for kind, alive in compared.items() if alive is not None}
         if disagree := [kind for kind in compared if kind not in agree]:
             self.doubt = self._reason(disagree)
+            self.want_roll(now_ms=now_ms)
         all_agree = len(agree) == len(Kind)
         for kind, alive in agree.items():
             # While one kind disagrees, doubtful ones of the other may go, but are not believed.
             if all_agree or not any(alive):
                 self.table.settle(kind, alive)
         if all_agree:
-            self.doubt = None
+            self.doubt = self._roll_at_ms = None
             self.lost = False
+            self._roll_gap_ms = ROLL_GAPS_MS[0]
 
     def _reason(self, kinds: list[Kind]) -> str:
         parts = []

@@ -39,6 +39,9 @@ class DiscoverySnapshot:
     refused: int  # entries for which there was no room
     lines_lost: int  # dropped by the broker before they reached us
     groups_beyond_quota: int  # memberships of shared groups that each broker serves for itself
+    unknown: int  # subscriptions counted that no line told of,
+    unknown_clients: int  # and clients; among them are those that have the unknown ones
+    unheard_before_ms: int | None  # those connected before this, on our clock; ``None``: none are
 
 
 class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):

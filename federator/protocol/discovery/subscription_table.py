@@ -35,12 +35,9 @@ from typing import NamedTuple
 import msgspec
 
 from federator.protocol.client_names import OWN_PREFIX
-from federator.protocol.discovery.interest import MATCH_ALL, Interest
+from federator.protocol.discovery.beginnings import CUT_MARK, is_shared, may_be, widened
+from federator.protocol.discovery.interest import Interest
 from federator.protocol.discovery.parameters import DiscoveryParameters
-from federator.protocol.filters import without_share
-
-CUT_MARK = "\0"
-"""Ends the stored beginning of a filter that the log cut; cannot occur in a filter."""
 
 CUTS_COMPARED_MAX = 64
 """Beginnings compared with one unsubscribed filter; when there are more, all are doubted."""
@@ -143,6 +140,9 @@ class SubscriptionTable:
         self._touched: set[str] = set()  # clients with anything believed since the last gap
         # Clients heard of since the connection is back, with filters; ``None``: not of interest.
         self._heard: dict[str, set[str]] | None = None
+        # Clients that are not connected under the name we know, but whose subscriptions must be
+        # somebody's, as the count says; sessions that outlive connections aside.
+        self._presumed: set[str] = set()
         self._counted = (0, dict.fromkeys(Kind, Tally()))
 
     # What is known
@@ -233,6 +233,7 @@ class SubscriptionTable:
     def on_ended(self, id: str, *, expired: bool = False) -> None:
         """Follow the end of a connection; ``expired``: the broker forgot the session as well."""
         if (client := self._clients.get(id)) is None:
+            self._doubt_presumed()
             return
         if expired or client.fate is Fate.ENDS:
             self._drop_all(id, client)
@@ -259,6 +260,7 @@ class SubscriptionTable:
     def on_unsubscribed(self, id: str, filter: str) -> None:
         """Drop a subscription. A stored beginning of ``filter`` becomes doubtful."""
         if (client := self._clients.get(id)) is None:
+            self._doubt_presumed()
             return
         if not filter.endswith(CUT_MARK) and (filter in client.sure or filter in client.doubtful):
             self._drop(id, client, filter)
@@ -351,6 +353,8 @@ class SubscriptionTable:
             for filter in sorted(f for f in client.doubtful if is_shared(f) is shared):
                 if survive:
                     self._touched.add(id)
+                    if client.fate is not Fate.PERSISTS and not client.connected:
+                        self._presumed.add(id)
                     self._believe(client, filter)
                 else:
                     self._drop(id, client, filter)
@@ -456,11 +460,18 @@ class SubscriptionTable:
         client.sure_cuts -= moved
         client.sure = set() if filters is None else client.sure - moved
 
+    def _doubt_presumed(self) -> None:
+        """Doubt what was not heard but believed: of somebody under another name, who changed it."""
+        presumed, self._presumed = self._presumed, set()
+        for id in sorted(presumed & self._clients.keys()):
+            if not self._clients[id].connected:  # otherwise it is heard by now
+                self._doubt(self._clients[id])
+
     def _doubt_cuts(self, client: Client, filter: str) -> None:
         """Doubt the stored beginnings that ``filter`` may have begun with."""
         cuts = set(client.sure_cuts)
         if len(cuts) <= CUTS_COMPARED_MAX:
-            cuts = {held for held in cuts if _may_be(held, filter)}
+            cuts = {held for held in cuts if may_be(held, filter)}
         self._doubt(client, cuts)
 
     def _forget_if_empty(self, id: str, client: Client) -> None:
@@ -477,21 +488,3 @@ class SubscriptionTable:
             self.interest.count(widened(filter), change, by_client=False)
         elif not id.startswith(OWN_PREFIX):
             self.interest.count(filter, change, client=id)
-
-
-def is_shared(filter: str) -> bool:
-    """Whether the broker counts it under ``shared_subscriptions``."""
-    return filter.startswith("$share/")
-
-
-def widened(beginning: str) -> str:
-    """The narrowest filter that covers every filter with this (marked) beginning."""
-    plain = without_share(beginning.removesuffix(CUT_MARK))
-    whole_levels, slash, _ = plain.rpartition("/")
-    return f"{whole_levels}/#" if slash else MATCH_ALL
-
-
-def _may_be(beginning: str, named: str) -> bool:
-    """Whether a filter with this (marked) beginning can be the one named, itself perhaps cut."""
-    held, named = beginning.removesuffix(CUT_MARK), named.removesuffix(CUT_MARK)
-    return named.startswith(held) or held.startswith(named)

@@ -35,6 +35,8 @@ class DataCounters:
     no_route: int = 0  # others want them, but no neighbour leads there now
     unwanted: int = 0  # covered by our subscriptions, but wanted by nobody
     unknown_filters: int = 0  # filter keys in frames that we have no route for (ours lags behind)
+    in_doubt: int = 0  # delivered for no client that we know: see ``Discovery.doubted``
+    in_doubt_bytes: int = 0  # of the frames with those
     hop_limit_exceeded: int = 0  # frames that travelled too far to be carried on
     malformed_frames: int = 0  # frames that do not decode or that no broker would take
     frames_of_strangers: int = 0  # frames whose sender has no link to us; dropped

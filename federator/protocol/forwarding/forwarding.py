@@ -65,6 +65,7 @@ class FrameRoute:
     unknown: int  # filters of the frame that we have no route for
     # Which of its filters our clients subscribe to, as positions among its keys.
     local: tuple[int, ...] = ()
+    in_doubt: bool = False  # all of these only because we do not know what they subscribe to
 
 
 class MatchedFilter(msgspec.Struct, frozen=True):
@@ -122,6 +123,7 @@ class Forwarder:
         self._generation = 0
         self._frames: dict[tuple[bytes, int, BrokerId, BrokerId], FrameRoute] = {}
         self._widened = False
+        self._doubted = frozenset[str]()
 
     def __len__(self) -> int:
         """How many filters have a route."""
@@ -132,9 +134,9 @@ class Forwarder:
         """Deliver every frame: what our clients subscribe to is not known for sure."""
         return self._widened
 
-    @widened.setter
-    def widened(self, widened: bool) -> None:
-        self._widened = widened
+    def widen(self, widened: bool, doubted: frozenset[str] = frozenset()) -> None:
+        """Be ``widened``, or not; ``doubted`` are local for no other reason."""
+        self._widened, self._doubted = widened, doubted
         self._frames.clear()
 
     @property
@@ -379,6 +381,7 @@ class Forwarder:
     ) -> FrameRoute:
         unknown = 0
         local: list[int] = []
+        known = not self._widened
         masks: dict[BrokerId, int] = {}
         for index, key in enumerate(keys_in(keys)):
             bit = mask & (1 << index)
@@ -390,8 +393,9 @@ class Forwarder:
                 if bit and way is not None and way not in (sender, origin):
                     masks[way] = masks.get(way, 0) | bit
                 continue
-            if any(self._routes[filter].local for filter in filters):
+            if ours := [filter for filter in filters if self._routes[filter].local]:
                 local.append(index)
+                known = known or not self._doubted.issuperset(ours)
             for filter in filters:
                 route = self._routes[filter]
                 if bit:
@@ -399,7 +403,8 @@ class Forwarder:
                         if hop not in (sender, origin):
                             masks[hop] = masks.get(hop, 0) | bit
         sends = _sends(masks, len(keys) // KEY_BYTES)
-        return FrameRoute(self._widened or bool(local), sends, unknown, tuple(local))
+        deliver = self._widened or bool(local)
+        return FrameRoute(deliver, sends, unknown, tuple(local), in_doubt=not known)
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
         key = self.key(filter)

@@ -72,6 +72,9 @@ class Guide(msgspec.Struct, frozen=True):
     brokers: Annotated[tuple[GuideBroker, ...], msgspec.Meta(max_length=BROKERS_MAX)] = ()
     # Takeovers in force, ascending by broker.
     takeovers: Annotated[tuple[Takeover, ...], msgspec.Meta(max_length=TAKEOVERS_MAX)] = ()
+    # Another number than before asks gateways, collectors and readers at this broker to subscribe
+    # again, so that its log tells of them. 0: nobody was asked.
+    roll: Natural = 0
 
 
 class Health(msgspec.Struct, frozen=True):

@@ -25,7 +25,7 @@ from federator.runtime.topology.arranging import Arranger, ConfiguredAddressVeri
 from federator.runtime.trust.guarding import KeyWatcher, Trust
 from federator.runtime.trust.words import SignedWords
 
-CONTROL_SESSION_EXPIRY_S: Final = 60
+CONTROL_SESSION_EXPIRY_S: Final = 300
 """How long our broker keeps log lines for us while we are away."""
 
 READ_BYTES: Final = {"ctl": 16_384, "retained": 16_384}

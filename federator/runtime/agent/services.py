@@ -2,6 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import chain
 
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
@@ -117,6 +118,7 @@ class Services:
             interest_changed=self._interest_changed,
             share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
+            call_roll=self.guide.call_roll,
             control_filters=lambda: control.link.wanted_filters,
             own_links=self._own_links,
         )
@@ -192,7 +194,8 @@ class Services:
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         data, widened = self.data, self.discovery.known.widened
-        data.forwarder.widened = widened
+        doubted = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
+        data.forwarder.widen(widened, frozenset(chain.from_iterable(doubted)))
         added, removed = data.policy.change(added, removed)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:

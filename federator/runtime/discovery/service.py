@@ -12,6 +12,7 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Iterable
 from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, assert_never
 
@@ -58,6 +59,7 @@ class Discovery:
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
         control_filters: All that the control connection subscribes.
+        call_roll: Asks gateways and others of ours at our broker to subscribe again.
         own_links: Our other connections to this broker. Both are asked whenever the control
             connection comes up: log lines about them may have passed unheard.
     """
@@ -69,6 +71,7 @@ class Discovery:
     interest_changed: Callable[[frozenset[str], frozenset[str]], None]  # added, removed
     share: ShareSettings = field(default_factory=ShareSettings)
     members_changed: Callable[[pure.MembersChanged], None] | None = None
+    call_roll: Callable[[], None] = lambda: None
     control_filters: Callable[[], Iterable[str]] = tuple
     own_links: Callable[[], Iterable[MqttLink]] = tuple
 
@@ -90,6 +93,7 @@ class Discovery:
                 groups_max=share.groups_max,
                 client_groups_max=share.client_groups_max,
                 widen=settings.widen,
+                widen_to=settings.widen_to,
                 registration_ttl_ms=Millis(settings.registration_ttl_ms),
                 unlogged_subscriptions=settings.unlogged_subscriptions,
             ),
@@ -121,7 +125,12 @@ class Discovery:
 
     def snapshot(self) -> dict[str, Any]:
         """What an operator sees, as JSON."""
-        return asdict(self.known.snapshot())
+        told = asdict(self.known.snapshot())
+        since_ms = told.pop("unheard_before_ms")
+        before = None if since_ms is None else wall_clock_ms() - monotonic_ms() + since_ms
+        told["asks_for"] = list(self.settings.widen_to) if told["widened"] else []
+        told["unheard_before"] = "" if before is None else _utc(before)
+        return told
 
     # What happens
 
@@ -274,6 +283,8 @@ class Discovery:
                     self._probe(subscribe)
                 case pure.CountOwn():
                     self._hold_own()
+                case pure.CallRoll():
+                    self.call_roll()
                 case Notice():
                     log_notice(effect)
                 case _:
@@ -329,6 +340,10 @@ class Discovery:
             return None
         away_ms = wall_clock_ms() - saved.saved_at_ms
         return record, away_ms if saved.closed and away_ms >= 0 else None
+
+
+def _utc(at_ms: int) -> str:
+    return datetime.fromtimestamp(at_ms / 1000, UTC).isoformat(timespec="seconds")
 
 
 def _move(filters: Iterable[str], source: set[str], to: set[str]) -> None:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import structlog
 from mqtt5 import PublishPacket, Will
+from msgspec.structs import replace
 
 from federator.config.settings import Settings
 from federator.errors import DecodeError
@@ -22,7 +23,7 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.words import NOBODY, Wanted
 from federator.protocol.types import Epoch, Millis
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.guarding import Trust
 
 COMPLAINT_GAP_MS = Millis(60_000)
@@ -55,6 +56,7 @@ class GuidePublisher:
         self.newest: g.Guide | None = None  # the guide as it should stand
         self.malformed = 0
         self._written_ms = monotonic_ms()
+        self._roll = 0
         self.topic = topics.guide_topic(federation)
         self.sessions_topic = topics.sessions_topic(federation)
         self.drain_topic = topics.drain_topic(federation)
@@ -65,7 +67,12 @@ class GuidePublisher:
         if guide is not None:
             self.newest = guide
         if self.newest is not None and self.link.connected:
-            self._write(self.newest)
+            self._write(replace(self.newest, roll=self._roll))
+
+    def call_roll(self) -> None:
+        """Ask our own programs at our broker to subscribe again: see ``Guide.roll``."""
+        self._roll = max(wall_clock_ms(), self._roll + 1)  # others than any run before
+        self.publish()
 
     def refresh(self) -> None:
         """Write the guide again now and then: somebody may have put an old one in its place."""

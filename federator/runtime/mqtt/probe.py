@@ -18,6 +18,7 @@ from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.failures import dismissal, explain, refusal
+from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import PINGREQ, reads
 
 PACKET_BYTES_MAX = 2_097_152
@@ -84,6 +85,7 @@ class BrokerProbe:
         self.messages_dropped = 0
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._packet_id = 0
+        self._held: dict[str, mqtt5.TopicFilter] = {}  # what is subscribed
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
@@ -179,6 +181,9 @@ class BrokerProbe:
         while True:
             await asyncio.sleep(KEEP_ALIVE_S)
             self._writer.write(PINGREQ)
+            if self._held:  # logged again, for an agent that came after us; nobody waits for it
+                again = mqtt5.SubscribePacket(self._next_id(), [*self._held.values()])
+                self._writer.write(again.write())
 
     async def subscribe(
         self, *filters: str, qos: mqtt5.QoS = mqtt5.QoS.AT_MOST_ONCE
@@ -187,10 +192,13 @@ class BrokerProbe:
         wanted = [mqtt5.TopicFilter(f, max_qos=qos) for f in filters]
         answer = await self._ask(lambda id: mqtt5.SubscribePacket(id, wanted))
         assert isinstance(answer, mqtt5.SubAckPacket)
+        self._held |= {f: live_filter(f, qos) for f in filters}
         return answer.reason_codes
 
     async def unsubscribe(self, *filters: str) -> None:
         """Unsubscribe and wait for the answer."""
+        for filter in filters:
+            self._held.pop(filter, None)
         await self._ask(lambda id: mqtt5.UnsubscribePacket(id, list(filters)))
 
     async def publish(self, topic: str, payload: bytes) -> mqtt5.PubAckReasonCode:
@@ -225,11 +233,15 @@ class BrokerProbe:
         finally:
             arrival.cancel()
 
+    def _next_id(self) -> int:
+        self._packet_id = self._packet_id % 65_535 + 1
+        return self._packet_id
+
     async def _ask(self, question: Callable[[int], Question]) -> Answer:
         """The answer to the packet that ``question`` makes, given its identifier."""
         if self.lost.done():
             await self.lost
-        packet_id = self._packet_id = self._packet_id % 65_535 + 1
+        packet_id = self._next_id()
         answer: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
         self._answers[packet_id] = answer
         self._writer.write(question(packet_id).write())

@@ -126,6 +126,12 @@ class PacketSender:
         self._session.subscriptions.subscribe(filters, out, identifier=identifier)
         self._send(out)
 
+    def subscribe_again(self) -> None:
+        """Let the broker log once more what we subscribe; nothing comes of it."""
+        out: Out = []
+        self._session.subscriptions.again(out)
+        self._send(out)
+
     def unsubscribe(self, filters: Iterable[str]) -> None:
         """Want ``filters`` no longer."""
         out: Out = []

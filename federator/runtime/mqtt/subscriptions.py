@@ -114,6 +114,22 @@ class Subscriptions:
                 self._change(pattern, None)
         self._send(out)
 
+    def again(self, out: Out) -> None:
+        """Ask once more for what is granted: the broker logs it as if it were new.
+
+        Nothing that is retained comes again: the subscriptions exist.
+        """
+        for pattern, asked in self._granted.items():
+            if pattern in self._wanted and pattern not in self._changes:
+                quiet = live_filter(
+                    pattern,
+                    asked.filter.max_qos,
+                    no_local=asked.filter.no_local,
+                    as_published=asked.filter.retain_as_published,
+                )
+                self._changes[pattern] = _Asked(quiet, asked.identifier)
+        self._send(out)
+
     def recall(self, patterns: Iterable[str]) -> None:
         """Note that an earlier process subscribed ``patterns``: the session may still have them."""
         for pattern in patterns:

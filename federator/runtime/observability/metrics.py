@@ -67,6 +67,8 @@ _TRAFFIC: Final = table(
     ("unproven_frames", "frames_unproven", "Frames dropped: their origin did not prove them."),
     ("frames_ahead", "frames_dated_ahead", "Frames dated over 50 ms later than our clock."),
     ("unknown_filters", "frame_filters_unknown", "Filters of frames without a route here."),
+    ("in_doubt", "publications_in_doubt", "Delivered while widened, for no client known to want."),
+    ("in_doubt_bytes", "publications_in_doubt_bytes", "Bytes of the frames with those."),
     ("reconnects", "reconnects", "Connections made again after a loss, all brokers."),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
     ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),

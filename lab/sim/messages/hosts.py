@@ -197,8 +197,8 @@ class Host:
                     self._world.interest_changed(self.agent, added, removed)
                 case d.ProbeCounts(subscribe):
                     self._probe(subscribe)
-                case d.MembersChanged() | d.CountOwn():
-                    pass  # shared subscriptions, and lost lines: there are none here
+                case d.MembersChanged() | d.CountOwn() | d.CallRoll():
+                    pass  # shared subscriptions, lost lines, others of ours: there are none here
                 case Notice():
                     self._world.noticed(effect)
         self._wake_up.arm()

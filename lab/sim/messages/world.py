@@ -148,7 +148,7 @@ class MessageWorld(World):
         self, agent: Agent, added: frozenset[str], removed: frozenset[str]
     ) -> None:
         """What the clients of a broker want, as its agent knows it."""
-        agent.data.forwarder.widened = self.hosts[agent.id].discovery.widened
+        agent.data.forwarder.widen(self.hosts[agent.id].discovery.widened)
         self.set_filters(agent.id, (self.filters[agent.id] - removed) | added)
 
     def acknowledging(self, agent: Agent, number: int) -> None:

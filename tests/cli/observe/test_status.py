@@ -63,3 +63,24 @@ def test_without_datagrams_nothing_is_said_of_them():
     links = [{"neighbour": 2, "state": "up"}]
 
     assert "datagrams" not in "\n".join(as_text({"ready": True, "links": links}))
+
+
+def test_unknown_subscriptions_are_told_with_their_cost_and_what_to_do():
+    found = {
+        "widened": True,
+        "unknown": 3,
+        "unknown_clients": 2,
+        "unheard_before": "2030-01-01T09:12:03+00:00",
+        "asks_for": ["#"],
+    }
+    cost = {"in_doubt": 812, "in_doubt_bytes": 90_000}
+
+    text = "\n".join(as_text({"discovery": found, "counters": {"data": cost}}))
+
+    assert "UNKNOWN: 3 subscriptions, of clients connected before 2030-01-01T09:12:03" in text
+    assert "asks for #: 812 publications in frames of 90000 bytes came for nobody known" in text
+    assert "Reconnect those clients" in text
+
+
+def test_nothing_is_said_of_subscriptions_while_all_are_known():
+    assert "UNKNOWN" not in "\n".join(as_text({"discovery": {"unknown": 0}}))

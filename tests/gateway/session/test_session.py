@@ -28,6 +28,7 @@ steps = st.one_of(
     st.tuples(st.just("mark"), st.just(0)),
     st.tuples(st.just("custody"), st.just(0)),
     st.tuples(st.just("ping"), st.just(0)),
+    st.tuples(st.just("roll_call"), st.just(0)),
     st.tuples(st.just("kill"), st.just(0)),
 )
 stories = st.lists(steps, min_size=8, max_size=50)
@@ -67,6 +68,9 @@ def play(world, story):
             case "ping":
                 world.client.outward.bytes += wire.PINGREQ
                 pings += 1
+            case "roll_call":
+                world.session.subscribe_again()
+                world.flush()
             case "kill":
                 world.kill()
     return published, pings
@@ -224,6 +228,40 @@ def test_retained_values_that_our_own_request_brings_are_kept_from_a_client_of_3
     world.settle()
 
     assert world.client.order == [b"new"]
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_a_roll_call_shows_the_broker_all_subscriptions_and_the_client_nothing(version):
+    world = World(version, subscribes=("d", "e/+"))
+    world.broker.filters.clear()
+
+    assert world.session.subscribe_again() == 2
+    assert world.session.subscribe_again() == 0, "the answer is on its way"
+    world.flush()
+    world.broker.read()
+    if version is V311:  # the others say that they want none
+        world.broker.deliver("d", b"old", 1, retain=True)
+    world.broker.deliver("d", b"new", 1)
+    world.settle()
+
+    options = 0x22 if version is V5 else 2
+    assert world.broker.filters == {"d": options, "e/+": options}
+    assert world.client.order == [b"new"]
+
+
+def test_a_broker_that_refuses_at_a_roll_call_what_it_once_granted_changes_nothing():
+    world = World(V5, subscribes=("d",))
+    session = world.session
+    session.subscribe_again()
+    request = session.to_broker.pop()
+    packet_id = wire.read_request(request, wire.only(request), V5).packet_id
+
+    refusal = wire.write_answer(Kind.SUBACK, wire.Answer(packet_id, b"\x87"), V5)
+    session.from_broker(refusal, [wire.only(refusal)], 0)
+
+    assert session.state is State.LIVE
+    assert not session.to_client
+    assert set(session.subscriptions.granted) == {"d"}
 
 
 def test_a_client_of_3_1_1_gets_the_retained_values_it_asks_for_after_a_move():

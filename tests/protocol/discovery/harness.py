@@ -1,6 +1,7 @@
 """A discovery driven by hand: what it is told, and what it wants as a result."""
 
 from federator.protocol.discovery import (
+    CallRoll,
     Discovery,
     DiscoveryEffect,
     DiscoveryParameters,
@@ -34,6 +35,7 @@ class Driven:
         self.wanted: set[str] = set()
         self.notices: list[Notice] = []
         self.probes: list[bool] = []
+        self.rolls = 0  # how often the roll was called
         self.own = 0
         self.discovery = Discovery(own_id=OWN_ID, parameters=DiscoveryParameters(**parameters))
 
@@ -46,6 +48,8 @@ class Driven:
                     self.wanted = (self.wanted | added) - removed
                 case ProbeCounts(subscribe):
                     self.probes.append(subscribe)
+                case CallRoll():
+                    self.rolls += 1
                 case Notice():
                     self.notices.append(effect)
         assert self.wanted == self.discovery.wanted

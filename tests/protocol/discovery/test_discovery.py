@@ -13,6 +13,7 @@ from federator.protocol.discovery import (
     decode_record,
     encode_record,
 )
+from federator.protocol.discovery.beginnings import CUT_MARK
 from federator.protocol.discovery.interest import Interest
 from federator.protocol.discovery.log_lines import (
     NOTICE_TOPIC,
@@ -26,7 +27,6 @@ from federator.protocol.discovery.log_lines import (
     Unsubscribed,
 )
 from federator.protocol.discovery.subscription_table import (
-    CUT_MARK,
     Fate,
     Kind,
     SubscriptionTable,

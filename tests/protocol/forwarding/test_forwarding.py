@@ -130,7 +130,7 @@ def test_frames_are_routed_as_by_brute_force(
     mask = data.draw(st.integers(0, 2 ** (len(named) + len(ends)) - 1))
     keys = keys_of(*named) + keys_to(ends)
     forwarder.route_frame(keys, mask, sender=sender, origin=origin)
-    forwarder.widened = widened
+    forwarder.widen(widened)
 
     for _ in ("computed", "remembered"):
         answer = forwarder.route_frame(keys, mask, sender=sender, origin=origin)
@@ -347,3 +347,19 @@ def test_a_route_that_was_forgotten_leaves_nothing_behind(order: list[str]) -> N
     assert [forwarder.route_topic(topic) for topic in TOPICS] == [None] * len(TOPICS)
     route = forwarder.route_frame(keys_of(*order), -1, sender=HOPS[0], origin=HOPS[0])
     assert (route.deliver, route.sends, route.unknown) == (False, (), len(FILTERS))
+
+
+def test_what_comes_for_no_client_that_we_know_is_told_apart():
+    forwarder = Forwarder()
+    for filter in ("#", "a"):
+        forwarder.set_route(filter, FilterRoute(local=True, wanted=False, next_hops=()))
+    forwarder.widen(True, frozenset({"#"}))
+
+    def in_doubt(*filters):
+        return forwarder.route_frame(keys_of(*filters), 0, sender=2, origin=2).in_doubt
+
+    assert in_doubt("#")
+    assert not in_doubt("#", "a")
+
+    forwarder.widen(False)
+    assert not in_doubt("#")

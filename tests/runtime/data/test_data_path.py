@@ -463,7 +463,7 @@ def test_unknown_filters_are_counted_and_delivered_only_while_interest_is_widene
     agent = Agent({})
 
     agent.read(framed("a/+", body=packet("a/b"), seq=1))
-    agent.forwarder.widened = True
+    agent.forwarder.widen(True)
     agent.read(framed("a/+", body=packet("a/c"), seq=2))
 
     assert agent.counters.unknown_filters == 2
