@@ -15,6 +15,7 @@ Source: docs/gateway.md, "Sessions".
 """
 
 import asyncio
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, Protocol, TypeVar
 
@@ -232,19 +233,35 @@ class Broker:
     # -- what it is asked -----------------------------------------------------------------------
 
     def _say(
-        self, topic: str, message: msgspec.Struct, *, qos: int = 0, urgent: bool = False
+        self,
+        topic: str,
+        message: msgspec.Struct,
+        *,
+        qos: int = 0,
+        urgent: bool = False,
+        on_answer: Callable[[int], None] | None = None,
     ) -> bool:
         """Say it as ours, if we have a key, and for nobody elsewhere."""
         payload = self._words.sign(topic, encode(message), to=at(self.id))
-        return self.link.publish(topic, payload, qos=qos, urgent=urgent)
+        return self.link.publish(topic, payload, qos=qos, urgent=urgent, on_answer=on_answer)
 
     def ask_settled(self, token: int, filters: tuple[str, ...]) -> bool:
         """Ask the agent when ``filters`` are known; ``False`` when an answer is not to be expected.
 
-        A broker without an agent would make every subscriber wait for nothing.
+        A broker without an agent would make every subscriber wait for nothing. Mosquitto tells at
+        once that nobody hears a question of QoS 1; of others the agent's silence tells.
         """
+        if not self.up:
+            return False
+
+        def on_puback(reason: int) -> None:
+            if reason:  # nobody is there, or the broker keeps it from them
+                self._unanswered = 0
+                self._observer.on_settled(self.id, token, False)
+
         settle = gateways.Settle(self._gateway, token, filters)
-        asked = self._say(topics.settle_topic(self._federation), settle, urgent=True)
+        topic = topics.settle_topic(self._federation)
+        asked = self._say(topic, settle, qos=1, on_answer=on_puback)
         self._unanswered += 1
         return asked and self._unanswered <= UNANSWERED_MAX
 

@@ -30,6 +30,9 @@ class Slow:
 
     signs = True
 
+    def sign(self, topic, payload, to):
+        return payload
+
     def is_agents(self, broker, topic, payload):
         time.sleep(TURN_S)
         return broker == 1
@@ -78,3 +81,21 @@ async def test_what_was_said_before_the_connection_ended_is_not_read(broker, tol
         await asyncio.sleep(0)
 
     assert told == [(1, 1)]
+
+
+@pytest.mark.parametrize(("reason", "unheard"), [(0x00, False), (0x10, True), (0x87, True)])
+def test_a_question_that_no_agent_can_hear_is_answered_at_once(broker, told, reason, unheard):
+    asked = []
+    broker.link.publish = lambda *_, **how: asked.append(how) or True
+
+    assert broker.ask_settled(7, ("a",))
+    asked[0]["on_answer"](reason)
+
+    assert asked[0]["qos"] == 1
+    assert told == ([(1, 7, False)] if unheard else [])
+
+
+def test_nothing_is_asked_of_a_broker_that_is_away(broker):
+    broker.link.connected = False
+
+    assert not broker.ask_settled(7, ("a",))

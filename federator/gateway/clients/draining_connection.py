@@ -54,7 +54,7 @@ class DrainingConnection:
                     answer = Kind.PUBREC if packet[0] & wire.QOS_2 else Kind.PUBACK
                     answers.append(wire.write_ack(answer, packet_id, self._version))
                 elif kind == Kind.PUBREL:
-                    packet_id, _ = wire.read_ack(block, packet, self._version)
+                    packet_id, _ = wire.read_ack(block, packet, self._version, from_client=False)
                     answers.append(wire.write_ack(Kind.PUBCOMP, packet_id, self._version))
         except MalformedError:
             port.abort()

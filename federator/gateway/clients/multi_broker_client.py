@@ -164,7 +164,9 @@ class MultiBrokerClient:
                 yield proxied, leg
 
     def _refuse(self, error: MalformedError) -> None:
-        self.dismiss(error.reason, str(error))
+        """End the client, which broke the protocol: by one leg, as ``dismiss`` does."""
+        for proxied in self._proxied[:1]:
+            proxied.refuse(error)
 
     def dismiss(self, reason: Reason, text: str) -> None:
         """End the client, and tell it why: by one leg, for as that ends it, all others end."""

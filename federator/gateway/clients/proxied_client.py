@@ -232,6 +232,11 @@ class ProxiedClient:
         self.session.dismiss(reason, text, with_will=with_will)
         self.flush()
 
+    def refuse(self, error: MalformedError) -> None:
+        """End the client, which broke the protocol."""
+        self.session.refuse(error)
+        self.flush()
+
     def broker_is_dead(self) -> None:
         """Leave a broker that does not answer though the connection stands."""
         if self._broker_port is not None:

@@ -16,8 +16,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
+from federator.gateway.session.suback_order import SubackOrder
 from federator.gateway.session.upstream import PACKET_ID_MAX, PASS, SWALLOW
-from federator.gateway.wire.kinds import V311, Kind, Reason, Version
+from federator.gateway.wire.kinds import V5, Kind, MalformedError, Reason, Version
 
 OURS: Final = 0
 """Stands for the broker's packet id where no broker waits for an answer."""
@@ -41,10 +42,12 @@ class Downstream:
     held_bytes: int = 0
     _ids: dict[int, int] = field(default_factory=dict)  # the client's, unanswered: the broker's
     _names: dict[int, int] = field(default_factory=dict)  # the broker's: the client's, if another
+    _twos: set[int] = field(default_factory=set)  # those of QoS 2
     _received: set[int] = field(default_factory=set)  # QoS 2: the client sent its PUBREC
     _foreign: int = 0  # ids that are not the broker's own
     _held: list[bytes] | None = None
     _waiting: list[tuple[int, bytes]] = field(default_factory=list)  # broker's id and packet
+    _order: SubackOrder = field(default_factory=SubackOrder)
     _mutes: bool = False
     _muted: set[int] = field(default_factory=set)  # QoS 2: retained values kept from the client
     _next: int = PACKET_ID_MAX
@@ -54,9 +57,11 @@ class Downstream:
         """Deliveries that the client has not answered, or not got yet."""
         return len(self._ids) + len(self._waiting)
 
-    def note(self, packet_id: int) -> None:
-        """Note a QoS 1 or 2 delivery that passes as it came."""
+    def note(self, packet_id: int, two: int) -> None:
+        """Note a QoS 1 or, if ``two``, 2 delivery that passes as it came."""
         self._ids[packet_id] = packet_id
+        if two:
+            self._twos.add(packet_id)
 
     def hold(self) -> None:
         """Hold deliveries back from now on, until ``give``.
@@ -71,8 +76,17 @@ class Downstream:
 
     def mute(self) -> None:
         """Keep retained values from the client, which has them, until ``unmute``."""
-        self._mutes = self.version == V311
+        self._mutes = self.version != V5
         self.plain = self.plain and not self._mutes
+
+    def wait_for(self, token: int, filters: Iterable[str]) -> None:
+        """Keep back what comes on ``filters``, whose SUBACK waits, until ``go_on(token)``."""
+        self._order.wait_for(token, filters)
+        self._settle()
+
+    def go_on(self, token: int) -> None:
+        """Let pass what was kept back by ``wait_for``: the SUBACK has gone."""
+        self._deliver_all(self._order.take(token))
 
     def unmute(self) -> None:
         """Let retained values pass again: the client subscribes itself, or ours have come."""
@@ -89,7 +103,8 @@ class Downstream:
         self._foreign = len(self._ids)
         self._names.clear()
         self._muted.clear()
-        given = [*(packet for _, packet in self._waiting), *(self._held or ())]
+        waiting = (packet for _, packet in self._waiting)
+        given = [*waiting, *self._order.take_all(), *(self._held or ())]
         self._waiting = [(OURS, packet) for packet in given]
         self._held = None
         self.hold()
@@ -102,6 +117,9 @@ class Downstream:
         elif self._held is not None:
             self._held.append(packet)
             self.held_bytes += len(packet)
+        elif self._order and self._order.keeps(wire.topic_of(packet), packet):
+            if self._order.full:
+                self._deliver_all(self._order.take_all())
         else:
             packet_id = (
                 wire.publish_id(packet, wire.only(packet))[0] if packet[0] & wire.QOS else OURS
@@ -113,28 +131,36 @@ class Downstream:
         held, self._held = self._held or (), None
         for packet in missed:
             self._offer(OURS, packet)
-        for packet in held:
-            self.deliver(packet)
-        self._settle()
+        self._deliver_all(held)
 
     def take_puback(self, packet_id: int) -> bool:
         """Take the client's usual PUBACK, which simply passes; tell whether it was that."""
-        if not self.plain or self._received or packet_id not in self._ids:
+        if not self.plain or self._twos or packet_id not in self._ids:
             return False
         del self._ids[packet_id]
         return True
 
     def on_ack(self, kind: int, packet_id: int, reason: int) -> bytes:
-        """Take the client's PUBACK, PUBREC or PUBCOMP; return what the broker hears of it."""
+        """Take the client's PUBACK, PUBREC or PUBCOMP; return what the broker hears of it.
+
+        Raises:
+            MalformedError: It is not what a delivery of that QoS is answered by.
+        """
         broker_id = self._ids.get(packet_id)
         if broker_id is None:  # of nothing we know; while all ids are the broker's, its business
             return PASS if self.plain else SWALLOW
+        if (kind == Kind.PUBACK) == (packet_id in self._twos) or (
+            kind == Kind.PUBCOMP and packet_id not in self._received
+        ):
+            text = f"{Kind(kind).name} for a delivery that wants another answer"
+            raise MalformedError(text, Reason.PROTOCOL_ERROR)
         if kind == Kind.PUBREC and reason < Reason.UNSPECIFIED:
             self._received.add(packet_id)
             if broker_id == OURS:
                 self.to_client.append(wire.write_ack(Kind.PUBREL, packet_id, self.version))
         else:
             del self._ids[packet_id]
+            self._twos.discard(packet_id)
             self._received.discard(packet_id)
             self._names.pop(broker_id, None)
             if broker_id != packet_id:
@@ -159,9 +185,14 @@ class Downstream:
             if broker_id in self._ids:  # the client means something else by it
                 self.to_broker.append(wire.write_ack(Kind.PUBCOMP, broker_id, self.version))
                 return SWALLOW
-            self._ids[broker_id] = broker_id  # begun on an earlier connection of the client
+            self.note(broker_id, True)  # begun on an earlier connection of the client
             self._received.add(broker_id)
         return PASS
+
+    def _deliver_all(self, packets: Iterable[bytes]) -> None:
+        for packet in packets:
+            self.deliver(packet)
+        self._settle()
 
     def _mute(self, packet: bytes) -> None:
         if not packet[0] & wire.QOS:
@@ -201,13 +232,15 @@ class Downstream:
             packet_id = self._next
             self._next = self._next - 1 or PACKET_ID_MAX
         self._ids[packet_id] = broker_id
+        if packet[0] & wire.QOS_2:
+            self._twos.add(packet_id)
         if packet_id != broker_id:
             self._foreign += 1
             if broker_id != OURS:
                 self._names[broker_id] = packet_id
-        return wire.again(packet, packet_id)
+        return packet if packet_id == broker_id else wire.again(packet, packet_id)
 
     def _settle(self) -> None:
         """Let deliveries pass as they came again, as soon as all ids are the broker's own."""
-        waits = self._waiting or self._held is not None or self._mutes
+        waits = self._waiting or self._held is not None or self._mutes or self._order
         self.plain = not (self._foreign or waits)

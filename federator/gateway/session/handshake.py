@@ -10,7 +10,11 @@ from dataclasses import replace
 from typing import Final
 
 from federator.gateway import wire
+from federator.gateway.session.topic_aliases import ALIASES_MAX
 from federator.gateway.wire.kinds import V5, Reason, Version
+
+PACKET_BYTES_MAX: Final = 268_435_460
+"""Longer packets cannot be written, so a limit from here on need not be told."""
 
 ELSEWHERE: Final = frozenset(
     {
@@ -28,8 +32,11 @@ def connect_for_broker(connect: wire.Connect, *, again: bool) -> bytes:
     """The CONNECT that introduces a client to a broker.
 
     When a broker has accepted the client before (``again``), a session that lasts must not be begun
-    anew, for it may be the one that was prepared there.
+    anew, for it may be the one that was prepared there. Before, a client without an id is the
+    broker's to name, or to refuse.
     """
+    if connect.assigned and not again:
+        connect = replace(connect, client_id="")
     if again and connect.clean and connect.session_expiry_s > 0:
         connect = replace(connect, clean=False)
     if connect.version == V5:
@@ -39,19 +46,32 @@ def connect_for_broker(connect: wire.Connect, *, again: bool) -> bytes:
     return wire.write_connect(connect)
 
 
+def named_by_broker(connect: wire.Connect, connack: wire.Connack) -> wire.Connect:
+    """The CONNECT with the id that the first broker gave; 3.1.1 has no word for that."""
+    name = wire.text_in(connack.properties, wire.Property.ASSIGNED_CLIENT_ID)
+    return replace(connect, client_id=name) if connect.assigned and name else connect
+
+
 def connack_for_client(
     connack: wire.Connack, connect: wire.Connect, *, packet_bytes_max: int
 ) -> bytes:
     """The first broker's CONNACK, as far as it holds here; see ``ClientSession`` for the rest."""
-    properties = wire.without(connack.properties, wire.Property.TOPIC_ALIAS_MAXIMUM)
+    properties = connack.properties
     if connect.version == V5:
+        name = wire.Property.TOPIC_ALIAS_MAXIMUM
+        if wire.number_in(properties, name, 0) > ALIASES_MAX:
+            properties = wire.with_value(properties, name, ALIASES_MAX)
         name = wire.Property.MAXIMUM_PACKET_SIZE
-        limit = min(packet_bytes_max, wire.number_in(properties, name, packet_bytes_max))
-        properties = wire.with_value(properties, name, limit)
-        if connect.assigned:
-            name = wire.Property.ASSIGNED_CLIENT_ID
-            properties = wire.with_value(properties, name, connect.client_id)
+        limit = wire.number_in(properties, name, PACKET_BYTES_MAX)
+        if packet_bytes_max < limit:
+            properties = wire.with_value(properties, name, packet_bytes_max)
     return wire.write_connack(replace(connack, properties=properties), connect.version)
+
+
+def packet_max(connect: wire.Connect) -> int:
+    """Bytes of the longest packet that the client takes."""
+    name = wire.Property.MAXIMUM_PACKET_SIZE
+    return wire.number_in(connect.properties, name, PACKET_BYTES_MAX)
 
 
 def dismissal(reason: Reason, version: Version, *, accepted: bool) -> bytes:

@@ -18,6 +18,7 @@ Source: docs/gateway.md; OASIS MQTT 5.0 and 3.1.1.
 """
 
 from collections.abc import Iterable, Sequence
+from functools import partial
 from typing import Final
 
 from federator.gateway import wire
@@ -28,16 +29,20 @@ from federator.gateway.session.handshake import (
     connack_for_client,
     connect_for_broker,
     dismissal,
+    named_by_broker,
+    packet_max,
 )
 from federator.gateway.session.orders import State
 from federator.gateway.session.recent_deliveries import RecentDeliveries
 from federator.gateway.session.subscriptions import HeldSubacks, Subscriptions, receive_max
+from federator.gateway.session.topic_aliases import TopicAliases
 from federator.gateway.session.upstream import PASS, SWALLOW, Backlog, Upstream
-from federator.gateway.wire.kinds import Kind, MalformedError, Packet, Reason
+from federator.gateway.wire.kinds import TOLD, Kind, MalformedError, Packet, Reason
 from federator.protocol.types import Millis
 
 _PUBLISH: Final = int(Kind.PUBLISH)  # looked at for every packet: a member costs 50 ns
 _PUBACK: Final = int(Kind.PUBACK)
+_read_ack = partial(wire.read_ack, from_client=False)
 
 
 class ClientSession:
@@ -77,6 +82,7 @@ class ClientSession:
         self.will_only = False
         self.backlog = Backlog()
         self.subscriptions = Subscriptions(connect.version, filters_max=filters_max)
+        self.aliases = TopicAliases()
         self.up = Upstream(connect.version)
         self.down = Downstream(
             connect.version,
@@ -142,19 +148,25 @@ class ClientSession:
         for packet in packets:
             first = packet[0]
             if first & 0xF0 == _PUBLISH:
-                topic, packet_id, _, alias = wire.read_publish(block, packet, version)
+                header = wire.read_publish(block, packet, version)
+                topic, packet_id, _, alias = header
+                whole = b""
                 if alias:
-                    raise MalformedError("a topic alias: 0 are allowed", Reason.TOPIC_ALIAS_INVALID)
+                    topic, whole = self.aliases.resolve(block, packet, header)
+                    if start < packet[1]:
+                        out.append(block[start : packet[1]])
+                    out.append(whole)
+                    start = packet[3]
                 if topic not in topics:
                     self.up.note_topic(topic)
                 if packet_id:
-                    self.up.publish(packet_id, block[packet[1] : packet[3]])
+                    self.up.publish(packet_id, whole or block[packet[1] : packet[3]])
                 continue
             if first == _PUBACK and packet[3] - packet[2] == 2:
                 body = packet[2]
                 if self.down.take_puback(block[body] << 8 | block[body + 1]):
                     continue
-            answer = self._on_client_packet(block, packet)
+            answer = self._judged(block, packet)
             if answer is PASS:
                 continue
             if start < packet[1]:
@@ -172,10 +184,18 @@ class ClientSession:
             wire.check_ping(packet)
             self.to_client.append(wire.PINGRESP)
         elif self.backlog.lets_pass(block, packet, self.version, self.up):
-            answer = self._on_client_packet(block, packet)
+            answer = self._judged(block, packet)
             self.to_broker.append(block[packet[1] : packet[3]] if answer is PASS else answer)
         else:
             self.backlog.add(block[packet[1] : packet[3]], kind)
+
+    def _judged(self, block: bytes, packet: Packet) -> bytes:
+        """As ``_on_client_packet``; the error knows whether its sender is told."""
+        try:
+            return self._on_client_packet(block, packet)
+        except MalformedError as error:
+            error.told = packet[0] & 0xF0 in TOLD
+            raise
 
     def _on_client_packet(self, block: bytes, packet: Packet) -> bytes:
         """Take any packet of the client but PUBLISH; return what the broker hears."""
@@ -201,7 +221,12 @@ class ClientSession:
         return PASS
 
     def _on_disconnect(self, block: bytes, packet: Packet) -> bytes:
-        reason, _ = wire.read_disconnect(block, packet, self.version)
+        reason, properties = wire.read_disconnect(block, packet, self.version)
+        expiry_s = wire.number_in(properties, wire.Property.SESSION_EXPIRY, 0)
+        if expiry_s and not self.persistent:
+            text = f"DISCONNECT makes a session last {expiry_s} s that was not to last"
+            self.dismiss(Reason.PROTOCOL_ERROR, text)
+            return SWALLOW
         if not self.attached:
             self._end_away(with_will=reason == Reason.DISCONNECT_WITH_WILL)
             return SWALLOW
@@ -233,15 +258,18 @@ class ClientSession:
 
     def refuse(self, error: MalformedError) -> None:
         """Dismiss the client, which broke the protocol."""
-        self.dismiss(error.reason, str(error), with_will=True)
+        self.dismiss(error.reason, str(error), told=error.told)
 
-    def dismiss(self, reason: Reason, text: str, *, with_will: bool = True) -> None:
-        """Tell the client why, and end."""
+    def dismiss(
+        self, reason: Reason, text: str, *, with_will: bool = True, told: bool = True
+    ) -> None:
+        """End, and tell the client why unless it is not to be ``told``."""
         if self.state is State.GONE:
             return
-        if not self.will_only:
-            told = dismissal(reason, self.version, accepted=self.accepted)
-            self.to_client.extend([told] if told else [])
+        if told and not self.will_only:
+            word = dismissal(reason, self.version, accepted=self.accepted)
+            fits = len(word) <= packet_max(self.connect)
+            self.to_client.extend([word] if word and fits else [])
         self._end(reason, text, with_will=with_will)
 
     def _end(self, reason: Reason, text: str, *, with_will: bool = False) -> None:
@@ -274,7 +302,7 @@ class ClientSession:
             if is_publish and down.plain and self.state is State.LIVE:
                 if first & wire.QOS:
                     packet_id, id_at = wire.publish_id(block, packet)
-                    down.note(packet_id)
+                    down.note(packet_id, first & wire.QOS_2)
                     self.recent.see(block[packet[2] + 2 : id_at])
                     acknowledged = True
                 continue
@@ -310,15 +338,15 @@ class ClientSession:
             return self._on_connack(block, packet, now_ms)
         match kind:
             case Kind.PUBACK:
-                packet_id, reason = wire.read_ack(block, packet, version)
+                packet_id, reason = _read_ack(block, packet, version)
                 answer = up.finish(packet_id, reason < Reason.UNSPECIFIED, self.to_broker)
             case Kind.PUBREC:
-                answer = up.on_pubrec(*wire.read_ack(block, packet, version), self.to_broker)
+                answer = up.on_pubrec(*_read_ack(block, packet, version), self.to_broker)
             case Kind.PUBCOMP:
-                packet_id, _ = wire.read_ack(block, packet, version)
+                packet_id, _ = _read_ack(block, packet, version)
                 answer = up.finish(packet_id, True, self.to_broker)
             case Kind.PUBREL:
-                answer = self.down.on_pubrel(*wire.read_ack(block, packet, version))
+                answer = self.down.on_pubrel(*_read_ack(block, packet, version))
             case Kind.SUBACK:
                 answer = self._on_suback(block, packet, now_ms)
             case Kind.UNSUBACK:
@@ -348,8 +376,10 @@ class ClientSession:
         takes = receive_max(connack.properties, self.version)
         if not self.accepted:
             self.accepted = True
+            self.connect = named_by_broker(self.connect, connack)
             self.state = State.LIVE
             self.up.resume((), receive_max=takes, out=self.to_broker)
+            self.aliases.allow(connack.properties)
             limit = self._packet_bytes_max
             self.to_client.append(connack_for_client(connack, self.connect, packet_bytes_max=limit))
             self._catch_up(now_ms)
@@ -391,7 +421,9 @@ class ClientSession:
             return SWALLOW
         if not filters or not self._settles:
             return PASS
-        self.orders.append(self._subacks.hold(block[packet[1] : packet[3]], filters))
+        asked = self._subacks.hold(block[packet[1] : packet[3]], filters)
+        self.orders.append(asked)
+        self.down.wait_for(asked.token, asked.filters)
         return SWALLOW
 
     def _restored(self, now_ms: Millis) -> None:
@@ -408,6 +440,7 @@ class ClientSession:
             return
         if suback:
             self.to_client.append(suback)
+            self.down.go_on(token)
         elif self.attached:
             self.orders.append(orders.HealRest())
 

@@ -43,15 +43,18 @@ _LEAST: Final = (
 class ConnackMerger:
     """The CONNACKs of as many brokers of one client as there are ``legs``, until they are one.
 
+    ``assigned`` is the id of a client that left it to the server.
+
     Attributes:
         refused: One broker will not have the client, which has been told.
     """
 
-    __slots__ = ("_connacks", "_legs", "_version", "refused")
+    __slots__ = ("_assigned", "_connacks", "_legs", "_version", "refused")
 
-    def __init__(self, version: Version, legs: int) -> None:
+    def __init__(self, version: Version, legs: int, *, assigned: str = "") -> None:
         self._version = version
         self._legs = legs
+        self._assigned = assigned
         self._connacks: dict[int, wire.Connack] = {}
         self.refused = False
 
@@ -69,6 +72,22 @@ class ConnackMerger:
     def torn(self) -> bool:
         """Whether some have a session and others have not."""
         return self.complete and 0 < len(self.with_session) < self._legs
+
+    @property
+    def properties(self) -> wire.Properties:
+        """What all said together, once they have."""
+        every = [self._connacks[leg].properties for leg in sorted(self._connacks)]
+        merged = every[0]
+        if self._version == V5:
+            for name in _LEAST:
+                said = [wire.number_in(each, name, -1) for each in every]
+                limits = [value for value in said if value >= 0]
+                if limits:
+                    merged = wire.with_value(merged, name, min(limits))
+            if self._assigned:
+                name = wire.Property.ASSIGNED_CLIENT_ID
+                merged = wire.with_value(merged, name, self._assigned)
+        return merged
 
     def has(self, leg: int) -> bool:
         """Whether the broker of ``leg`` has answered."""
@@ -91,18 +110,7 @@ class ConnackMerger:
             no = wire.Connack(session_present=False, reason=Reason.SERVER_UNAVAILABLE)
             return wire.write_connack(no, self._version)
         present = bool(self.with_session)
-        return wire.write_connack(wire.Connack(present, 0, self._properties()), self._version)
-
-    def _properties(self) -> wire.Properties:
-        every = [self._connacks[leg].properties for leg in sorted(self._connacks)]
-        merged = every[0]
-        if self._version == V5:
-            for name in _LEAST:
-                said = [wire.number_in(each, name, -1) for each in every]
-                limits = [value for value in said if value >= 0]
-                if limits:
-                    merged = wire.with_value(merged, name, min(limits))
-        return merged
+        return wire.write_connack(wire.Connack(present, 0, self.properties), self._version)
 
 
 @dataclass(slots=True)

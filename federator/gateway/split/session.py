@@ -25,10 +25,12 @@ Source: OASIS MQTT 5.0; Fawwaz 2022, 3.1; docs/gateway.md, "Topics of certain br
 from collections import deque
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Final
 
 from federator.gateway import wire
 from federator.gateway.session.subscriptions import receive_max
+from federator.gateway.session.topic_aliases import TopicAliases
 from federator.gateway.split.answers import OPEN_MAX, Ask, ConnackMerger, RequestMerger
 from federator.gateway.split.delivery_ids import Delivery, DeliveryIds
 from federator.gateway.split.topic_owners import REST, TopicOwners
@@ -45,6 +47,7 @@ BARE_BYTES: Final = 4
 """Length of an acknowledgement without a reason."""
 
 _PUBLISH: Final = int(Kind.PUBLISH)
+_read_ack = partial(wire.read_ack, from_client=False)
 
 
 @dataclass(slots=True)
@@ -85,11 +88,13 @@ class SplitSession:
         self._connect = connect
         self._version = connect.version
         self._owners = owners
-        self._connacks = ConnackMerger(connect.version, owners.legs)
+        assigned = connect.client_id if connect.assigned else ""
+        self._connacks = ConnackMerger(connect.version, owners.legs, assigned=assigned)
         self._early: list[tuple[int, bytes, list[Packet]]] = []
         self._take_unreleased = take_unreleased
         self._room = receive_max(connect.properties, connect.version)
         self._ids = DeliveryIds(self._room, {})
+        self._aliases = TopicAliases()
         self._requests = RequestMerger(connect.version)
         self._unwanted: set[Delivery] = set()  # QoS 2 deliveries that are kept from the client
         self._sent: dict[int, int] = {}  # QoS 2 publications of the client: the leg of each
@@ -127,7 +132,7 @@ class SplitSession:
                 connect,
                 client_id=connect.client_id + (f"{SUFFIX}{leg}" if leg != REST else ""),
                 will=connect.will if leg == will else None,
-                assigned=connect.assigned and leg == REST,
+                assigned=False,  # its id is one for all legs, so no broker chooses it
             )
             for leg in range(self._owners.legs)
         ]
@@ -146,13 +151,16 @@ class SplitSession:
             if first & 0xF0 != _PUBLISH:
                 self._on_client_packet(block, packet)
                 continue
-            _, packet_id, id_at, alias = wire.read_publish(block, packet, version)
+            header = wire.read_publish(block, packet, version)
+            _, packet_id, id_at, alias = header
             if alias:
-                raise MalformedError("a topic alias: 0 are allowed", Reason.TOPIC_ALIAS_INVALID)
-            leg = of(block[body + 2 : id_at])
+                topic, whole = self._aliases.resolve(block, packet, header)
+                leg = of(topic.encode())
+            else:
+                leg, whole = of(block[body + 2 : id_at]), block[start:end]
             if first & wire.QOS_2:
                 self._sent[packet_id] = leg
-            legs[leg].append(block[start:end])
+            legs[leg].append(whole)
         self._ping_idle(now_ms)
 
     def _on_client_packet(self, block: bytes, packet: Packet) -> None:
@@ -253,6 +261,7 @@ class SplitSession:
             connack = self._connacks.add(leg, block, packets[0])
             packets = packets[1:]
             if self._connacks.complete:
+                self._aliases.allow(self._connacks.properties)
                 unreleased = self._take_unreleased()
                 if self._connacks.with_session:
                     self._ids = DeliveryIds(self._room, unreleased)
@@ -300,9 +309,9 @@ class SplitSession:
             case Kind.PINGRESP:
                 self._on_pong(leg)
             case Kind.PUBCOMP:
-                self._on_complete(leg, wire.read_ack(block, packet, self._version)[0], whole)
+                self._on_complete(leg, _read_ack(block, packet, self._version)[0], whole)
             case Kind.PUBREC:
-                packet_id, reason = wire.read_ack(block, packet, self._version)
+                packet_id, reason = _read_ack(block, packet, self._version)
                 if reason >= Reason.UNSPECIFIED:
                     self._sent.pop(packet_id, None)
                 self.to_client.append(whole)
@@ -310,7 +319,7 @@ class SplitSession:
                 self.to_client.append(whole)
 
     def _on_leg_releases(self, leg: int, block: bytes, packet: Packet) -> None:
-        packet_id, _ = wire.read_ack(block, packet, self._version)
+        packet_id, _ = _read_ack(block, packet, self._version)
         delivery = leg, packet_id
         number = None if delivery in self._unwanted else self._ids.at_client(delivery)
         if number is None:

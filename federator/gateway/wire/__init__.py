@@ -32,11 +32,12 @@ from federator.gateway.wire.connecting import (
     write_connect,
     write_disconnect,
 )
-from federator.gateway.wire.kinds import V5, V311, Kind, MalformedError, Packet, Reason
+from federator.gateway.wire.kinds import V5, V31, V311, Kind, MalformedError, Packet, Reason
 from federator.gateway.wire.properties import (
     Properties,
     Property,
     number_in,
+    text_in,
     with_value,
     without,
 )
@@ -51,6 +52,8 @@ from federator.gateway.wire.publishing import (
     read_ack,
     read_payload,
     read_publish,
+    topic_of,
+    with_topic,
     write_ack,
     write_publish,
 )

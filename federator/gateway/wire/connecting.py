@@ -9,7 +9,16 @@ from dataclasses import dataclass
 from typing import Final
 
 from federator.gateway.wire.fields import Cursor, write_binary, write_packet, write_text, write_u16
-from federator.gateway.wire.kinds import V5, V311, Kind, MalformedError, Packet, Reason, Version
+from federator.gateway.wire.kinds import (
+    V5,
+    V31,
+    V311,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+)
 from federator.gateway.wire.properties import (
     WILL,
     Properties,
@@ -31,6 +40,9 @@ _FROM_CLIENT: Final = frozenset(
     {0x00, 0x04, 0x80, 0x81, 0x82, 0x83, 0x90, 0x93, 0x94, 0x95, 0x96, 0x97, 0x98, 0x99}
 )
 """The reasons for which a client may disconnect (3.14.2.1)."""
+
+_NAMES: Final = {V31: b"MQIsdp", V311: b"MQTT", V5: b"MQTT"}
+"""What the protocol calls itself in each version."""
 
 _CLEAN, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 0x02, 0x04, 0x20, 0x40, 0x80
 
@@ -67,7 +79,8 @@ class Connect:
     Attributes:
         clean: Clean Session of 3.1.1, Clean Start of 5.
         keep_alive: Seconds; 0 is none.
-        assigned: Whether the client left its id to the server, which has chosen this one.
+        assigned: Whether the client left its id to the server. Then this one is the gateway's for
+            it, until its first broker names it.
     """
 
     version: Version
@@ -83,7 +96,7 @@ class Connect:
     @property
     def session_expiry_s(self) -> int:
         """How long, in seconds, the session outlives the connection."""
-        if self.version == V311:
+        if self.version != V5:
             return 0 if self.clean else SESSION_FOREVER
         return number_in(self.properties, Property.SESSION_EXPIRY, 0)
 
@@ -107,10 +120,10 @@ def read_connect(block: bytes, packet: Packet) -> Connect:
         raise MalformedError("the first packet is no CONNECT", Reason.PROTOCOL_ERROR)
     cursor = Cursor(block, packet)
     name, level = cursor.binary(), cursor.byte()
-    if name not in (b"MQTT", b"MQIsdp"):
+    if name not in _NAMES.values():
         raise MalformedError("a protocol that is not MQTT")
-    if level not in (V311, V5) or name != b"MQTT":
-        text = f"version {level} of the protocol, 4 and 5 are spoken"
+    if name != _NAMES.get(level):
+        text = f"version {level} of the protocol, 3 to 5 are spoken"
         version = V311 if level < V311 else V5
         raise MalformedError(text, Reason.UNSUPPORTED_VERSION, version=version)
     try:
@@ -136,7 +149,8 @@ def write_connect(connect: Connect) -> bytes:
     if connect.password is not None:
         flags |= _PASSWORD
         parts.append(write_binary(connect.password))
-    head = b"\0\4MQTT" + bytes((connect.version, flags)) + write_u16(connect.keep_alive)
+    head = write_binary(_NAMES[connect.version]) + bytes((connect.version, flags))
+    head += write_u16(connect.keep_alive)
     properties = write_properties(connect.properties) if v5 else b""
     return write_packet(Kind.CONNECT, head, properties, *parts)
 
@@ -168,9 +182,12 @@ def write_connack(connack: Connack, version: Version) -> bytes:
 
 
 def refusal(error: MalformedError) -> bytes:
-    """What to say to a client whose CONNECT is refused, before closing; perhaps nothing."""
+    """What to say to a client whose CONNECT is refused, before closing.
+
+    Nothing when it is malformed, as 3.1.1 wants it and Mosquitto does in all versions.
+    """
     version = error.version
-    if version == V5 or (version == V311 and error.reason in _RETURN_CODES):
+    if version is not None and error.reason in _RETURN_CODES:
         return write_connack(Connack(session_present=False, reason=error.reason), version)
     return b""
 
@@ -214,7 +231,7 @@ def _read_connect(cursor: Cursor, version: Version) -> Connect:
         raise MalformedError("CONNECT with its reserved flag")
     if will_qos == 3 or (not flags & _WILL and flags & 0x38):
         raise MalformedError("CONNECT with flags of a will that cannot be")
-    if version == V311 and flags & _PASSWORD and not flags & _USERNAME:
+    if version != V5 and flags & _PASSWORD and not flags & _USERNAME:
         raise MalformedError("a password without a user name")
     properties = read_properties(cursor, Kind.CONNECT) if version == V5 else ()
     client_id = cursor.text()
@@ -234,6 +251,6 @@ def _read_connect(cursor: Cursor, version: Version) -> Connect:
         properties,
     )
     cursor.finish()
-    if version == V311 and not client_id and not connect.clean:
-        raise MalformedError("no client id, and no clean session", Reason.CLIENT_ID_NOT_VALID)
+    if not client_id and (version == V31 or (version == V311 and not connect.clean)):
+        raise MalformedError("no client id where one must be", Reason.CLIENT_ID_NOT_VALID)
     return connect

@@ -9,8 +9,10 @@ from typing import Final
 from federator.errors import DecodeError
 
 Version = int
-"""The protocol level in CONNECT: ``V311`` or ``V5``."""
+"""The protocol level in CONNECT: ``V31``, ``V311`` or ``V5``. Behind CONNECT and CONNACK brokers do
+not tell the first two apart, so nor do we."""
 
+V31: Final = 3
 V311: Final = 4
 V5: Final = 5
 
@@ -85,6 +87,10 @@ class Reason(IntEnum):
     WILDCARD_SUBSCRIPTIONS_NOT_SUPPORTED = 0xA2
 
 
+TOLD: Final = frozenset({0, Kind.PUBLISH, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE})
+"""Kinds of packet, the reserved one among them, whose sender hears what is wrong with them."""
+
+
 class MalformedError(DecodeError):
     """A packet that must end its connection.
 
@@ -92,6 +98,10 @@ class MalformedError(DecodeError):
         text: For the log, one line.
         reason: What MQTT 5 calls it; 3.1.1 has no word for most.
         version: Of the sender, where it is refused as a client; ``None`` when nobody can tell.
+
+    Attributes:
+        told: Whether the sender hears the reason. Like Mosquitto we say what is wrong with a
+            request, and close without a word on who answers what was never asked or begins anew.
     """
 
     def __init__(
@@ -100,3 +110,4 @@ class MalformedError(DecodeError):
         super().__init__(text)
         self.reason = reason
         self.version = version
+        self.told = True

@@ -103,7 +103,7 @@ _KNOWN: Final = {int(each): each for each in Property}
 _NEVER_ZERO: Final = {
     Property.RECEIVE_MAXIMUM: Reason.PROTOCOL_ERROR,
     Property.MAXIMUM_PACKET_SIZE: Reason.PROTOCOL_ERROR,
-    Property.SUBSCRIPTION_ID: Reason.PROTOCOL_ERROR,
+    Property.SUBSCRIPTION_ID: Reason.MALFORMED_PACKET,  # so Mosquitto calls it
     Property.TOPIC_ALIAS: Reason.TOPIC_ALIAS_INVALID,
 }
 
@@ -125,9 +125,7 @@ def read_properties(cursor: Cursor, carrier: int) -> Properties:
         if name is None:
             raise MalformedError(f"the unknown property {identifier:#x}")
         if carrier not in name.carriers:
-            raise MalformedError(
-                f"the property {name.name} does not belong here", Reason.PROTOCOL_ERROR
-            )
+            raise MalformedError(f"the property {name.name} does not belong here")
         if seen & 1 << name and not _repeatable(name, carrier):
             raise MalformedError(f"the property {name.name} comes twice", Reason.PROTOCOL_ERROR)
         seen |= 1 << name
@@ -157,14 +155,21 @@ def number_in(properties: Properties, name: Property, default: int) -> int:
     return default
 
 
+def text_in(properties: Properties, name: Property) -> str:
+    """The value of a property that is a text; empty without."""
+    return next((str(value) for key, value in properties if key == name), "")
+
+
 def without(properties: Properties, *names: Property) -> Properties:
     """All properties but some."""
     return tuple(pair for pair in properties if pair[0] not in names)
 
 
 def with_value(properties: Properties, name: Property, value: Value) -> Properties:
-    """The same properties with one value set."""
-    return (*without(properties, name), (name, value))
+    """The same properties with one value set, in its place if there was one."""
+    if any(key == name for key, _ in properties):
+        return tuple((key, value if key == name else former) for key, former in properties)
+    return (*properties, (name, value))
 
 
 def _repeatable(name: Property, carrier: int) -> bool:

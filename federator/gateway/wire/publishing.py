@@ -14,6 +14,7 @@ from federator.gateway.wire.properties import (
     Property,
     number_in,
     read_properties,
+    without,
     write_properties,
 )
 from federator.gateway.wire.splitter import only
@@ -81,6 +82,12 @@ def publish_id(block: bytes, packet: Packet) -> tuple[int, int]:
     return block[at] << 8 | block[at + 1], at
 
 
+def topic_of(packet: bytes) -> bytes:
+    """The topic, as it stands there, of a whole PUBLISH from a broker we trust."""
+    _, _, body, _ = only(packet)
+    return packet[body + 2 : body + 2 + (packet[body] << 8 | packet[body + 1])]
+
+
 def read_payload(packet: bytes, version: Version) -> tuple[bytes, bytes, Properties]:
     """Topic, payload and properties of a whole, well-formed PUBLISH."""
     cursor = Cursor(packet, only(packet))
@@ -100,8 +107,24 @@ def again(packet: bytes, packet_id: int, *, duplicate: bool = False) -> bytes:
     return bytes(changed)
 
 
-def read_ack(block: bytes, packet: Packet, version: Version) -> tuple[int, int]:
-    """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP."""
+def with_topic(block: bytes, packet: Packet, topic: str, id_at: int) -> bytes:
+    """A PUBLISH of version 5 with ``topic`` and no alias; ``id_at`` as in its header."""
+    first, _, _, end = packet
+    after = id_at + 2 if first & QOS else id_at
+    cursor = Cursor(block, (first, 0, after, end))
+    properties = without(read_properties(cursor, Kind.PUBLISH), Property.TOPIC_ALIAS)
+    return write_packet(
+        first, write_text(topic), block[id_at:after], write_properties(properties), cursor.rest()
+    )
+
+
+def read_ack(
+    block: bytes, packet: Packet, version: Version, *, from_client: bool = True
+) -> tuple[int, int]:
+    """Packet id and reason of a PUBACK, PUBREC, PUBREL or PUBCOMP.
+
+    A broker may give any reason: Mosquitto says "packet too large", which stands in no table.
+    """
     first, _, body, end = packet
     if end - body < 2 or (version != V5 and end - body > 2):
         raise MalformedError("an acknowledgement of the wrong length")
@@ -115,7 +138,7 @@ def read_ack(block: bytes, packet: Packet, version: Version) -> tuple[int, int]:
         read_properties(cursor, first & 0xF0)
         cursor.finish()
     reason = block[body + 2]
-    if reason not in _ACK_REASONS[first & 0xF0]:
+    if from_client and reason not in _ACK_REASONS[first & 0xF0]:
         raise MalformedError(
             f"an acknowledgement with the reason {reason:#x}", Reason.PROTOCOL_ERROR
         )
@@ -154,9 +177,9 @@ def checked_topic(encoded: bytes) -> str:
     """Decode a topic that a client publishes on."""
     topic = as_text(encoded)
     if not topic or "+" in topic or "#" in topic:
-        raise MalformedError("a topic that is empty or has wildcards", Reason.TOPIC_NAME_INVALID)
+        raise MalformedError("a topic that is empty or has wildcards", Reason.PROTOCOL_ERROR)
     if topic.count("/") >= LEVELS_MAX:
-        raise MalformedError(f"a topic of over {LEVELS_MAX} levels", Reason.TOPIC_NAME_INVALID)
+        raise MalformedError(f"a topic of over {LEVELS_MAX} levels", Reason.PROTOCOL_ERROR)
     return topic
 
 

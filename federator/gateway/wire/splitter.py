@@ -9,7 +9,16 @@ Source: OASIS MQTT 5.0, 2.1 (fixed header) and 1.5.5 (variable byte integer).
 
 from typing import Final
 
-from federator.gateway.wire.kinds import V311, Kind, MalformedError, Packet, Reason, Version
+from federator.gateway.wire.kinds import (
+    TOLD,
+    V31,
+    V311,
+    Kind,
+    MalformedError,
+    Packet,
+    Reason,
+    Version,
+)
 
 LENGTH_BYTES_MAX: Final = 4
 
@@ -41,7 +50,15 @@ FROM_CLIENT: Final = _allowed(*_CLIENT, Kind.AUTH)
 FROM_SERVER: Final = _allowed(*_SERVER, Kind.DISCONNECT, Kind.AUTH)
 """First bytes a broker may send."""
 
-_IN_311: Final = {FROM_CLIENT: _allowed(*_CLIENT), FROM_SERVER: _allowed(*_SERVER)}
+_REPEATED: Final = (Kind.PUBREL | 0xA, Kind.SUBSCRIBE | 0xA, Kind.UNSUBSCRIBE | 0xA)
+"""Said again, as 3.1 knows it."""
+
+_IN_VERSION: Final = {
+    (V31, FROM_CLIENT): _allowed(*_CLIENT, *_REPEATED),
+    (V31, FROM_SERVER): _allowed(*_SERVER),
+    (V311, FROM_CLIENT): _allowed(*_CLIENT),
+    (V311, FROM_SERVER): _allowed(*_SERVER),
+}
 
 
 class Splitter:
@@ -73,9 +90,8 @@ class Splitter:
         return len(self._held)
 
     def speak(self, version: Version) -> None:
-        """Allow what ``version`` allows: 3.1.1 has no AUTH, and no DISCONNECT from a broker."""
-        if version == V311:
-            self._firsts = _IN_311.get(self._firsts, self._firsts)
+        """Allow what ``version`` allows: before 5 no AUTH, and no DISCONNECT from a broker."""
+        self._firsts = _IN_VERSION.get((version, self._firsts), self._firsts)
 
     def feed(self, data: bytes) -> tuple[bytes, list[Packet]]:
         """Return a block of bytes and the whole packets in it, which lie back to back from 0.
@@ -154,8 +170,10 @@ def _unexpected(first: int) -> MalformedError:
     kind, flags = first & 0xF0, first & 0x0F
     if not kind:
         return MalformedError("a packet of the reserved type 0")
+    name = Kind(kind).name
+    error = MalformedError(f"{name} with the flags {flags:#x}")
     if FROM_CLIENT[first] or FROM_SERVER[first]:
-        return MalformedError(
-            f"{Kind(kind).name} from the wrong side or in the wrong version", Reason.PROTOCOL_ERROR
-        )
-    return MalformedError(f"{Kind(kind).name} with the flags {flags:#x}")
+        text = f"{name} from the wrong side or in the wrong version"
+        error = MalformedError(text, Reason.PROTOCOL_ERROR)
+    error.told = kind in TOLD
+    return error

@@ -68,7 +68,7 @@ def read_request(block: bytes, packet: Packet, version: Version) -> Request:
             text = f"more than {FILTERS_MAX} filters in a packet"
             raise MalformedError(text, Reason.QUOTA_EXCEEDED)
     if not filters:
-        raise MalformedError(f"{kind.name} without a filter", Reason.PROTOCOL_ERROR)
+        raise MalformedError(f"{kind.name} without a filter")
     if kind == Kind.SUBSCRIBE:
         return Subscribe(packet_id, tuple(filters), properties)
     return Unsubscribe(packet_id, tuple(filter for filter, _ in filters), properties)
@@ -113,7 +113,7 @@ def _head(cursor: Cursor, kind: int, version: Version) -> tuple[int, Properties]
     """The packet id and the properties, with which all of these begin."""
     packet_id = cursor.u16()
     if not packet_id:
-        raise MalformedError("the packet id 0", Reason.PROTOCOL_ERROR)
+        raise MalformedError("the packet id 0")
     return packet_id, read_properties(cursor, kind) if version == V5 else ()
 
 
@@ -122,15 +122,14 @@ def _filter(cursor: Cursor) -> str:
     try:
         return validate_filter(filter)
     except ValueError as error:
-        raise MalformedError(str(error), Reason.TOPIC_FILTER_INVALID) from None
+        raise MalformedError(str(error)) from None
 
 
 def _options(cursor: Cursor, filter: str, version: Version) -> int:
     options = cursor.byte()
-    if options & (0xC0 if version == V5 else 0xFC) or options & _QOS == 3:
+    retain_handling = options & RETAIN_HANDLING
+    if options & (0xC0 if version == V5 else 0xFC) or 3 in (options & _QOS, retain_handling >> 4):
         raise MalformedError(f"a subscription with the options {options:#x}")
-    if options & RETAIN_HANDLING == RETAIN_HANDLING:
-        raise MalformedError("a subscription with the retain handling 3", Reason.PROTOCOL_ERROR)
     if options & NO_LOCAL and filter.startswith(SHARE):
         raise MalformedError("a shared subscription with No Local", Reason.PROTOCOL_ERROR)
     return options

@@ -137,7 +137,7 @@ class Agent:
             messages=dict.fromkeys(get_args(msg.NodeMessage), lambda said: handle(Received(said))),
         )
         yield Part(
-            subscriptions=[live_filter(settling.topic, no_local=True)],
+            subscriptions=[live_filter(settling.topic, QoS.AT_MOST_ONCE, no_local=True)],
             topics={settling.topic: settling.on_question},
             messages=dict.fromkeys((msg.Wave, msg.Echo), settling.on_message),
         )

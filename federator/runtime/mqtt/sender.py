@@ -6,7 +6,7 @@ bounded queue; what is owed an acknowledgement, the session keeps over connectio
 Source: OASIS MQTT 5.0; docs/ARCHITECTURE.md, "The link".
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from mqtt5 import PublishPacket, QoS, TopicFilter
@@ -138,15 +138,24 @@ class PacketSender:
         self._session.subscriptions.unsubscribe(filters, out)
         self._send(out)
 
-    def publish(self, topic: str, payload: bytes, *, qos: int = 0, urgent: bool = False) -> bool:
+    def publish(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 0,
+        urgent: bool = False,
+        on_answer: Callable[[int], None] | None = None,
+    ) -> bool:
         """Publish; ``False`` when it was dropped (and counted).
 
-        QoS 0 needs a connection and room. QoS 1 and 2 need room, and are kept until acknowledged.
+        QoS 0 needs a connection and room. QoS 1 and 2 need room, and are kept until acknowledged;
+        ``on_answer`` then hears the broker's reason code.
         """
         if qos == 0:
             return self.write_packets((PublishPacket(topic, payload).write(),), 1, urgent=urgent)
         packet = bytearray(PublishPacket(topic, payload, qos=QoS(qos), packet_id=1).write())
-        return self.publish_packet(packet, packet_id_at(packet), qos)
+        return self.publish_packet(packet, packet_id_at(packet), qos, on_answer)
 
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
@@ -172,14 +181,20 @@ class PacketSender:
         self._counters.publishes_out += count
         return True
 
-    def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
+    def publish_packet(
+        self,
+        packet: bytearray,
+        packet_id_at: int,
+        qos: int,
+        on_answer: Callable[[int], None] | None = None,
+    ) -> bool:
         """Send a ready-made QoS 1 or 2 PUBLISH packet; ``False`` when there is no room to keep it.
 
         Args:
             packet: Ours from now on: its identifier and DUP flag are written in place.
         """
         out: Out = []
-        if not self._session.window.offer(packet, packet_id_at, qos, out):
+        if not self._session.window.offer(packet, packet_id_at, qos, out, on_answer):
             self._counters.publishes_dropped += 1
             return False
         self._counters.publishes_out += 1

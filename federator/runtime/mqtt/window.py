@@ -12,6 +12,7 @@ Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow c
 """
 
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from federator.runtime.mqtt import wire
@@ -69,6 +70,7 @@ class _Outgoing:
     id_at: int
     qos: int
     position: int
+    on_answer: Callable[[int], None] | None = None
     released: bool = False  # PUBREC came, PUBREL went out
 
 
@@ -113,13 +115,23 @@ class OutboundWindow:
             oldest = min(oldest, next(iter(self._in_flight.values())).position)
         return oldest - 1
 
-    def offer(self, packet: bytearray, id_at: int, qos: int, out: Out) -> bool:
-        """Take charge of ``packet``, send it when there is room; ``False`` when refused."""
+    def offer(
+        self,
+        packet: bytearray,
+        id_at: int,
+        qos: int,
+        out: Out,
+        on_answer: Callable[[int], None] | None = None,
+    ) -> bool:
+        """Take charge of ``packet``, send it when there is room; ``False`` when refused.
+
+        ``on_answer`` hears the reason code of the broker's last word on it.
+        """
         if self.bytes + len(packet) > self._bytes_max:
             return False
         self.bytes += len(packet)
         self.offered += 1
-        self._waiting.append(_Outgoing(packet, id_at, qos, self.offered))
+        self._waiting.append(_Outgoing(packet, id_at, qos, self.offered, on_answer))
         self._fill(out)
         return True
 
@@ -203,3 +215,5 @@ class OutboundWindow:
             if self.first_rejection is None:
                 topic = wire.publish_topic(message.packet)
                 self.first_rejection = f"reason 0x{reason:02x} for a publication on {topic!r}"
+        if message.on_answer is not None:
+            message.on_answer(reason)

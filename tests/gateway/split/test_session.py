@@ -1,5 +1,6 @@
 """A client of several brokers sees one: what it hears is what a single broker would say."""
 
+from dataclasses import replace
 from itertools import product
 
 import pytest
@@ -9,7 +10,7 @@ from hypothesis import strategies as st
 from federator.gateway import wire
 from federator.gateway.split.session import SplitSession
 from federator.gateway.split.topic_owners import REST, TopicOwners
-from federator.gateway.wire import V5, V311, Kind, MalformedError, Reason
+from federator.gateway.wire import V5, V311, Kind, MalformedError, Property, Reason
 from federator.protocol.filters import matches
 from tests.gateway.split.split_world import (
     FILTERS,
@@ -258,6 +259,32 @@ def test_a_topic_alias_is_refused_as_it_was_never_offered():
         several.split.from_client(packet, [wire.only(packet)], 1)
 
     assert refused.value.reason == Reason.TOPIC_ALIAS_INVALID
+
+
+def test_topic_aliases_lead_to_the_topics_owner_which_never_hears_of_them():
+    nameless = replace(connect(V5, 20), client_id="ours", assigned=True)
+    split = SplitSession(nameless, TopicOwners(UPSTREAMS))
+    offers = wire.write_connack(wire.Connack(False, 0, ((Property.TOPIC_ALIAS_MAXIMUM, 2),)), V5)
+    for leg in range(len(split.to_legs)):
+        split.from_leg(leg, offers, [wire.only(offers)])
+    (welcome,) = split.to_client
+    properties = ((Property.TOPIC_ALIAS, 1),)
+    named, unnamed = (
+        wire.write_publish(topic, b"p", version=V5, properties=properties)
+        for topic in ("edge/1", "")
+    )
+    owner = TopicOwners(UPSTREAMS).of("edge/1")
+    assert owner != REST
+
+    for packet in (named, unnamed):
+        split.from_client(packet, [wire.only(packet)], 1)
+
+    assert split.to_legs[owner] == [wire.write_publish("edge/1", b"p", version=V5)] * 2
+    assert wire.read_connack(welcome, wire.only(welcome), V5).properties == (
+        (Property.TOPIC_ALIAS_MAXIMUM, 2),
+        (Property.ASSIGNED_CLIENT_ID, "ours"),
+    )
+    assert not any(each.assigned for each in split.connects())
 
 
 def test_a_broker_that_hears_nothing_is_pinged_and_the_client_does_not_hear_of_it():

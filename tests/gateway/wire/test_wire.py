@@ -4,7 +4,7 @@ import mqtt5
 import pytest
 
 from federator.gateway import wire
-from federator.gateway.wire import V5, V311, Kind, Property, Reason
+from federator.gateway.wire import V5, V31, V311, Kind, Property, Reason
 from federator.gateway.wire.fields import write_packet
 
 LIMIT = 10_000
@@ -139,19 +139,21 @@ def test_a_publish_of_version_5_has_the_header_the_independent_codec_wrote():
     ("reader", "body", "reason"),
     [
         (wire.read_publish, b"\x30\x00", Reason.MALFORMED_PACKET),
-        (wire.read_publish, b"\x30\x04\0\1#\0", Reason.TOPIC_NAME_INVALID),
+        (wire.read_publish, b"\x30\x04\0\1#\0", Reason.PROTOCOL_ERROR),
         (wire.read_publish, b"\x30\x04\0\1\xff\0", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x03\0\0\0", Reason.PROTOCOL_ERROR),
         (wire.read_publish, b"\x32\x06\0\1a\0\0\0", Reason.PROTOCOL_ERROR),
         (wire.read_publish, b"\x30\x07\0\1a\3\x23\0\0", Reason.TOPIC_ALIAS_INVALID),
         (wire.read_publish, b"\x30\x06\0\1a\2\x0b\1", Reason.PROTOCOL_ERROR),
         (wire.read_publish, b"\x30\x06\0\1a\2\x7f\1", Reason.MALFORMED_PACKET),
+        (wire.read_publish, b"\x30\x07\0\1a\3\x13\0\1", Reason.MALFORMED_PACKET),
+        (wire.read_request, b"\x82\x09\0\1\2\x0b\0\0\1a\0", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\1a\2\x01\2", Reason.PROTOCOL_ERROR),
         (wire.read_publish, b"\x30\x08\0\1a\4\1\1\1\1", Reason.PROTOCOL_ERROR),
-        (wire.read_request, b"\x82\x03\0\1\0", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\x82\x03\0\1\0", Reason.MALFORMED_PACKET),
         (wire.read_request, b"\x82\x07\0\1\0\0\1a\3", Reason.MALFORMED_PACKET),
-        (wire.read_request, b"\x82\x08\0\1\0\0\2a#\0", Reason.TOPIC_FILTER_INVALID),
-        (wire.read_request, b"\x82\x07\0\0\0\0\1a\0", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\x82\x08\0\1\0\0\2a#\0", Reason.MALFORMED_PACKET),
+        (wire.read_request, b"\x82\x07\0\0\0\0\1a\0", Reason.MALFORMED_PACKET),
         (wire.read_request, b"\xa2\x06\0\1\0\0\2a", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\3a\0b\0", Reason.MALFORMED_PACKET),
         (wire.read_publish, b"\x30\x06\0\3a\1b\0", Reason.MALFORMED_PACKET),
@@ -159,11 +161,11 @@ def test_a_publish_of_version_5_has_the_header_the_independent_codec_wrote():
         (
             wire.read_publish,
             wire.write_publish("/" * 201, b"", version=V5),
-            Reason.TOPIC_NAME_INVALID,
+            Reason.PROTOCOL_ERROR,
         ),
-        (wire.read_request, b"\x82\x07\0\1\0\0\1a\x30", Reason.PROTOCOL_ERROR),
+        (wire.read_request, b"\x82\x07\0\1\0\0\1a\x30", Reason.MALFORMED_PACKET),
         (wire.read_request, b"\x82\x10\0\1\0\0\x0a$share/g/a\4", Reason.PROTOCOL_ERROR),
-        (wire.read_request, b"\x82\x0e\0\1\0\0\x08$share/g\0", Reason.TOPIC_FILTER_INVALID),
+        (wire.read_request, b"\x82\x0e\0\1\0\0\x08$share/g\0", Reason.MALFORMED_PACKET),
         (wire.read_ack, b"\x40\x01\1", Reason.MALFORMED_PACKET),
         (wire.read_ack, b"\x40\x02\0\0", Reason.PROTOCOL_ERROR),
         (wire.read_ack, b"\x40\x03\0\1\x01", Reason.PROTOCOL_ERROR),
@@ -185,13 +187,13 @@ def connect(flags, rest, *, level=5, name=b"\0\4MQTT"):
 @pytest.mark.parametrize(
     ("packet", "reason", "said"),
     [
-        (connect(3, b"\0\0\1c"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
-        (connect(0x1E, b"\0\0\1c\0\0\1w\0\0"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
-        (connect(0x22, b"\0\0\1c"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
-        (connect(6, b"\0\0\1c\0\0\1#\0\0"), Reason.TOPIC_NAME_INVALID, b"\x20\3\0\x90\0"),
-        (connect(2, b"\3\x21\0\0\0\1c"), Reason.PROTOCOL_ERROR, b"\x20\3\0\x82\0"),
-        (connect(2, b"\3\x16\0\0\0\1c"), Reason.PROTOCOL_ERROR, b"\x20\3\0\x82\0"),
-        (connect(2, b"\0\0\1c\0"), Reason.MALFORMED_PACKET, b"\x20\3\0\x81\0"),
+        (connect(3, b"\0\0\1c"), Reason.MALFORMED_PACKET, b""),
+        (connect(0x1E, b"\0\0\1c\0\0\1w\0\0"), Reason.MALFORMED_PACKET, b""),
+        (connect(0x22, b"\0\0\1c"), Reason.MALFORMED_PACKET, b""),
+        (connect(6, b"\0\0\1c\0\0\1#\0\0"), Reason.PROTOCOL_ERROR, b""),
+        (connect(2, b"\3\x21\0\0\0\1c"), Reason.PROTOCOL_ERROR, b""),
+        (connect(2, b"\3\x16\0\0\0\1c"), Reason.PROTOCOL_ERROR, b""),
+        (connect(2, b"\0\0\1c\0"), Reason.MALFORMED_PACKET, b""),
         (connect(2, b"\0\0\1c", level=6), Reason.UNSUPPORTED_VERSION, b"\x20\3\0\x84\0"),
         (connect(2, b"\0\1c", level=3), Reason.UNSUPPORTED_VERSION, b"\x20\2\0\1"),
         (connect(0x42, b"\0\1c\0\1p", level=4), Reason.MALFORMED_PACKET, b""),
@@ -199,7 +201,9 @@ def connect(flags, rest, *, level=5, name=b"\0\4MQTT"):
         (b"\x30\4\0\1a\0", Reason.PROTOCOL_ERROR, b""),
     ],
 )
-def test_a_refused_connect_is_told_why_in_its_own_version(packet, reason, said):
+def test_a_refused_connect_is_told_why_in_its_own_version_unless_it_is_malformed(
+    packet, reason, said
+):
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(packet))
 
@@ -223,10 +227,30 @@ def test_version_311_has_no_auth_and_its_clients_hear_their_return_codes():
     with pytest.raises(wire.MalformedError) as caught:
         wire.read_connect(*parts(wire.write_connect(nameless)))
     assert wire.refusal(caught.value) == b"\x20\x02\0\2"
+
+
+def test_version_31_is_spoken_with_its_own_name_and_its_repetitions():
     old = b"\x10\x0f\0\6MQIsdp\3\2\0\0\0\1c"
+    again = b"\x8a\x06\0\1\0\1a\0"  # SUBSCRIBE with DUP
+
+    connect = wire.read_connect(*parts(old))
+
+    assert connect == wire.Connect(V31, "c", clean=True, keep_alive=0)
+    assert wire.write_connect(connect) == old
+    assert split(again, version=V31)[1]
+    with pytest.raises(wire.MalformedError):
+        split(again, version=V311)
     with pytest.raises(wire.MalformedError) as caught:
-        wire.read_connect(*parts(old))
-    assert wire.refusal(caught.value) == b"\x20\x02\0\1"
+        wire.read_connect(*parts(b"\x10\x0e\0\6MQIsdp\3\2\0\0\0\0"))
+    assert wire.refusal(caught.value) == b"\x20\x02\0\2"
+
+
+def test_a_broker_may_answer_with_any_reason_but_a_client_may_not():
+    answer = b"\x40\3\0\1\x95"  # "packet too large", as Mosquitto says it
+
+    assert wire.read_ack(*parts(answer), V5, from_client=False) == (1, Reason.PACKET_TOO_LARGE)
+    with pytest.raises(wire.MalformedError):
+        wire.read_ack(*parts(answer), V5)
 
 
 def test_a_version_may_be_told_again():

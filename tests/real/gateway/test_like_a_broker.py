@@ -137,7 +137,7 @@ async def test_a_client_hears_from_a_gateway_what_it_would_hear_from_the_broker(
     start_broker, tmp_path, version
 ):
     alone, behind = await start_broker(), await start_broker()
-    config = GatewayConfig("g", {1: behind.url}, more={"failover": {"settle_ms": 0}})
+    config = GatewayConfig("g", {1: behind.url})
     async with GatewayProcess(tmp_path / "gateway", config) as gateway:
         for seed in range(DIALOGUES):
             directly, through = await asyncio.gather(

@@ -223,14 +223,16 @@ def test_errors_of_the_broker_are_counted_and_the_first_one_is_told():
 def test_no_matching_subscribers_is_a_success():
     window, _ = new_window()
     connect(window, 20)
-    window.offer(*message(1, 1), [])
-    window.offer(*message(2, 2), [])
+    told: list[int] = []
+    window.offer(*message(1, 1), [], told.append)
+    window.offer(*message(2, 2), [], told.append)
     out: Out = []
 
     window.on_acknowledged(1, 0x10, out, qos=1)
     window.on_received(2, 0x10, out)
 
     assert window.rejected == 0
+    assert told == [0x10]  # of the second one PUBREC is not the last word
     assert out == [b"\x62\x02\x00\x02"]
 
 
