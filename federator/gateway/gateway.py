@@ -17,6 +17,7 @@ from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
 from federator.gateway.clients.antechamber import Antechamber, Place
+from federator.gateway.clients.fetches import Fetches
 from federator.gateway.clients.listener import ConnectingClient, Listener
 from federator.gateway.clients.loss_reconciler import LossReconciler
 from federator.gateway.clients.multi_broker_client import Upstreams
@@ -119,6 +120,8 @@ class Gateway:
             self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
         )
         # What brokers and clients tell goes straight to who takes it.
+        self._fetches = Fetches(settings.name, self.brokers, self.journal, first=self.epoch << 16)
+        self.fetch_missed, self.on_fetched = self._fetches.ask, self._fetches.on_fetched
         self.on_recall, self.on_recalled = self._reconciler.on_recall, self._reconciler.on_recalled
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken

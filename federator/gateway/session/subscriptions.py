@@ -66,6 +66,12 @@ class Subscriptions:
         return not self._again
 
     @property
+    def acknowledged_filters(self) -> list[str]:
+        """The filters that were granted at QoS 1 or 2, but for shared ones."""
+        items = self.granted.items()
+        return [f for f, given in items if given.granted and not f.startswith("$share/")]
+
+    @property
     def ids(self) -> Iterable[int]:
         """Packet ids in use."""
         return (*self._requests, *self._again)

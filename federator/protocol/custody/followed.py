@@ -17,6 +17,7 @@ from federator.protocol.custody.chains import (
     Wanted,
 )
 from federator.protocol.custody.ports import Positions
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
@@ -96,6 +97,21 @@ class Followed:
     def wants(self, key: bytes) -> bool:
         """Whether our clients subscribe to the filter with ``key``."""
         return key in self._wanted.since_us
+
+    def chain(self, origin: BrokerId, key: bytes) -> Chain | None:
+        """The chain of ``key`` that ``origin`` makes, if it is followed."""
+        known = self._origins.get(origin)
+        return known.chains.get(key) if known is not None else None
+
+    def standing(self, key: bytes) -> list[tuple[BrokerId, int, Chain]]:
+        """The chains of ``key`` that are followed, with origin and epoch."""
+        return [(k.id, k.epoch, k.chains[key]) for k in self._origins.values() if key in k.chains]
+
+    def is_too_old(self, frame: Frame, key: bytes) -> bool:
+        """Whether a frame was made before the chain, whose beginning is asked for, begins."""
+        chain = self.chain(frame.origin, key)
+        begins = chain is not None and chain.last is None
+        return begins and chain is not None and frame.origin_time_us < chain.not_before_us
 
     @property
     def since_us(self) -> Mapping[bytes, int]:
