@@ -236,9 +236,8 @@ class ProxiedClient:
         """Leave a broker that does not answer though the connection stands."""
         if self._broker_port is not None:
             self._break_off()
-            if self.lost_ms is None:  # before, it was silent
-                patience_ms = HUNG_PINGS * self._context.settings.failover.ping_ms
-                self.lost_ms = Millis(monotonic_ms() - patience_ms)
+            silent_ms = HUNG_PINGS * self._context.settings.failover.ping_ms
+            self.lost_ms = self.lost_ms or Millis(monotonic_ms() - silent_ms)
             self.session.on_broker_lost()
             self.flush()
 
@@ -436,8 +435,8 @@ class ProxiedClient:
             self._search.on_failed(self.broker)
         if self.session.accepted and self._former is None:
             self._former = self.broker
-            if self._draining is None and self.lost_ms is None:
-                self.lost_ms = monotonic_ms()
+            if self._draining is None:
+                self.lost_ms = self.lost_ms or monotonic_ms()
         lost = None if refused else self.broker  # who refuses is not dead
         self._search.start(lost=lost, generation=self._generation)
 

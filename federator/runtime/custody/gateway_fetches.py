@@ -21,14 +21,13 @@ import structlog
 from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError
-from federator.protocol.custody.retrieval import RETRIEVAL_MS
 from federator.protocol.filters import validate_filter
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import RunChecker, topics_of
 from federator.protocol.messages.gateways import Fetch, Fetched
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.topics import fetch_topic, fetched_topic
-from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.rate_limiter import RateLimiter, WindowCounter
 from federator.protocol.trust.words import is_signed
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
@@ -43,9 +42,14 @@ PACKET_BYTES_MAX: Final = 720_896
 PAGE_DELAY_S: Final = 0.05
 """What is found within it shares a page."""
 
+WINDOW_MS: Final = 50
+JUDGED_MAX: Final = 16
+"""Proofs, 0.13 ms each, in one window."""
+
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 OWN_AT_ONCE: Final = 64
-ASKED_MAX: Final = 16
+
+_PROOFS: Final = "proofs"
 
 _log = structlog.get_logger()
 
@@ -59,6 +63,7 @@ class _Answer:
     packets: list[bytes] = field(default_factory=list)  # of the page that is being filled
     page_bytes: int = 0
     bytes: int = 0  # told so far, and on this page
+    turning: asyncio.Handle | None = None  # sends the page in time
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -81,6 +86,7 @@ class GatewayFetches:
         self.malformed = 0
         self.refused = 0
         self._checker = RunChecker()
+        self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._tasks: set[asyncio.Task[None]] = set()
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
 
@@ -91,7 +97,9 @@ class GatewayFetches:
             asked = decode(Fetch, packet.payload)
             if self.signed_only and not signed:
                 raise DecodeError(f"gateway {asked.gateway} does not sign, and payloads are asked")
-            if len(self._tasks) >= ASKED_MAX:
+            judged = self._judged.so_far(monotonic_ms())
+            judged[_PROOFS] += signed
+            if judged[_PROOFS] > JUDGED_MAX:
                 self._refuse()
                 return
             if not self.is_gateways(packet, asked.gateway):
@@ -124,18 +132,14 @@ class GatewayFetches:
                 task.cancel()
 
     async def _tell_own(self, answer: _Answer, names: Sequence[str], since_us: int) -> None:
-        """Tell what our own clients published, and pages until nobody waits any more."""
-        end_s = asyncio.get_running_loop().time() + RETRIEVAL_MS / 1_000
+        """Tell what our own clients published before the question came."""
         await self.caught_up()
-        for number, frame in enumerate(self.own_since(names, since_us)):
+        for number, frame in enumerate(self.own_since(names, since_us), 1):
             self._tell(answer, frame)
-            if number % OWN_AT_ONCE == OWN_AT_ONCE - 1:
-                self._turn(answer)
+            if answer.bytes >= ANSWER_BYTES_MAX:
+                break
+            if number % OWN_AT_ONCE == 0:
                 await asyncio.sleep(0)
-        while asyncio.get_running_loop().time() < end_s and answer.bytes < ANSWER_BYTES_MAX:
-            self._turn(answer)
-            await asyncio.sleep(PAGE_DELAY_S)
-        self._turn(answer)
 
     def _tell(self, answer: _Answer, frame: Frame) -> None:
         run = bytes(frame.body)
@@ -148,15 +152,22 @@ class GatewayFetches:
         for packet in packets:
             if answer.bytes + len(packet) > ANSWER_BYTES_MAX or len(packet) > PACKET_BYTES_MAX:
                 answer.bytes = ANSWER_BYTES_MAX
+                self._refuse()
                 return
             answer.bytes += len(packet)
             if answer.page_bytes + len(packet) > PAGE_BYTES_MAX:
                 self._turn(answer)
             answer.packets.append(packet)
             answer.page_bytes += len(packet)
+            if answer.turning is None:
+                loop = asyncio.get_running_loop()
+                answer.turning = loop.call_later(PAGE_DELAY_S, self._turn, answer)
 
     def _turn(self, answer: _Answer) -> None:
         """Send the page, and begin another."""
+        if answer.turning is not None:
+            answer.turning.cancel()
+            answer.turning = None
         if not answer.packets:
             return
         gateway, number = answer.question.gateway, answer.question.number
@@ -167,6 +178,7 @@ class GatewayFetches:
         answer.page_bytes = 0
 
     def _refuse(self) -> None:
+        """Count what is not looked for, or not told."""
         self.refused += 1
         if self._complaints.allow("refused", monotonic_ms()):
             _log.warning("fetch.refused", so_far=self.refused)

@@ -38,7 +38,9 @@ NOT_ALWAYS_SAID = {
     },
     "federator-peer": {f"{FED}ctl", f"{FED}repair"},  # by Wills, and as luck will have it
     # By those whose broker died, who were asked, or who share clients.
-    "federator-gateway": {f"{FED}recall", f"{FED}recalled/+", f"{FED}claims"},
+    "federator-gateway": {
+        *(f"{FED}recall", f"{FED}recalled/+", f"{FED}claims", f"{FED}fetch", f"{FED}fetched/+"),
+    },
 }
 
 
