@@ -117,10 +117,20 @@ class Gateway:
             serving=lambda: [each for each in self.brokers.values() if self._serves(each)],
         )
         self._reconciler = LossReconciler(
-            self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
+            self,
+            name=settings.name,
+            first=self.epoch << 16,
+            start=tasks.create_task,
+            at_rest=lambda: self._settlings.at_rest,
         )
         # What brokers and clients tell goes straight to who takes it.
-        self._fetches = Fetches(settings.name, self.brokers, self.journal, first=self.epoch << 16)
+        self._fetches = Fetches(
+            settings.name,
+            self.brokers,
+            self.journal,
+            first=self.epoch << 16,
+            start=tasks.create_task,
+        )
         self.fetch_missed, self.on_fetched = self._fetches.ask, self._fetches.on_fetched
         self.on_recall, self.on_recalled = self._reconciler.on_recall, self._reconciler.on_recalled
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer

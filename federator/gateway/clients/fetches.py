@@ -9,7 +9,7 @@ Source: docs/gateway.md, "What a client missed".
 """
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -31,6 +31,9 @@ BEFORE_MS: Final = 1_000
 GRACE_S: Final = 0.2
 """What was on its way when the question was asked may still come, and needs not be given twice."""
 
+AGAIN_S: Final = 1.0
+"""What is found later is given a little later: each time all is looked through for each client."""
+
 OPEN_S: Final = 9.0
 """How long an answer may take; the agent waits a little shorter for what it looks for."""
 
@@ -46,6 +49,7 @@ class _Question:
         since_ms: From when on is asked, and
         lost_ms: when the last of the clients had no broker any more.
         found: All that was found so far: equal ones are told apart by their number only.
+        giving: Whether more was found than was given; ``rounds``: how often it was.
     """
 
     broker: BrokerId
@@ -54,7 +58,8 @@ class _Question:
     lost_ms: Millis
     found: list[bytes] = field(default_factory=list)
     bytes: int = 0
-    giving: asyncio.Handle | None = None
+    giving: bool = False
+    rounds: int = 0
 
 
 class Fetches:
@@ -62,15 +67,23 @@ class Fetches:
 
     Args:
         first: Greater than the number of every earlier question.
+        start: Runs a coroutine under a name.
     """
 
     def __init__(
-        self, name: str, brokers: Mapping[BrokerId, Broker], journal: Journal, *, first: int
+        self,
+        name: str,
+        brokers: Mapping[BrokerId, Broker],
+        journal: Journal,
+        *,
+        first: int,
+        start: Callable[..., object],
     ) -> None:
         self._name = name
         self._brokers = brokers
         self._journal = journal
         self._number = first
+        self._start = start
         self._questions: dict[int, _Question] = {}
         self._gathered: dict[BrokerId, dict[ProxiedClient, None]] = {}
 
@@ -92,9 +105,9 @@ class Fetches:
             if question.bytes + len(packet) <= ANSWER_BYTES_MAX:
                 question.found.append(packet)
                 question.bytes += len(packet)
-        if question.giving is None:
-            loop = asyncio.get_running_loop()
-            question.giving = loop.call_later(GRACE_S, self._give, question)
+        if not question.giving:
+            question.giving = True
+            self._start(self._give(question), name=f"missed, {answer.number}")
 
     def _ask(self, id: BrokerId) -> None:
         broker, now_ms = self._brokers[id], monotonic_ms()
@@ -126,13 +139,16 @@ class Fetches:
             if client.lost_ms is not None and client.lost_ms <= question.lost_ms:
                 client.lost_ms = None
 
-    def _give(self, question: _Question) -> None:
+    async def _give(self, question: _Question) -> None:
         """Give each client what it did not get, of all that was found."""
-        question.giving = None
+        await asyncio.sleep(AGAIN_S if question.rounds else GRACE_S)
+        question.giving = False
+        question.rounds += 1
         since_ms = question.since_ms
-        journal = self._journal.between(Millis(since_ms - EARLY_MS), monotonic_ms())
-        # Who wants none of its own is not given it because somebody else told us of it.
-        ours = {(each.topic, each.payload): each.client for each in journal}
+        ours: dict[tuple[bytes, bytes], str] = {}
+        if any(client.session.subscriptions.wants_none_of_its_own for client in question.clients):
+            journal = self._journal.between(Millis(since_ms - EARLY_MS), monotonic_ms())
+            ours = {(each.topic, each.payload): each.client for each in journal}
         publications = []
         for packet in question.found:
             topic, payload, properties = read_payload(packet, V5)
@@ -143,3 +159,4 @@ class Fetches:
         for client in question.clients:
             if client.broker is not None and client.broker.id == question.broker:
                 client.give_missed(since_ms, Millis(since_ms - 1), qos=(), others=publications)
+                await asyncio.sleep(0)  # each takes a moment: other traffic goes on in between

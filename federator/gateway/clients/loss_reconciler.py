@@ -38,6 +38,10 @@ the fourth, in milliseconds from the death. Agents find other routes in half a s
 forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
 that is preferred."""
 
+REST_POLL_S: Final = 0.05
+REST_POLLS: Final = 120
+"""So long the moves of clients are waited for: longer than anybody asks whether they are known."""
+
 ANSWERS_S: Final = 1.0
 """How long other gateways are waited for."""
 
@@ -52,15 +56,24 @@ class LossReconciler:
     Args:
         first: Greater than the number of every earlier question.
         start: Runs a coroutine under a name.
+        at_rest: Whether everybody knows where clients moved: until then what they lack may come by
+            itself.
     """
 
     def __init__(
-        self, context: GatewayContext, *, name: str, first: int, start: Callable[..., object]
+        self,
+        context: GatewayContext,
+        *,
+        name: str,
+        first: int,
+        start: Callable[..., object],
+        at_rest: Callable[[], bool],
     ) -> None:
         self._context = context
         self._name = name
         self._number = first
         self._start = start
+        self._at_rest = at_rest
         self._deaths: RateLimiter[BrokerId] = RateLimiter(
             gap_ms=Millis(CHECKS_MS[-1][-1]), keys_max=BROKERS_MAX
         )
@@ -96,6 +109,10 @@ class LossReconciler:
         for qos, from_ms, to_ms, at_ms in CHECKS_MS:
             due_ms = death_ms + at_ms - monotonic_ms()
             await asyncio.sleep(max(0, due_ms) / 1_000)
+            for _ in range(REST_POLLS):
+                if self._at_rest():
+                    break
+                await asyncio.sleep(REST_POLL_S)
             span = Millis(death_ms + from_ms), Millis(death_ms + to_ms)
             others = [each for each in await self._ask(*span) if each.qos == qos]
             for client in self._context.every:
