@@ -39,6 +39,8 @@ OPEN_S: Final = 9.0
 
 OPEN_MAX: Final = 64
 ANSWER_BYTES_MAX: Final = 4_194_304
+FOUND_BYTES_MAX: Final = 33_554_432
+"""Of all that are open."""
 
 
 @dataclass(slots=True, eq=False)
@@ -101,10 +103,12 @@ class Fetches:
         question = self._questions.get(answer.number)
         if question is None or question.broker != broker:
             return
+        room = FOUND_BYTES_MAX - sum(each.bytes for each in self._questions.values())
         for packet in answer.packets:
-            if question.bytes + len(packet) <= ANSWER_BYTES_MAX:
+            if question.bytes + len(packet) <= ANSWER_BYTES_MAX and len(packet) <= room:
                 question.found.append(packet)
                 question.bytes += len(packet)
+                room -= len(packet)
         if not question.giving:
             question.giving = True
             self._start(self._give(question), name=f"missed, {answer.number}")
