@@ -128,6 +128,7 @@ class Gateway:
             settings.name,
             self.brokers,
             self.journal,
+            self.counters,
             first=self.epoch << 16,
             start=tasks.create_task,
         )

@@ -15,9 +15,9 @@ from typing import Final
 
 from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import ProxiedClient
+from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.healing import EARLY_MS
-from federator.gateway.session.journal import Journal, Publication
-from federator.gateway.wire import V5, read_payload
+from federator.gateway.session.journal import Journal, Publication, told
 from federator.protocol.messages.gateways import FETCH_FILTERS_MAX, Fetch, Fetched
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms
@@ -58,7 +58,7 @@ class _Question:
     clients: tuple[ProxiedClient, ...]
     since_ms: Millis
     lost_ms: Millis
-    found: list[bytes] = field(default_factory=list)
+    found: list[Publication] = field(default_factory=list)
     bytes: int = 0
     giving: bool = False
     rounds: int = 0
@@ -77,6 +77,7 @@ class Fetches:
         name: str,
         brokers: Mapping[BrokerId, Broker],
         journal: Journal,
+        counters: GatewayCounters,
         *,
         first: int,
         start: Callable[..., object],
@@ -84,6 +85,7 @@ class Fetches:
         self._name = name
         self._brokers = brokers
         self._journal = journal
+        self._counters = counters
         self._number = first
         self._start = start
         self._questions: dict[int, _Question] = {}
@@ -105,8 +107,11 @@ class Fetches:
             return
         room = FOUND_BYTES_MAX - sum(each.bytes for each in self._questions.values())
         for packet in answer.packets:
-            if question.bytes + len(packet) <= ANSWER_BYTES_MAX and len(packet) <= room:
-                question.found.append(packet)
+            publication = told(packet, question.lost_ms)
+            if publication is None:
+                self._counters.malformed += 1
+            elif question.bytes + len(packet) <= ANSWER_BYTES_MAX and len(packet) <= room:
+                question.found.append(publication)
                 question.bytes += len(packet)
                 room -= len(packet)
         if not question.giving:
@@ -149,18 +154,12 @@ class Fetches:
         question.giving = False
         question.rounds += 1
         since_ms = question.since_ms
-        ours: dict[tuple[bytes, bytes], str] = {}
         if any(client.session.subscriptions.wants_none_of_its_own for client in question.clients):
             journal = self._journal.between(Millis(since_ms - EARLY_MS), monotonic_ms())
             ours = {(each.topic, each.payload): each.client for each in journal}
-        publications = []
-        for packet in question.found:
-            topic, payload, properties = read_payload(packet, V5)
-            client_id = ours.get((topic, payload), "")
-            publications.append(
-                Publication(client_id, packet, V5, question.lost_ms, topic, payload, properties)
-            )
+            for each in question.found:
+                each.client = ours.get((each.topic, each.payload), "")
         for client in question.clients:
             if client.broker is not None and client.broker.id == question.broker:
-                client.give_missed(since_ms, Millis(since_ms - 1), qos=(), others=publications)
+                client.give_missed(since_ms, Millis(since_ms - 1), qos=(), others=question.found)
                 await asyncio.sleep(0)  # each takes a moment: other traffic goes on in between

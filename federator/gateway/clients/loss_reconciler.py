@@ -15,8 +15,7 @@ from typing import Final
 from federator.config.gateway import BROKERS_MAX
 from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
-from federator.gateway.session.journal import Publication
-from federator.gateway.wire import V5, read_payload
+from federator.gateway.session.journal import Publication, told
 from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.gateways import RECALL_FILTERS_MAX, Recall, Recalled
 from federator.protocol.rate_limiter import RateLimiter
@@ -106,13 +105,14 @@ class LossReconciler:
             packets.extend(answer.packets)
 
     async def _watch(self, death_ms: Millis) -> None:
+        await asyncio.sleep(CHECKS_MS[0][-1] / 1_000)
+        for _ in range(REST_POLLS):
+            if self._at_rest():
+                break
+            await asyncio.sleep(REST_POLL_S)
         for qos, from_ms, to_ms, at_ms in CHECKS_MS:
             due_ms = death_ms + at_ms - monotonic_ms()
             await asyncio.sleep(max(0, due_ms) / 1_000)
-            for _ in range(REST_POLLS):
-                if self._at_rest():
-                    break
-                await asyncio.sleep(REST_POLL_S)
             span = Millis(death_ms + from_ms), Millis(death_ms + to_ms)
             others = [each for each in await self._ask(*span) if each.qos == qos]
             for client in self._context.every:
@@ -134,7 +134,7 @@ class LossReconciler:
                 broker.ask_others(recall)
         await asyncio.sleep(ANSWERS_S)
         del self._answers[number]
-        return [Publication("", p, V5, from_ms, *read_payload(p, V5)) for p in packets]
+        return [each for p in packets if (each := told(p, from_ms)) is not None]
 
 
 def _filters(clients: Iterable[ProxiedClient]) -> tuple[str, ...]:

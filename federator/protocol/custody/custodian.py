@@ -311,6 +311,7 @@ class Custodian:
         self._deliver_own_again(now)
         self.origin.log.expire()
         self.destination.receiver.expire(now.ms)
+        self.destination.end_retrievals(now.ms)
         self.destination.save()
         ended = self.owed.expire(now.ms)
         for filter, route in ended:

@@ -206,7 +206,7 @@ class Destination:
         if not self._start(now.ms) or len(self.retrievals) >= RETRIEVALS_MAX:
             return False
         for key in keys:
-            self.receiver.begin_at(key, since_us=now.us, now_us=now.us)
+            self.receiver.expect(key, since_us=now.us, now_us=now.us)
         self.retrievals.append(
             Retrieval(self.receiver, keys, since_us=since_us, tell=tell, now=now)
         )

@@ -6,7 +6,7 @@ chains bring what follows, so all we look for is what lies before them:
 
 - on a chain that is followed already, up to where it stood when we were asked;
 - on one that begins later, what its origin made before we were asked, in the origin's clock: a
-  chain of a key that was asked about begins just there (``Followed.begin_at``).
+  chain of a key that was asked about begins just there (``Followed.expect``).
 
 So nothing that is told comes to our clients by itself as well. (A reader who moves house: from the
 day of his order the new newsagent delivers; the issues before are looked for once, by letter.)
@@ -14,7 +14,8 @@ day of his order the new newsagent delivers; the issues before are looked for on
 Source: docs/protocol.md sections 11 and 15; docs/gateway.md, "What a client missed".
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
+from itertools import islice
 from typing import Final
 
 from federator.protocol.custody.chains import Ask, Chained, Placed
@@ -47,7 +48,7 @@ class Retrieval:
     def __init__(
         self,
         main: Receiver,
-        keys: Iterable[bytes],
+        keys: Collection[bytes],
         *,
         since_us: int,
         tell: Callable[[Frame], None],
@@ -61,12 +62,11 @@ class Retrieval:
         self._limits: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         for key in keys:
             self.receiver.want(key, since_us=since_us)
-            self.receiver.begin_at(key, since_us=since_us, now_us=now.us)
-            for origin, epoch, chain in main.standing(key):
-                if len(self._limits) < CHAINS_MAX:
-                    self._limit(origin, key, chain.last or 0)
-                    until = chain.last or chain.target
-                    self.receiver.look_back(origin, epoch, key, until, since_us, now.ms)
+            self.receiver.expect(key, since_us=since_us, now_us=now.us)
+        for origin, epoch, key, chain in islice(main.standing({*keys}), CHAINS_MAX):
+            self._limit(origin, key, chain.last or 0)
+            until = chain.last or chain.target
+            self.receiver.look_back(origin, epoch, key, until, since_us, now.ms)
 
     def arrive(self, placed: Placed, now: Now) -> None:
         """Take a frame, for those of its chains that are looked for."""

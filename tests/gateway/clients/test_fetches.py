@@ -7,6 +7,7 @@ import pytest
 
 from federator.gateway.clients import fetches as module
 from federator.gateway.clients.fetches import Fetches
+from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session.journal import Journal
 from federator.gateway.session.subscriptions import Subscription, Subscriptions
 from federator.gateway.wire import NO_LOCAL, V5, write_publish
@@ -15,6 +16,18 @@ from federator.runtime.process.clocks import monotonic_ms
 from tests.real.polling import until
 
 BROKER = 1
+NO_PUBLICATIONS = (
+    b"",
+    b"\x32",
+    b"\x32\x00",
+    b"\xc0\x00",
+    write_publish("a/b", b"x", version=V5, qos=0, packet_id=0),
+    write_publish("a/b", b"x", version=V5, qos=1, packet_id=1)[:-4],
+    write_publish("a/b", b"x", version=V5, qos=1, packet_id=1) * 2,
+    write_publish("$fed/fed/data", b"x", version=V5, qos=1, packet_id=1),
+    write_publish("a/+", b"x", version=V5, qos=1, packet_id=1),
+    write_publish("a/b", b"x", version=V5, qos=1, packet_id=1).replace(b"a/b", b"a\xff\xff"),
+)
 
 
 def packet(payload):
@@ -52,7 +65,14 @@ def journal():
 @pytest.fixture
 async def fetches(broker, journal):
     async with asyncio.TaskGroup() as tasks:
-        yield Fetches("gate", {BROKER: broker}, journal, first=100, start=tasks.create_task)
+        yield Fetches(
+            "gate",
+            {BROKER: broker},
+            journal,
+            GatewayCounters(),
+            first=100,
+            start=tasks.create_task,
+        )
 
 
 async def test_clients_that_move_together_share_a_question_and_each_is_given_all_that_was_found(
@@ -96,7 +116,7 @@ async def test_answers_to_nobody_or_from_elsewhere_are_nothing(fetches, broker):
 
     fetches.on_fetched(BROKER + 1, Fetched(101, (packet(b"1"),)))
     fetches.on_fetched(BROKER, Fetched(100, (packet(b"1"),)))
-    fetches.on_fetched(BROKER, Fetched(101, (packet(b"2"),)))
+    fetches.on_fetched(BROKER, Fetched(101, (*NO_PUBLICATIONS, packet(b"2"))))
     await until(lambda: client.given, "it is given")
 
     assert client.given == [[(b"2", "")]]
