@@ -14,7 +14,7 @@ from tests.real.polling import until_none
 
 RATE_HZ = 400
 TWICE_MAX = 40
-"""At QoS 1, of about 1,000; measured: 0 to 3, and as many more as a busy machine is slow."""
+"""At QoS 1, of about 1,000; measured: 0 to 12, and as many more as a busy machine is slow."""
 
 
 def twice(client):
