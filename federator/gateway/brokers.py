@@ -78,6 +78,9 @@ class BrokerObserver(Protocol):
     def on_taken(self, broker: BrokerId, mark: int) -> None:
         """Take the answer to ``Broker.send_mark``: the agent has custody of what came before."""
 
+    def on_fetched(self, broker: BrokerId, answer: gateways.Fetched) -> None:
+        """Take a part of the answer to ``Broker.ask_agent``."""
+
     def on_claim(self, claim: gateways.Claim) -> None:
         """Take another gateway's claim to a client, which comes by several brokers."""
 
@@ -141,7 +144,12 @@ class Broker:
             keep_alive_s=max(1, gateway.failover.ping_ms * 3 // 1000),
             reconnect_max_ms=1_000,
         )
-        answers = (topics.settled_topic, topics.taken_topic, topics.recalled_topic)
+        answers = (
+            topics.settled_topic,
+            topics.taken_topic,
+            topics.fetched_topic,
+            topics.recalled_topic,
+        )
         self.link.subscribe(
             [
                 TopicFilter(topics.guide_topic(self._federation)),
@@ -214,6 +222,8 @@ class Broker:
             if topic == topics.taken_topic(self._federation, self._gateway):
                 self.has_agent = True
                 self._observer.on_taken(self.id, decode(gateways.Taken, payload).number)
+            elif topic == topics.fetched_topic(self._federation, self._gateway):
+                self._observer.on_fetched(self.id, decode(gateways.Fetched, payload))
             else:
                 self._unanswered = 0
                 settled = decode(gateways.Settled, payload)
@@ -269,6 +279,10 @@ class Broker:
         """Ask the agent how far it took custody."""
         mark = gateways.Mark(self._gateway, number)
         self._say(topics.mark_topic(self._federation), mark, qos=1)
+
+    def ask_agent(self, fetch: gateways.Fetch) -> None:
+        """Ask the agent for what clients missed."""
+        self._say(topics.fetch_topic(self._federation), fetch, urgent=True)
 
     def claim(self, claim: gateways.Claim) -> None:
         """Tell other gateways whom we have."""

@@ -17,6 +17,7 @@ from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
 from federator.gateway.clients.antechamber import Antechamber, Place
+from federator.gateway.clients.fetches import Fetches
 from federator.gateway.clients.listener import ConnectingClient, Listener
 from federator.gateway.clients.loss_reconciler import LossReconciler
 from federator.gateway.clients.multi_broker_client import Upstreams
@@ -124,9 +125,22 @@ class Gateway:
             serving=lambda: [each for each in self.brokers.values() if self._serves(each)],
         )
         self._reconciler = LossReconciler(
-            self, name=settings.name, first=self.epoch << 16, start=tasks.create_task
+            self,
+            name=settings.name,
+            first=self.epoch << 16,
+            start=tasks.create_task,
+            at_rest=lambda: self._settlings.at_rest,
         )
         # What brokers and clients tell goes straight to who takes it.
+        self._fetches = Fetches(
+            settings.name,
+            self.brokers,
+            self.journal,
+            self.counters,
+            first=self.epoch << 16,
+            start=tasks.create_task,
+        )
+        self.fetch_missed, self.on_fetched = self._fetches.ask, self._fetches.on_fetched
         self.on_recall, self.on_recalled = self._reconciler.on_recall, self._reconciler.on_recalled
         self.ask_settled, self.on_settled = self._settlings.ask, self._settlings.on_answer
         self.acknowledged, self.on_taken = self._unsafe.acknowledged, self.journal.on_taken

@@ -33,7 +33,7 @@ WORDS: Final = tuple(
     topic(FEDERATION)
     for topic in (
         *(topics.claims_topic, topics.cover_topic, topics.data_topic, topics.drain_topic),
-        *(topics.mark_topic, topics.recall_topic, topics.retained_mark_topic),
+        *(topics.fetch_topic, topics.mark_topic, topics.recall_topic, topics.retained_mark_topic),
         *(topics.sessions_topic, topics.settle_topic, topics.agents_topic, topics.trace_topic),
     )
 )

@@ -15,8 +15,7 @@ from typing import Final
 from federator.config.gateway import BROKERS_MAX
 from federator.gateway.brokers import Broker
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
-from federator.gateway.session.journal import Publication
-from federator.gateway.wire import V5, read_payload
+from federator.gateway.session.journal import Publication, told
 from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.gateways import RECALL_FILTERS_MAX, Recall, Recalled
 from federator.protocol.rate_limiter import RateLimiter
@@ -38,6 +37,10 @@ the fourth, in milliseconds from the death. Agents find other routes in half a s
 forget a dead core after 15 s, at the latest. Who waits longer gives less twice, and later: at QoS 2
 that is preferred."""
 
+REST_POLL_S: Final = 0.05
+REST_POLLS: Final = 120
+"""So long the moves of clients are waited for: longer than anybody asks whether they are known."""
+
 ANSWERS_S: Final = 1.0
 """How long other gateways are waited for."""
 
@@ -52,15 +55,24 @@ class LossReconciler:
     Args:
         first: Greater than the number of every earlier question.
         start: Runs a coroutine under a name.
+        at_rest: Whether everybody knows where clients moved: until then what they lack may come by
+            itself.
     """
 
     def __init__(
-        self, context: GatewayContext, *, name: str, first: int, start: Callable[..., object]
+        self,
+        context: GatewayContext,
+        *,
+        name: str,
+        first: int,
+        start: Callable[..., object],
+        at_rest: Callable[[], bool],
     ) -> None:
         self._context = context
         self._name = name
         self._number = first
         self._start = start
+        self._at_rest = at_rest
         self._deaths: RateLimiter[BrokerId] = RateLimiter(
             gap_ms=Millis(CHECKS_MS[-1][-1]), keys_max=BROKERS_MAX
         )
@@ -93,6 +105,11 @@ class LossReconciler:
             packets.extend(answer.packets)
 
     async def _watch(self, death_ms: Millis) -> None:
+        await asyncio.sleep(CHECKS_MS[0][-1] / 1_000)
+        for _ in range(REST_POLLS):
+            if self._at_rest():
+                break
+            await asyncio.sleep(REST_POLL_S)
         for qos, from_ms, to_ms, at_ms in CHECKS_MS:
             due_ms = death_ms + at_ms - monotonic_ms()
             await asyncio.sleep(max(0, due_ms) / 1_000)
@@ -117,7 +134,7 @@ class LossReconciler:
                 broker.ask_others(recall)
         await asyncio.sleep(ANSWERS_S)
         del self._answers[number]
-        return [Publication("", p, V5, from_ms, *read_payload(p, V5)) for p in packets]
+        return [each for p in packets if (each := told(p, from_ms)) is not None]
 
 
 def _filters(clients: Iterable[ProxiedClient]) -> tuple[str, ...]:

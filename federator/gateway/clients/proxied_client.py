@@ -47,6 +47,9 @@ QUIET_S: Final = 2.0
 
 QUIET_POLL_S: Final = 0.01
 
+HUNG_PINGS: Final = 4
+"""So many ping intervals after it fell silent a broker counts as dead, at the latest."""
+
 KEEP_ALIVES: Final = 1.5
 """So many keep-alive intervals of silence end a client."""
 
@@ -87,6 +90,9 @@ class GatewayContext(Protocol):
     ) -> None:
         """Call ``client.on_settled(token)`` when ``filters`` are known everywhere, or in time."""
 
+    def fetch_missed(self, client: "ProxiedClient") -> None:
+        """Ask the agent of the client's new broker for what the client may have missed."""
+
     def on_early(self, client: "ProxiedClient", count: int) -> None:
         """Count bytes that ``client`` sent before a broker let it in; it may be dismissed."""
 
@@ -109,6 +115,7 @@ class ProxiedClient:
     Attributes:
         broker: To which the client is attached, or was last.
         moves: How often it was attached to another broker.
+        lost_ms: When its broker was lost, until what it missed since then has been looked for.
         heard_ms: When it last sent anything.
     """
 
@@ -118,6 +125,7 @@ class ProxiedClient:
         self.session = session
         self.broker: Broker | None = None
         self.moves = 0
+        self.lost_ms: Millis | None = None
         self.heard_ms = monotonic_ms()
         failover, clients = context.settings.failover, context.settings.clients
         self._context = context
@@ -241,6 +249,8 @@ class ProxiedClient:
         """Leave a broker that does not answer though the connection stands."""
         if self._broker_port is not None:
             self._break_off()
+            silent_ms = HUNG_PINGS * self._context.settings.failover.ping_ms
+            self.lost_ms = self.lost_ms or Millis(monotonic_ms() - silent_ms)
             self.session.on_broker_lost()
             self.flush()
 
@@ -337,6 +347,7 @@ class ProxiedClient:
             case orders.AskSettled(token, filters, client_waits):
                 self._context.ask_settled(self, token, filters, client_waits=client_waits)
             case orders.Heal():
+                self._context.fetch_missed(self)
                 asyncio.get_running_loop().call_later(HEAL_GRACE_S, self._heal)
             case orders.HealRest():
                 loop, until_ms = asyncio.get_running_loop(), monotonic_ms()
@@ -437,6 +448,8 @@ class ProxiedClient:
             self._search.on_failed(self.broker)
         if self.session.accepted and self._former is None:
             self._former = self.broker
+            if self._draining is None:
+                self.lost_ms = self.lost_ms or monotonic_ms()
         lost = None if refused else self.broker  # who refuses is not dead
         self._search.start(lost=lost, generation=self._generation)
 

@@ -13,7 +13,11 @@ from typing import Final
 
 from federator.gateway.clients.proxied_client import ProxiedClient
 from federator.gateway.metrics import GatewayCounters
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.clocks import monotonic_ms
+
+REST_MS: Final = 1_000
+"""What was published before everybody knew of a move may still come by itself."""
 
 MOVE_SETTLES_WITHIN: Final = 0.5
 """Part of the time for which publications are remembered; the rest is to give what was missed."""
@@ -59,6 +63,13 @@ class Settlings:
         self._counters = counters
         self._number = first
         self._questions: dict[int, _Question] = {}
+        self._moved = 0  # questions about clients that moved
+        self._known_ms = Millis(-REST_MS)  # when the last of them ended
+
+    @property
+    def at_rest(self) -> bool:
+        """Whether everybody knows where clients moved, and what was late has had time to come."""
+        return not self._moved and monotonic_ms() - self._known_ms >= REST_MS
 
     def ask(
         self, client: ProxiedClient, token: int, filters: tuple[str, ...], *, client_waits: bool
@@ -75,6 +86,7 @@ class Settlings:
             wait_s = self._settle_s if expected else 0.0
         end = asyncio.get_running_loop().call_later(wait_s, self._end, number, False)
         self._questions[number] = _Question(client, token, filters, not client_waits, end)
+        self._moved += not client_waits
 
     def on_answer(self, broker: BrokerId, token: int, known: bool) -> None:
         """Take an agent's answer: the client is told, or the question is put again later.
@@ -94,8 +106,7 @@ class Settlings:
         """Drop the questions of a client that is gone."""
         for number, question in [*self._questions.items()]:
             if question.client is client:
-                question.cancel()
-                del self._questions[number]
+                self._close(number)
 
     def _ask_again(self, number: int) -> None:
         question = self._questions[number]
@@ -103,11 +114,18 @@ class Settlings:
         _put(question.client, number, question.filters)
 
     def _end(self, number: int, known: bool) -> None:
-        question = self._questions.pop(number)
-        question.cancel()
+        question = self._close(number)
         self._counters.settled += known
         self._counters.unsettled += not known
         question.client.on_settled(question.token)
+
+    def _close(self, number: int) -> _Question:
+        question = self._questions.pop(number)
+        question.cancel()
+        if question.asks_again:
+            self._moved -= 1
+            self._known_ms = monotonic_ms()
+        return question
 
 
 def _put(client: ProxiedClient, number: int, filters: tuple[str, ...]) -> bool:

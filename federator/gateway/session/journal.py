@@ -21,7 +21,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from federator.gateway import wire
-from federator.gateway.wire.kinds import V5, Version
+from federator.gateway.wire.kinds import V5, Kind, MalformedError, Version
 from federator.protocol.types import BrokerId, Millis
 
 OVERHEAD_BYTES: Final = 200
@@ -56,6 +56,22 @@ class Publication:
             packet_id=1,
             properties=wire.without(self.properties, wire.Property.TOPIC_ALIAS),
         )
+
+
+def told(packet: bytes, acked_ms: Millis) -> Publication | None:
+    """What somebody tells us was published; ``None`` if no client can have published that."""
+    try:
+        whole, packets = wire.Splitter(firsts=wire.FROM_CLIENT).feed(packet)
+        if len(packets) != 1 or packets[0][3] != len(packet):
+            return None
+        if packet[0] & 0xF0 != Kind.PUBLISH or not packet[0] & wire.QOS:
+            return None
+        topic, _, _, alias = wire.read_publish(whole, packets[0], V5)
+        if alias or not topic or topic.startswith("$"):
+            return None
+        return Publication("", packet, V5, acked_ms, *wire.read_payload(packet, V5))
+    except MalformedError:
+        return None
 
 
 @dataclass(slots=True, eq=False)

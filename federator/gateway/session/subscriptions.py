@@ -71,6 +71,17 @@ class Subscriptions:
         return bool(self._requests or self._again)
 
     @property
+    def acknowledged_filters(self) -> list[str]:
+        """The filters that were granted at QoS 1 or 2, but for shared ones."""
+        items = self.granted.items()
+        return [f for f, given in items if given.granted and not f.startswith("$share/")]
+
+    @property
+    def wants_none_of_its_own(self) -> bool:
+        """Whether some subscription has No Local."""
+        return any(given.options & wire.NO_LOCAL for given in self.granted.values())
+
+    @property
     def ids(self) -> Iterable[int]:
         """Packet ids in use."""
         return (*self._requests, *self._again)

@@ -163,6 +163,9 @@ class Wanted:
 
     def expect(self, key: bytes, since_us: int, now_us: int) -> None:
         """A client that we step in for wanted ``key`` since ``since_us``."""
+        before_us, until_us = self._expected.get(key, (since_us, 0))
+        if now_us < until_us:  # another one did, too
+            since_us = min(since_us, max(before_us, now_us - EXPECTED_US))
         self._expected[key] = (since_us, now_us + EXPECTED_US)
         if len(self._expected) > FORMER_MAX:
             del self._expected[next(iter(self._expected))]

@@ -8,7 +8,7 @@ collects the brokers it passes, and the repairs go back through them.
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import InitVar, dataclass
 from typing import Final
@@ -191,6 +191,23 @@ class Custodian:
         self._deliver_own_again(now)
         self._set_due()
 
+    def retrieve(
+        self, filters: Sequence[str], tell: Callable[[Frame], None], now: Now, *, since_us: int
+    ) -> bool:
+        """Tell what others made on ``filters`` since ``since_us``: see ``Destination.retrieve``."""
+        keys = [self.forwarder.key(filter) for filter in filters]
+        has_room = self.destination.retrieve(keys, since_us, tell, now)
+        self._set_due()
+        return has_room
+
+    def own_since(self, filters: Sequence[str], now: Now, *, since_us: int) -> Iterator[Frame]:
+        """What our own clients published on ``filters`` since ``since_us``, oldest first."""
+        keys = [self.forwarder.key(filter) for filter in filters]
+        for seq in self.origin.made_since(keys, since_us):
+            frame = self.origin.frame_again(seq, now.us)
+            if frame is not None and frame.publications:
+                yield frame
+
     def _deliver_own_again(self, now: Now) -> None:
         """Publish what we are the origin of once more, as far as our broker has room."""
         waiting = self._own_again
@@ -259,6 +276,8 @@ class Custodian:
         if frame.flags & LAST_FLAG:
             self.destination.receiver.answered(frame.origin, now_ms=now.ms)
             self.destination.recall.receiver.answered(frame.origin, now_ms=now.ms)
+            for retrieval in self.destination.retrievals:
+                retrieval.receiver.answered(frame.origin, now_ms=now.ms)
 
     def _ask_word(self, frame: Frame, now: Now) -> None:
         """Ask the origin of ``frame``, which need not be true, the way it came."""
@@ -292,6 +311,7 @@ class Custodian:
         self._deliver_own_again(now)
         self.origin.log.expire()
         self.destination.receiver.expire(now.ms)
+        self.destination.end_retrievals(now.ms)
         self.destination.save()
         ended = self.owed.expire(now.ms)
         for filter, route in ended:
@@ -303,6 +323,9 @@ class Custodian:
         """Ask for what is missing, and repeat what may be missed."""
         self.due_ms = None
         asks = self.destination.receiver.asks(now.ms) + self.destination.recall.asks(now.ms)
+        self.destination.end_retrievals(now.ms)
+        for retrieval in self.destination.retrievals:
+            asks += retrieval.asks(now.ms)
         for ask in asks:
             path = (self.own.self_id,)
             request = RepairRequest(ask.origin, Epoch(ask.epoch), path, ask.chains)
@@ -321,6 +344,7 @@ class Custodian:
             self.destination.receiver.next_deadline_ms(),
             self.destination.receiver.doubts.next_deadline_ms(),
             self.destination.recall.receiver.next_deadline_ms(),
+            *(each.receiver.next_deadline_ms() for each in self.destination.retrievals),
             self.origin.tails.next_deadline_ms(),
         )
         # What moved further away stays: waking up for nothing costs less than a timer per frame.

@@ -8,7 +8,7 @@ Source: docs/protocol.md sections 11, 11.8 and 15; docs/failover.md.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import InitVar, dataclass
 
 from federator.protocol.bounded_cache import Recent
@@ -16,9 +16,16 @@ from federator.protocol.custody.chains import NOBODY, Ask, Chained, Placed
 from federator.protocol.custody.doubts import Doubted
 from federator.protocol.custody.ports import CustodyContext, Delivered, Disk, Positions
 from federator.protocol.custody.receiver import Receiver
+from federator.protocol.custody.retrieval import RETRIEVALS_MAX, Retrieval
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.effects import Notice
-from federator.protocol.forwarding.frames import KEY_BYTES, Frame, chain_numbers, keys_in
+from federator.protocol.forwarding.frames import (
+    KEY_BYTES,
+    REPAIR_FLAG,
+    Frame,
+    chain_numbers,
+    keys_in,
+)
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -138,6 +145,7 @@ class Destination:
     """The chains that our clients want.
 
     Attributes:
+        retrievals: What gateways asked for lately.
         started: We know how far an earlier life of ours got. Until then every frame is refused.
         lies: Numbers that their origin never made, by the neighbour that brought them.
     """
@@ -150,6 +158,7 @@ class Destination:
 
     def __post_init__(self, now_ms: Millis) -> None:
         self.recall = Recall()
+        self.retrievals: list[Retrieval] = []
         self.started = False
         self._journal = self.disk.journal
         self._former_since_us = dict(self._journal.since_us())
@@ -185,6 +194,28 @@ class Destination:
         if self.started:
             self.recall.begin(self.receiver.positions(), keys, since_us=since_us, now_ms=now_ms)
 
+    def retrieve(
+        self, keys: Sequence[bytes], since_us: int, tell: Callable[[Frame], None], now: Now
+    ) -> bool:
+        """Tell what was made on ``keys`` since then, and does not come to our clients any more.
+
+        What is made from now on comes to them, on chains that begin later, too. Returns whether
+        there is room for one more who asks.
+        """
+        self.end_retrievals(now.ms)
+        if not self._start(now.ms) or len(self.retrievals) >= RETRIEVALS_MAX:
+            return False
+        for key in keys:
+            self.receiver.expect(key, since_us=now.us, now_us=now.us)
+        self.retrievals.append(
+            Retrieval(self.receiver, keys, since_us=since_us, tell=tell, now=now)
+        )
+        return True
+
+    def end_retrievals(self, now_ms: Millis) -> None:
+        """Forget the questions that nobody waits for any more."""
+        self.retrievals = [each for each in self.retrievals if now_ms < each.ends_ms]
+
     def on_local_up(self, now_ms: Millis) -> None:
         """Our broker is up. It may have lost the marker."""
         self._up_ms = now_ms
@@ -212,14 +243,24 @@ class Destination:
         if not self._start(now.ms):
             return
         placed, room = _placed(frame, local), self.delivery.room
-        self._due += self.receiver.arrive(placed, now, room=room, first=first)
+        ours = placed
+        if self.retrievals and frame.flags & REPAIR_FLAG:  # it may be none of ours
+            links = (each for each in placed.links if not self.receiver.is_too_old(frame, each.key))
+            ours = Placed(frame, tuple(links))
+        if ours.links:
+            self._due += self.receiver.arrive(ours, now, room=room, first=first)
         if self.recall:
             self._again += self.recall.arrive(placed, now, room=room)
+        for retrieval in self.retrievals:
+            retrieval.arrive(placed, now)
 
     def on_tail(self, frame: Frame, local: tuple[int, ...], now: Now) -> None:
         """The origin repeats the heads of chains, some of which our clients want."""
         if self._start(now.ms) and len(frame.body) == 8:
-            self.receiver.tail(_placed(frame, local), now)
+            placed = _placed(frame, local)
+            self.receiver.tail(placed, now)
+            for retrieval in self.retrievals:
+                retrieval.tail(placed, now)
 
     def on_word(self, frame: Frame, now: Now) -> None:
         """The origin answers what we doubted."""
@@ -242,6 +283,8 @@ class Destination:
         voids = self.receiver.voids
         self._due += self.receiver.skip(frame, now_ms)
         self._again += self.recall.skip(frame, now_ms)
+        for retrieval in self.retrievals:
+            retrieval.skip(frame, now_ms)
         if self.receiver.voids > voids:
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
             self.outlet.tell(Notice("custody.gone", "warning", details))

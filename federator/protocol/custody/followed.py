@@ -5,7 +5,7 @@ What arrives moves them: see ``receiver``.
 Source: docs/protocol.md section 11.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping, Set
 from dataclasses import dataclass
 
 from federator.protocol.custody.chains import (
@@ -17,6 +17,7 @@ from federator.protocol.custody.chains import (
     Wanted,
 )
 from federator.protocol.custody.ports import Positions
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
@@ -59,13 +60,20 @@ class Followed:
         """Our clients subscribe to the filter with ``key`` since ``since_us``, our wall clock."""
         self._wanted.since_us.setdefault(key, since_us)
 
+    def expect(self, key: bytes, *, since_us: int, now_us: int) -> None:
+        """Somebody who came just now wants ``key`` since ``since_us``, our wall clock.
+
+        Chains that begin within a minute are asked for from then.
+        """
+        self._wanted.expect(key, since_us, now_us)
+
     def begin_at(self, key: bytes, *, since_us: int, now_us: int) -> None:
         """A client that we step in for wanted ``key`` since ``since_us``, our wall clock.
 
         Chains that begin within a minute, or whose beginning is not known yet, are asked for from
         then.
         """
-        self._wanted.expect(key, since_us, now_us)
+        self.expect(key, since_us=since_us, now_us=now_us)
         for known in self._origins.values():
             chain = known.chains.get(key)
             if chain is not None and chain.last is None:
@@ -96,6 +104,23 @@ class Followed:
     def wants(self, key: bytes) -> bool:
         """Whether our clients subscribe to the filter with ``key``."""
         return key in self._wanted.since_us
+
+    def chain(self, origin: BrokerId, key: bytes) -> Chain | None:
+        """The chain of ``key`` that ``origin`` makes, if it is followed."""
+        known = self._origins.get(origin)
+        return known.chains.get(key) if known is not None else None
+
+    def standing(self, keys: Set[bytes]) -> Iterator[tuple[BrokerId, int, bytes, Chain]]:
+        """The chains of ``keys`` that are followed: origin, epoch and key of each."""
+        for known in self._origins.values():
+            for key in sorted(keys & known.chains.keys()):
+                yield known.id, known.epoch, key, known.chains[key]
+
+    def is_too_old(self, frame: Frame, key: bytes) -> bool:
+        """Whether a frame was made before the chain, whose beginning is asked for, begins."""
+        chain = self.chain(frame.origin, key)
+        begins = chain is not None and chain.last is None
+        return begins and chain is not None and frame.origin_time_us < chain.not_before_us
 
     @property
     def since_us(self) -> Mapping[bytes, int]:

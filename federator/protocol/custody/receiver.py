@@ -143,9 +143,9 @@ class Receiver(Followed):
         chain = known.chains.get(key) if known is not None else None
         if known is None or chain is None or (chain.last is not None and through <= chain.last):
             return []
-        # That nothing was made since then says nothing to who wants more: it was another's answer.
+        # That nothing was made since then is the answer to who asked for just that.
         since_us = int.from_bytes(frame.chain, "big")
-        if since_us and (chain.last is not None or since_us > chain.not_before_us):
+        if since_us and (chain.last is not None or since_us != chain.not_before_us):
             return []
         if chain.last is not None:
             self.voids += 1

@@ -18,6 +18,7 @@ TOPICS_PER_SESSION_MAX = 1_024
 SETTLE_FILTERS_MAX = 1_024
 SETTLED_ALSO_MAX = 1_023
 RECALL_FILTERS_MAX = 1_024
+FETCH_FILTERS_MAX = 1_024
 SESSIONS_INTERVAL_S = 10
 """Between a gateway's whole reports to one broker; missing three, its sessions are forgotten."""
 
@@ -115,3 +116,23 @@ class Recalled(msgspec.Struct, frozen=True):
     gateway: Token  # the gateway that answers
     number: Natural  # the number of the question
     packets: tuple[bytes, ...]  # PUBLISH packets of MQTT 5, oldest first
+
+
+class Fetch(msgspec.Struct, frozen=True):
+    """A gateway's question to the agent beside its clients' new broker: what did they miss?
+
+    Asked when their subscriptions stand there. What is published later comes to them by itself.
+    """
+
+    gateway: Token  # the gateway that asks; answers go to ``fetched_topic(..., gateway)``
+    number: Natural  # grows with every question of the gateway
+    # What the clients subscribe to at QoS 1 or 2, without ``$share/...``.
+    filters: Annotated[tuple[Name, ...], msgspec.Meta(max_length=FETCH_FILTERS_MAX)]
+    oldest_ms: Natural  # how long ago it was published, at most
+
+
+class Fetched(msgspec.Struct, frozen=True):
+    """A part of the answer to a ``Fetch``: publications at QoS 1 and 2, whoever published them."""
+
+    number: Natural  # the number of the question
+    packets: tuple[bytes, ...]  # PUBLISH packets of MQTT 5

@@ -164,6 +164,12 @@ class Agent:
             subscriptions=[live_filter(topic, no_local=True) for topic in guide_topics],
             topics=dict.fromkeys(guide_topics, guide.on_publish),
         )
+        fetches = services.fetches
+        yield Part(
+            subscriptions=[live_filter(fetches.topic, no_local=True)],
+            topics={fetches.topic: fetches.on_question},
+            tasks={"gateways' fetches": fetches.run},
+        )
         yield Part(tasks={"health": services.health.run})
         if self.settings.security != "open":
             yield Part(tasks={"strangers": services.strangers.run})

@@ -13,6 +13,7 @@ from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
+from federator.runtime.custody.gateway_fetches import GatewayFetches
 from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.doctor.strangers import StrangerWatch
@@ -68,6 +69,7 @@ class Services:
             is_gateways=control.is_gateways,
             sign=control.words.sign,
         )
+        self.fetches = self._fetches()
         self.guard = SharedBrokerGuard(
             me=AgentAtBroker(control.epoch, settings.broker_id),
             federation=settings.federation,
@@ -148,6 +150,21 @@ class Services:
             in_federation=self.data.policy.exported_filters,
             expect=path.expect,
             fetch_again=path.fetch_again,
+        )
+
+    def _fetches(self) -> GatewayFetches:
+        control, data = self.control, self.data
+        return GatewayFetches(
+            federation=self.settings.federation,
+            link=control.link,
+            is_gateways=control.is_gateways,
+            sign=control.words.sign,
+            signed_only=control.words.judges,
+            in_federation=data.policy.exported_filters,
+            names_here=lambda run: run if data.renaming is None else data.renaming.inward(run),
+            caught_up=data.marks.caught_up,
+            retrieve=data.path.retrieve,
+            own_since=data.path.own_since,
         )
 
     def _metrics(self, frame_events: FrameEventBuffer) -> MetricsStream:

@@ -6,13 +6,14 @@ batch is due within a millisecond, again and again, and custody hardly ever.
 Source: docs/ARCHITECTURE.md.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 from federator.protocol.data.ports import DataLink, Inbound
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
@@ -107,6 +108,18 @@ class DataPath:
         """Clients came that wanted ``filters`` since ``since_us``; see ``Custodian``."""
         self.custody.fetch_again(filters, self._now(), since_us=since_us)
         self._arm()
+
+    def retrieve(
+        self, filters: Sequence[str], since_us: int, tell: Callable[[Frame], None]
+    ) -> bool:
+        """Tell what others made on ``filters`` since then; see ``Custodian``."""
+        has_room = self.custody.retrieve(filters, tell, self._now(), since_us=since_us)
+        self._arm()
+        return has_room
+
+    def own_since(self, filters: Sequence[str], since_us: int) -> Iterator[Frame]:
+        """What our own clients published on ``filters`` since then; see ``Custodian``."""
+        return self.custody.own_since(filters, self._now(), since_us=since_us)
 
     def on_request(self, request: RepairRequest) -> None:
         """Somebody missed something: answer, or pass it on."""

@@ -46,7 +46,7 @@ def agent_grants(settings: Settings) -> Grants:
         topics.probe_topic(federation),
         topics.sessions_topic(federation),
         topics.settle_topic(federation),
-        topics.mark_topic(federation),
+        topics.fetch_topic(federation),
         topics.metrics_ask_topic(federation),
         *discovery.LOG_TOPICS,
         *discovery.SYS_TOPICS,
@@ -59,12 +59,13 @@ def agent_grants(settings: Settings) -> Grants:
         topics.health_topic(federation),
         topics.settled_topic(federation, _ANY),
         topics.taken_topic(federation, _ANY),
+        topics.fetched_topic(federation, _ANY),
         topics.metrics_table_topic(federation, _ANY),
         topics.metrics_again_topic(federation, _ANY),
     )
     both = (
         topics.data_topic(federation),  # the doctor writes there
-        *([topics.mark_topic(federation)] if settings.failover.prepare_sessions else []),
+        topics.mark_topic(federation),  # it asks itself how far it is, too
         topics.drain_topic(federation),  # `federator drain` does
         topics.trace_topic(federation),  # `federator trace` does, and hears the answers
         topics.traced_topic(federation, _ANY),
@@ -86,8 +87,10 @@ def gateway_grants(federation: str) -> Grants:
             topics.guide_topic(federation),
             topics.settled_topic(federation, _ANY),
             topics.taken_topic(federation, _ANY),
+            topics.fetched_topic(federation, _ANY),
         ),
         write=(
+            topics.fetch_topic(federation),
             topics.settle_topic(federation),
             topics.mark_topic(federation),
             topics.sessions_topic(federation),

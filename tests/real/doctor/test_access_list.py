@@ -31,14 +31,17 @@ DEADLINE_S = 60.0
 FED = "$fed/fed/"
 
 NOT_ALWAYS_SAID = {
-    # By doctor, drain and trace; and when subscriptions change that overlap.
+    # By doctor, drain and trace; when subscriptions change that overlap; when a gateway asks what
+    # its clients missed.
     "federator": {
         *(f"{FED}data", f"{FED}doctor/+", f"{FED}drain", f"{FED}trace", f"{FED}traced/+"),
-        f"{FED}cover",
+        *(f"{FED}cover", f"{FED}mark", f"{FED}fetched/+"),
     },
     "federator-peer": {f"{FED}ctl", f"{FED}repair"},  # by Wills, and as luck will have it
     # By those whose broker died, who were asked, or who share clients.
-    "federator-gateway": {f"{FED}recall", f"{FED}recalled/+", f"{FED}claims"},
+    "federator-gateway": {
+        *(f"{FED}recall", f"{FED}recalled/+", f"{FED}claims", f"{FED}fetch", f"{FED}fetched/+"),
+    },
 }
 
 

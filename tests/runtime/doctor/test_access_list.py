@@ -28,11 +28,8 @@ def test_the_shipped_file_is_what_the_verb_prints(tmp_path):
     assert (ROOT / "deploy/systemd/acl").read_text() == "\n".join(lines) + "\n"
 
 
-def test_who_prepares_sessions_marks_what_its_own_clients_said(tmp_path):
-    more = "[failover]\nprepare_sessions = true"
-
-    assert "topic read $fed/fed/mark" in of(lines_for(tmp_path), "federator")
-    assert "topic readwrite $fed/fed/mark" in of(lines_for(tmp_path, more), "federator")
+def test_an_agent_marks_what_its_own_clients_said_as_gateways_do(tmp_path):
+    assert "topic readwrite $fed/fed/mark" in of(lines_for(tmp_path), "federator")
 
 
 def test_every_topic_of_ours_is_named_in_one_place():

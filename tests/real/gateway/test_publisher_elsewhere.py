@@ -1,0 +1,97 @@
+"""Who publishes at a broker that lives knows nothing of the death of a subscriber's broker.
+
+What he was told is safe, is: the gateway has it fetched from custody logs, also of brokers that it
+does not know, and gives it to those who miss it. Counted one by one, with nobody's broker the same.
+"""
+
+import asyncio
+import contextlib
+
+import pytest
+
+from tests.real.gateway.clients import V5, GatewayClient, grow, heard
+from tests.real.polling import until_none
+
+RATE_HZ = 400
+TWICE_MAX = 40
+"""At QoS 1, of about 1,000; measured: 0 to 12, and as many more as a busy machine is slow."""
+
+
+def twice(client):
+    return [payload for payload, times in client.came.items() if times > 1]
+
+
+@contextlib.asynccontextmanager
+async def counted(readers, writers):
+    """Each writer publishes at its QoS on the topic that is its name; each reader hears all.
+
+    Yields:
+        What stops them, and waits until everybody has all that was acknowledged.
+    """
+    stop, flows = asyncio.Event(), []
+    async with contextlib.AsyncExitStack() as stack:
+        for client in (*readers, *writers):
+            await stack.enter_async_context(client)
+        for writer, qos in writers.items():
+            flow = writer.publish(f"a/{writer.client_id}", rate_hz=RATE_HZ, stop=stop, qos=qos)
+            flows.append(asyncio.create_task(flow))
+        since = await heard((reader, writer) for reader in readers for writer in writers)
+        await grow(*(reader.came for reader in readers), by=RATE_HZ // 4)
+
+        async def settled():
+            stop.set()
+            await asyncio.gather(*flows)
+            due = {each for w in writers for each in w.acknowledged[since[w.client_id] :]}
+            missed = {reader.client_id: reader.came for reader in readers}
+            await until_none(
+                lambda: [(r, each) for r, came in missed.items() for each in due - came.keys()],
+                "of what is acknowledged is missed",
+            )
+            assert [c.error for c in (*readers, *writers)] == [None] * len([*readers, *writers])
+
+        yield settled
+
+
+@pytest.mark.parametrize(
+    ("home", "reached", "at"),
+    [
+        (1, (1, 2), 3),  # the dead broker is the core: for 0.5 s no way leads to the next one
+        (3, (1, 3), 1),  # the publisher's broker is the next one
+    ],
+)
+@pytest.mark.parametrize("followed", [False, True])  # whether others want it at the next broker
+async def test_nothing_is_missed_that_is_published_at_another_broker_meanwhile(
+    stage, home, reached, at, followed
+):
+    gateway = await stage.gateway(home=home, brokers=reached)
+    one = GatewayClient(gateway.port, "one", subscribes=("a/#",))
+    two = GatewayClient(gateway.port, "two", version=V5, subscribes=("a/#",), qos=2)
+    (following,) = {*reached} - {home}
+    bystander = GatewayClient(stage.brokers[following].port, "bystander", subscribes=("a/#",))
+    readers = [one, two, bystander] if followed else [one, two]
+    writers = {
+        GatewayClient(stage.brokers[at].port, f"writer-{qos}", version=V5): qos for qos in (1, 2)
+    }
+    async with counted(readers, writers) as settled:
+        stage.brokers[home].kill9()
+        await grow(*(reader.came for reader in readers), by=2 * RATE_HZ)
+
+        await settled()
+
+        assert not twice(bystander), "nobody but them has to do with it"
+        assert not [each for each in twice(two) if each.startswith("writer-2")], "QoS 2"
+        assert len(twice(one)) <= TWICE_MAX
+        assert {row["broker"] for row in (await gateway.clients()).values()} == {following}
+
+
+async def test_a_publisher_at_the_gateway_repeats_no_more_than_was_not_in_custody(stage):
+    gateway = await stage.gateway(home=1)
+    reader = GatewayClient(gateway.port, "reader", subscribes=("a/#",))
+    writer = GatewayClient(gateway.port, "writer", version=V5)
+    async with counted([reader], {writer: 1}) as settled:
+        stage.brokers[1].kill9()
+        await grow(reader.came, by=2 * RATE_HZ)
+
+        await settled()
+
+        assert len(twice(reader)) <= TWICE_MAX
