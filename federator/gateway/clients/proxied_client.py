@@ -6,7 +6,7 @@ Source: docs/gateway.md.
 """
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Final, Protocol, assert_never
 
@@ -44,7 +44,6 @@ as Mosquitto takes of any size."""
 
 QUIET_S: Final = 2.0
 """How long a client that is to be moved may take to answer what it got, and its broker."""
-
 QUIET_POLL_S: Final = 0.01
 
 HUNG_PINGS: Final = 4
@@ -161,37 +160,31 @@ class ProxiedClient:
 
     def go_on(self, block: bytes, packets: list[Packet]) -> None:
         """Take what the client sent behind its CONNECT in the same read."""
+        self._take(lambda: (block, packets))
+        self.flush()
+
+    def _take(self, read: Callable[[], tuple[bytes, list[Packet]]]) -> None:
         try:
-            self.session.from_client(block, packets, monotonic_ms())
+            self.session.from_client(*read(), monotonic_ms())
             if self._from_client.fault is not None:
                 raise self._from_client.fault
         except MalformedError as error:
             self.session.refuse(error)
-        self.flush()
-
-    # -- what ports tell --------------------------------------------------------------------------
 
     def on_data(self, port: End, data: bytes) -> None:
         """Take what either end sent."""
-        session, now_ms = self.session, monotonic_ms()
+        session = self.session
         if port is self._client_port:
-            self.heard_ms = now_ms
+            self.heard_ms = monotonic_ms()
             if not session.accepted:
                 self._context.on_early(self, len(data))
                 if session.state is State.GONE:
                     return
-            try:
-                block, packets = self._from_client.feed(data)
-                session.from_client(block, packets, now_ms)
-                if self._from_client.fault is not None:
-                    raise self._from_client.fault
-            except MalformedError as error:
-                session.refuse(error)
+            self._take(lambda: self._from_client.feed(data))
         elif port is self._broker_port:
             accepted = session.accepted
             try:
-                block, packets = self._from_broker.feed(data)
-                session.from_broker(block, packets, now_ms)
+                session.from_broker(*self._from_broker.feed(data), monotonic_ms())
                 if self._from_broker.fault is not None:
                     raise self._from_broker.fault
             except MalformedError as error:
@@ -219,8 +212,6 @@ class ProxiedClient:
             self._broker_port.block("client", not room)
         elif port is self._broker_port:
             self._client_port.block("broker", not room)
-
-    # -- what the gateway tells -------------------------------------------------------------------
 
     def on_settled(self, token: int) -> None:
         """Go on as ``ClientSession.on_settled`` says."""
@@ -294,8 +285,6 @@ class ProxiedClient:
         session.on_broker_lost()
         self.flush()
         return True
-
-    # -- orders -----------------------------------------------------------------------------------
 
     def flush(self) -> None:
         """Send what the session has for its ends, and do what it orders."""
@@ -438,8 +427,6 @@ class ProxiedClient:
     def _unmute(self) -> None:
         if self.session.state is State.LIVE:
             self.session.down.unmute()  # the retained values that our own requests bring have come
-
-    # -- brokers ----------------------------------------------------------------------------------
 
     def _find(self, *, refused: bool) -> None:
         self._attempt_end.set(None)
