@@ -259,8 +259,8 @@ class Agents(Record, frozen=True, kw_only=True, tag="agents"):
 
 
 AnyRecord = (
-    Deliveries | Offered | Arrived | Links | Control | Announcements | Agents | Events
-    | Hops | Clients | Wants
+    Deliveries | Offered | Arrived | Wants | Links | Control | Announcements | Agents | Events
+    | Hops | Clients
 )  # fmt: skip
 
 TABLES: Final[dict[str, type[Record]]] = {
