@@ -5,6 +5,10 @@ import uvloop
 from lab.grid.processes import warm
 from tests.real import turns
 
-if __name__ == "__main__":
+
+def watch_turns():
     uvloop.new_event_loop = turns.watch(uvloop.new_event_loop)
-    warm.main()
+
+
+if __name__ == "__main__":
+    warm.main(watch_turns)

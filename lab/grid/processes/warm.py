@@ -17,6 +17,7 @@ import socket
 import subprocess
 import sys
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
@@ -33,7 +34,7 @@ VERBS: Final = ("run", "gateway", "collect")
 """Of ``federator``: what is forked. All else is started as it is."""
 
 PROGRAM = "lab.grid.processes.warm"
-"""What the interpreter runs: a module whose ``main`` may prepare more, and calls ours."""
+"""What the interpreter runs: this module, or one that calls ``main`` with more to prepare."""
 
 ORDER_BYTES_MAX: Final = 1 << 20
 PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36  # prctl(2)
@@ -147,14 +148,15 @@ def _settle(order: dict[str, Any], output: int, wanted_by: int, orders: socket.s
     return arguments
 
 
-def main() -> None:
-    """Be the interpreter, and each program that is forked from it."""
+def main(prepare: Callable[[], None] = lambda: None) -> None:
+    """Be the interpreter, and each program that is forked from it, which is prepared first."""
     orders = socket.socket(fileno=int(sys.argv[1]))
     for module in PRELOADED:
         __import__(module)
     gc.collect()
     gc.freeze()  # what is shared with the forks is to stay shared
     sys.argv = ["federator", *_serve(orders)]
+    prepare()
     runpy.run_module("federator", run_name="__main__", alter_sys=True)
 
 
