@@ -76,15 +76,30 @@ def unpack(source: Path, into: Path) -> Path:
 
 
 def _extract(archive: Path, into: Path) -> None:
+    """Extract the tests: folders and files below ``test/``, nothing that leads elsewhere.
+
+    The filter of ``extractall`` that would see to it came with Python 3.11.4.
+    """
     with tarfile.open(archive) as tar:
         members = []
         for member in tar:
             _, _, member.name = member.name.partition("/")  # below mosquitto-VERSION/
-            if member.name.startswith("test/"):
+            leads_out = ".." in Path(member.name).parts or not (member.isdir() or member.isreg())
+            if member.name.startswith("test/") and not leads_out:
                 members.append(member)
         if sum(member.size for member in members) > TESTS_BYTES_MAX:
             raise _missing(f"{archive}: tests of over {TESTS_BYTES_MAX} bytes")
-        tar.extractall(into, members, filter="data")
+        for member in members:
+            if member.isdir():
+                (into / member.name).mkdir(parents=True, exist_ok=True)
+                continue
+            path = into / member.name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            found = tar.extractfile(member)
+            assert found is not None, "a file"
+            with found, path.open("wb") as file:
+                shutil.copyfileobj(found, file)
+            path.chmod(0o755 if member.mode & 0o100 else 0o644)
 
 
 def _ask_apt(folder: Path) -> Path:
