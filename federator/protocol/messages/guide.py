@@ -91,3 +91,6 @@ class Health(msgspec.Struct, frozen=True):
     links: dict[str, Literal["up", "down"]]  # whether each link is up, by the neighbour's id
     at_us: Natural  # when this was said, the agent's wall clock; 0 in a Will, which cannot know
     every_s: Natural  # seconds after which it is said again, changed or not
+    # How it stands in the federation, and why not better; empty while it is not ready.
+    standing: Literal["joined", "alone", "partly", "degraded", ""] = ""
+    standing_reasons: tuple[str, ...] = ()

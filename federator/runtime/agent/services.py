@@ -1,6 +1,6 @@
 """Makes what serves gateways, operators and our clients beside the way of their publications."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from federator.errors import ConfigError
@@ -97,6 +97,8 @@ class Services:
             own_links=(link, control.data_link),
             node=node,
             neighbours=control.connections,
+            traffic=control.traffic,
+            hindrances=self._hindrances,
         )
         self.health = HealthReporter(
             settings,
@@ -177,6 +179,10 @@ class Services:
             folder=data.state.path / "metrics",
             words=control.words,
         )
+
+    def _hindrances(self) -> Iterable[str]:
+        """What is wrong at our broker and leaves us ready."""
+        return ()
 
     # What happens at our broker
 
