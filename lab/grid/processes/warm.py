@@ -7,6 +7,7 @@ child of whoever wanted it and ended with it. Whoever measures an agent's memory
 ``children.spawn`` instead.
 """
 
+import atexit
 import ctypes
 import gc
 import json
@@ -93,6 +94,11 @@ class _Interpreter:
                 _prctl(PR_SET_CHILD_SUBREAPER, 0)
         return _Forked(pid)
 
+    def stop(self) -> None:
+        """End it; what was forked goes on."""
+        self._socket.close()
+        self._server.wait()
+
 
 _started: list[_Interpreter] = []
 
@@ -103,6 +109,7 @@ def spawn(command: list[str], *, log: Path) -> Process:
         return children.spawn(command, log=log)
     if not _started:
         _started.append(_Interpreter())
+        atexit.register(_started[0].stop)
     return _started[0].fork(command[3:], log=log)
 
 
