@@ -21,7 +21,6 @@ VERSION: Final = "2.0.11"
 ARCHIVE: Final = f"mosquitto_{VERSION}.orig.tar.gz"
 SHA256: Final = "7b36a7198bce85cf31b132f5c6ee36dcf5dadf86fb768501eb1e11ce95d4f78a"
 
-UNAVAILABLE_EXIT_CODE: Final = 69
 APT_S: Final = 300.0
 TESTS_BYTES_MAX: Final = 50_000_000
 """What the tests may have unpacked; they have 1 MB."""
@@ -150,4 +149,4 @@ def _digest(file: Path) -> str:
 
 def _missing(what: str) -> ConfigError:
     text = f"Mosquitto's tests: {what}: give a checkout or an archive of v{VERSION} with --source"
-    return ConfigError(text, exit_code=UNAVAILABLE_EXIT_CODE)
+    return ConfigError(text, exit_code=os.EX_UNAVAILABLE)
