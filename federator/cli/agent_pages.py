@@ -70,7 +70,7 @@ def agent_url(config: Path | None, url: str | None) -> str:
     """Where the agent of this machine answers; an error when it does not listen."""
     if url is not None:
         return url.rstrip("/")
-    settings = settings_from(config)
+    settings = settings_from(config, secrets=False)
     if not settings.http.enabled:
         text = "http.enabled = false: the agent cannot be asked: set true"
         raise ConfigError(text, exit_code=EX_CONFIG)
@@ -79,6 +79,9 @@ def agent_url(config: Path | None, url: str | None) -> str:
         port_file = settings.state_dir / "http.port"
         try:
             port = int(port_file.read_text("ascii"))
+        except PermissionError:
+            text = f"{port_file}: not readable by this user: ask as its owner, or name --url"
+            raise LinkError(text) from None
         except (OSError, ValueError):
             raise LinkError(f"{port_file}: no port there: is `federator run` up?") from None
     host = settings.http.host

@@ -34,9 +34,9 @@ config_option = config_file(f"$FEDERATOR_CONFIG or {DEFAULT_CONFIG}")
 answer_option = click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
 
 
-def settings_from(path: Path | None) -> Settings:
-    """The configuration that ``path`` or the surroundings name. Raises ``ConfigError``."""
-    return load(_chosen(path), os.environ)
+def settings_from(path: Path | None, *, secrets: bool = True) -> Settings:
+    """The configuration that ``path`` or the surroundings name; as ``load``."""
+    return load(_chosen(path), os.environ, secrets=secrets)
 
 
 def named(path: Path | None) -> str:

@@ -4,6 +4,8 @@ An environment variable names a path, ``FEDERATOR_BROKER__ID``; what is not text
 without a known first part are left alone: orchestrators set names like ``FEDERATOR_PORT`` by
 themselves. Beside these, a service manager says there where it listens (``service_manager``).
 
+Relative paths of a file go by its folder, those of the environment by the working folder.
+
 Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
@@ -60,12 +62,19 @@ class _Source:
 _Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings)
 
 
-def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
+def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True) -> Settings:
     """Read, merge and check everything an agent is told in the TOML file, if any, and ``environ``.
+
+    Args:
+        secrets: Look into the files of secrets and certificates that are named there, which those
+            who only ask the agent may not be able to read.
 
     Raises ``ConfigError``: one line, and the exit code that tells a supervisor what went wrong.
     """
     settings, source = _settings(Settings, path, environ)
+    if not secrets:
+        return settings
+    _check_credentials(path, settings, source)
     for key in ("agent_file", "operator_file"):
         if (path_ := getattr(settings.keys, key)) is not None:
             _check_secret_file(path_, ("keys", key), source)
@@ -75,6 +84,7 @@ def load(path: Path | None, environ: Mapping[str, str]) -> Settings:
 def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:
     """Read, merge and check everything a gateway is told; as ``load``."""
     settings, source = _settings(GatewaySettings, path, environ)
+    _check_credentials(path, settings, source)
     if settings.keys.gateway_file is not None:
         _check_secret_file(settings.keys.gateway_file, ("keys", "gateway_file"), source)
     now = datetime.now(UTC)
@@ -118,6 +128,7 @@ def load_collector(
                 named.append({"url": url})
 
     settings, source = _settings(CollectorSettings, path, environ, put_over)
+    _check_credentials(path, settings, source)
     if settings.keys.collector_file is not None:
         _check_secret_file(settings.keys.collector_file, ("keys", "collector_file"), source)
         settings.keys.own_keys()
@@ -132,7 +143,7 @@ def _settings(
 ) -> tuple[_Root, _Source]:
     """``put_over`` lets the command line win over the file and the environment."""
     source = _Source("environment" if path is None else str(path))
-    values: dict[str, Any] = {} if path is None else _read(path, source)
+    values: Any = {} if path is None else _by_folder(root, _read(path, source), path.parent)
     _overlay(root, values, environ, source)
     put_over(values, source)
     try:
@@ -140,8 +151,6 @@ def _settings(
     except ValidationError as error:
         found = first_complaint(error, root, lambda at: line_of(source.text, at))
         raise source.error(*found) from None
-    _check_secrets(path, settings.credential_holders(), source)
-    _check_certificates(settings.credential_holders(), source)
     return settings, source
 
 
@@ -173,6 +182,24 @@ def _read(path: Path, source: _Source) -> dict[str, Any]:
     except ValueError as error:  # includes TOMLDecodeError
         text = f"{path}:{_syntax_complaint(str(error), source.text)}"
     raise _refusal(text, os.EX_CONFIG)
+
+
+def _by_folder(kind: object, value: object, folder: Path) -> object:
+    """``value``, which should be a ``kind``, with the paths in it as seen from ``folder``."""
+    if kind is Path:
+        return str(folder / value) if isinstance(value, str) else value
+    if isinstance(kind, type) and issubclass(kind, BaseModel) and isinstance(value, dict):
+        known = kind.model_fields
+        return {
+            key: _by_folder(known[key].annotation, each, folder) if key in known else each
+            for key, each in value.items()
+        }
+    for part in get_args(kind):
+        if get_origin(kind) is tuple and isinstance(value, list):
+            value = [_by_folder(part, each, folder) for each in value]
+        else:
+            value = _by_folder(part, value, folder)
+    return value
 
 
 def _syntax_complaint(message: str, text: str) -> str:
@@ -243,10 +270,16 @@ def _holds_text(annotation: object) -> bool:
     return annotation in (str, Path, SecretStr)
 
 
+def _check_credentials(path: Path | None, settings: _Root, source: _Source) -> None:
+    """Refuse secrets that other users of this machine can read, and certificates that are wrong."""
+    holders = settings.credential_holders()
+    _check_secrets(path, holders, source)
+    _check_certificates(holders, source)
+
+
 def _check_secrets(
     path: Path | None, holders: Iterable[tuple[str, Credentials]], source: _Source
 ) -> None:
-    """Refuse secrets that other users of this machine can read."""
     for at, holder in holders:
         location = located(at)
         if isinstance(holder.password, SecretStr) and path is not None:

@@ -50,6 +50,9 @@ Every key can also come from the environment, which wins over the file: `broker.
 `FEDERATOR_BROKER__...` set no file is needed. Variables that name no section, such as
 `FEDERATOR_PORT`, are left alone: orchestrators set such names by themselves.
 
+Relative paths go by the folder of the file that names them; in the environment, by the working
+folder.
+
 `federator check-config` reads all of it, certificates and secret files included, and says in one
 line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are those of
 `sysexits.h`:

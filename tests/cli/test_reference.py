@@ -23,4 +23,4 @@ def test_each_verb_has_a_section_with_what_its_help_says():
     page = reference(cli.federator)
 
     assert "## federator keys issue\n" in page
-    assert "Exits 0 when it is ready, 1 when it runs but is not" in page
+    assert "Exits 0 when it is ready and stands well in the federation" in page

@@ -1,11 +1,15 @@
 """What a configuration means once it is accepted."""
 
+from pathlib import Path
+
 import pytest
 from pydantic import BaseModel
 
+from federator.cli.agent_pages import agent_url
 from federator.config.reading import load
 from federator.config.reference import meanings
 from federator.config.settings import Settings
+from federator.errors import ConfigError
 from federator.protocol.parameters import Parameters
 from tests.config.conftest import GOOD
 
@@ -42,6 +46,30 @@ def test_every_protocol_parameter_can_be_configured(write):
     default = Parameters()
     fields = Parameters.__dataclass_fields__
     assert [name for name in fields if getattr(told, name) == getattr(default, name)] == []
+
+
+def test_relative_paths_go_by_the_folder_of_their_file(write):
+    text = GOOD.replace("[broker]", 'state_dir = "state"\n[broker]\nusername = "u"', 1)
+    text = text.replace("username", 'password_file = "password"\nusername', 1)
+    text += '[keys]\nagent_file = "/keys/1"\nfederation_files = ["a.pub", "/keys/b.pub"]\n'
+    path = write(text)
+    environ = {"FEDERATOR_KEYS__REVOCATIONS_FILE": "revoked"}
+
+    settings = load(path, environ, secrets=False)
+
+    assert settings.state_dir == path.parent / "state"
+    assert settings.broker.password_file == path.parent / "password"
+    assert settings.keys.agent_file == Path("/keys/1")
+    assert settings.keys.federation_files == (path.parent / "a.pub", Path("/keys/b.pub"))
+    assert settings.keys.revocations_file == Path("revoked")
+
+
+def test_whoever_only_asks_the_agent_needs_none_of_its_secrets(write):
+    path = write(GOOD + '[keys]\nagent_file = "/none/1"\nfederation_files = ["/none/fed.pub"]\n')
+
+    with pytest.raises(ConfigError, match="/none/1: no such file"):
+        load(path, {})
+    assert agent_url(path, None) == "http://127.0.0.1:9883"
 
 
 def test_the_environment_wins_over_the_file(write):

@@ -14,7 +14,20 @@ from federator.runtime.doctor.strangers import Speakers
 
 MESHES_SHOWN = 20
 LOOPS_SHOWN = 3
+LINKS_SHOWN = 8
+REASONS_SHOWN = 5
+"""Without --verbose: what is told of a federation that is well fits into a usual terminal."""
+
 RULES_TOLD = ("import", "export", "deny", "rename")
+LINK_COLUMNS = ("neighbour", "address", "state", "cost", "rtt_ms")
+TRAFFIC_TOLD = {
+    "publications_in": "of our clients",
+    "publications_out": "sent on",
+    "delivered_publications": "delivered here",
+}
+
+NOT_READY, NOT_WELL = 1, 2
+"""Exit codes."""
 
 
 @click.command(name="status")
@@ -24,10 +37,15 @@ RULES_TOLD = ("import", "export", "deny", "rename")
 @click.option(
     "--routes", is_flag=True, help="The routing table instead: path, weight and backup per filter."
 )
-def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -> int:
+@click.option("--verbose", is_flag=True, help="All links, cores and meshes, and every counter.")
+def command(
+    config: Path | None, url: str | None, as_json: bool, routes: bool, verbose: bool
+) -> int:
     """Show how the agent of this machine is doing.
 
-    Exits 0 when it is ready, 1 when it runs but is not, 69 when it does not answer.
+    Exits 0 when it is ready and stands well in the federation (joined, or alone as it is meant to
+    be), 2 when it is ready and a neighbour is missing or refuses, 1 when it runs but is not ready,
+    69 when it does not answer.
     """
     where = agent_url(config, url)
     if routes:
@@ -37,45 +55,125 @@ def command(config: Path | None, url: str | None, as_json: bool, routes: bool) -
         click.echo(json.dumps(entries, indent=2) if as_json else "\n".join(table(entries)))
         return 0
     status = get(where, "/status")
-    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
-    return 0 if status.get("ready") else 1
+    lines = as_text(status, verbose=verbose)
+    click.echo(json.dumps(status, indent=2) if as_json else "\n".join(lines))
+    return exit_code(status)
 
 
-def as_text(status: Mapping[str, Any]) -> list[str]:
-    """The status for people: what hinders first, then links, cores, meshes, counters."""
+def exit_code(status: Mapping[str, Any]) -> int:
+    """What scripts go by. An agent that tells no standing (a gateway) stands well."""
+    if not status.get("ready"):
+        return NOT_READY
+    return 0 if status.get("standing", {}).get("well", True) else NOT_WELL
+
+
+def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
+    """The status for people: what hinders first, then links, then the rest in a few lines.
+
+    ``verbose``: cores, meshes and counters in full.
+    """
     names = Names(status.get("names"))
     status = names.beside(status)
     broker = status.get("broker", {})
-    state = "ready" if status.get("ready") else f"NOT READY: {status.get('ready_reason', '')}"
     connected = "connected" if broker.get("connected") else "NOT CONNECTED"
     lines = [
-        f"broker {names.shown(status.get('id'))} of federation {status.get('federation')}: {state}",
+        *_headline(status, names),
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
         *_security(status.get("security", {})),
         *_unknown(status.get("discovery", {}), status.get("counters", {}).get("data", {})),
         *_retained(status.get("retained") or {}),
+        *_links(status.get("links", []), verbose=verbose),
     ]
-    links = [dict(link) for link in status.get("links", [])]
-    datagrams = [_datagrams(link["neighbour"], link.pop("datagrams", None)) for link in links]
-    lines += ["", "links:", *table(links)]
+    links = status.get("links", [])
+    datagrams = [_datagrams(link["neighbour"], link.get("datagrams")) for link in links]
     if status.get("datagrams"):
         lines += ["", "links over datagrams:", *table([row for row in datagrams if row])]
-    lines += ["", "cores:", *table(status.get("cores", []))]
+    lines += _loops(status.get("loops", {}))
+    return lines + (_in_full(status) if verbose else _in_short(status))
+
+
+def _headline(status: Mapping[str, Any], names: Names) -> list[str]:
+    """Who it is, how it stands, and each reason why not better in a line of its own."""
+    standing = status.get("standing", {})
+    word, reasons = standing.get("word"), standing.get("reasons", [])
+    if not status.get("ready"):
+        state, reasons = f"NOT READY: {status.get('ready_reason', '')}", ()
+    else:
+        state = "ready" if word is None else f"ready, {word}"
+        state = state if standing.get("well", True) else state.replace(word, word.upper())
+    who = names.shown(status.get("id"))
+    lines = [f"broker {who} of federation {status.get('federation')}: {state}"]
+    lines += [f"  {shown(reason)}" for reason in reasons[:REASONS_SHOWN]]
+    more = len(reasons) - REASONS_SHOWN
+    return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
+
+
+def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
+    """The links, those that are not up first; a few of them unless ``verbose``."""
+    if verbose:
+        told = [{k: v for k, v in link.items() if k != "datagrams"} for link in links]
+        return ["", "links:", *table(told)]
+    if not links:
+        return ["", "links: none"]
+    ordered = sorted(links, key=lambda link: link.get("state") == "up")
+    rows = [{key: link.get(key) for key in LINK_COLUMNS} for link in ordered[:LINKS_SHOWN]]
+    ups = sum(link.get("state") == "up" for link in links)
+    lines = ["", f"links: {ups} of {len(links)} up", *table(rows)]
+    more = len(links) - LINKS_SHOWN
+    return [*lines, f"  and {more} more"] if more > 0 else lines
+
+
+def _in_short(status: Mapping[str, Any]) -> list[str]:
+    """Discovery, meshes, rules and traffic, a line each."""
+    data = status.get("counters", {}).get("data", {})
+    meshes, cores = status.get("meshes", []), status.get("cores", [])
+    total = status.get("meshes_total", len(meshes))
+    traffic = {name: data.get(name, 0) for name in TRAFFIC_TOLD}
+    return [
+        "",
+        *_discovery(status.get("discovery", {})),
+        f"meshes: {total}, of {len(cores)} cores",
+        *_rules(status.get("rules", {}), always=False),
+        f"publications: {', '.join(f'{n} {TRAFFIC_TOLD[k]}' for k, n in traffic.items())}",
+        "more: federator status --verbose",
+    ]
+
+
+def _discovery(found: Mapping[str, Any]) -> list[str]:
+    """What is known of what our clients want."""
+    if not found:
+        return []
+    filters = f"{found.get('wanted', 0)} filters wanted by {found.get('clients', 0)} clients known"
+    if found.get("trusted"):
+        return [f"discovery: trusted, {filters}"]
+    asks = "asks for everything" if found.get("widened") else "asks for what it knows"
+    return [f"discovery: NOT TRUSTED, {asks}, {filters}", f"  {shown(found.get('reason'))}"]
+
+
+def _in_full(status: Mapping[str, Any]) -> list[str]:
+    """Cores, meshes, rules and every counter."""
+    lines = ["", "cores:", *table(status.get("cores", []))]
     for title in ("meshes", "destinations"):
         routes = status.get(title, [])
         if routes or title == "meshes":
             total = status.get(f"{title}_total", len(routes))
             more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
             lines += ["", f"{title}: {total}{more}", *table(routes[:MESHES_SHOWN])]
-    rules = status.get("rules", {})
-    told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
-    kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
-    lines += ["", f"rules: {', '.join(told)}; {kept} kept here, {held} not imported"]
-    lines += _loops(status.get("loops", {}))
+    lines += ["", *_rules(status.get("rules", {}), always=True)]
     for title in ("discovery", "counters"):
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
     return lines
+
+
+def _rules(rules: Mapping[str, Any], *, always: bool) -> list[str]:
+    """The rules at the edge, a line; where there are none, if ``always``."""
+    told = [f"{key} {shown(rules[key])}" for key in RULES_TOLD if rules.get(key)]
+    kept, held = rules.get("keep_total", 0), rules.get("not_imported", 0)
+    usual = not (rules.get("deny") or rules.get("rename") or kept or held)
+    if usual and not always and all(rules.get(k, ["#"]) == ["#"] for k in ("import", "export")):
+        return []
+    return [f"rules: {', '.join(told)}; {kept} kept here, {held} not imported"]
 
 
 def _datagrams(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, object]:

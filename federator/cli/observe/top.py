@@ -175,6 +175,10 @@ def _troubles(agents: Sequence[Watched]) -> Iterable[Text]:
         elif not each.now.status.get("ready"):
             why = each.now.status.get("ready_reason", "")
             yield Text(f"broker {names.shown(each.name)}: {why}", "red", no_wrap=True)
+        elif reasons := each.now.status.get("standing", {}).get("reasons"):
+            yield Text(
+                f"broker {names.shown(each.name)}: {'; '.join(reasons)}", "yellow", no_wrap=True
+            )
 
 
 def _curves(agents: Sequence[Watched], width: int) -> Iterable[Text]:
@@ -248,6 +252,10 @@ def _broker(each: Watched, status: Mapping[str, Any]) -> Mapping[str, Renderable
 def _state(status: Mapping[str, Any]) -> Text:
     if not status.get("ready"):
         return Text("not ready", "bold red")
+    standing = status.get("standing", {})
+    if not standing.get("well", True):
+        word = standing["word"]
+        return Text(word, "bold red" if word == "degraded" else "yellow")
     if status.get("discovery", {}).get("widened"):
         return Text("asks for all", "yellow")
     return Text("ready", "green")

@@ -55,6 +55,7 @@ class Links:
     connections: dict[ConnId, LinkConnection] = field(default_factory=dict)
     neighbours: dict[BrokerId, Neighbour] = field(default_factory=dict)
     listening: bool = False
+    double: tuple[str, Millis] | None = None  # where another agent spoke under our id, and when
     _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
     _said: RateLimiter[tuple[str, BrokerId]] = field(
         default_factory=lambda: RateLimiter(
@@ -133,6 +134,7 @@ class Links:
     def on_connected(self, connection: LinkConnection, *, now_ms: Millis) -> list[Step]:
         """Greet whoever listens at the other end of a connection that has just opened."""
         self.connections[connection.conn] = connection
+        connection.since_ms = now_ms
         return self._greet([connection.conn], now_ms) if self.listening else []
 
     def on_disconnected(self, conn: ConnId) -> list[Step]:
@@ -205,6 +207,7 @@ class Links:
         news = neighbour.hello is None or neighbour.hello.conn != hello.conn
         neighbour.hello = hello
         neighbour.heard_at_ms = now_ms
+        neighbour.note_whether_it_hears(self.self_id, self.epoch)
         silent_at_ms = Millis(now_ms + self.parameters.hello_timeout_ms)
         self._timers.set(("silent", neighbour.id), silent_at_ms)
         for heard in hello.hears:
@@ -258,6 +261,7 @@ class Links:
             # The connection leads to our own broker: the operator gave our own address. Or somebody
             # says here what we say there: then we shall find out who is there when that has ended.
             mine.shelved_until_ms = Millis(now_ms + SHELVED_MS)
+            mine.found = self.self_id
             details: dict[str, int | str] = {"address": mine.address}
             return self._complain("neighbour.is_own_broker", "error", details, now_ms)
         if hello.epoch <= self.epoch and hello.address == self.address:
@@ -265,6 +269,7 @@ class Links:
         return self._complain_of_double(hello.address, now_ms)
 
     def _complain_of_double(self, address: str, now_ms: Millis) -> list[Step]:
+        self.double = (address, now_ms)
         at: dict[str, int | str] = {"address": self.address, "other_address": address}
         return self._complain("neighbour.has_own_id", "error", {"id": self.self_id} | at, now_ms)
 
@@ -310,6 +315,7 @@ class Links:
         if connection.neighbour == neighbour.id:
             self._weigh(neighbour, connection, heard, now_ms, steps)
             return False
+        connection.found = neighbour.id
         if connection.expected_id not in (None, neighbour.id):
             details: dict[str, int | str] = {"neighbour": neighbour.id}
             details |= {"address": connection.address, "wanted": int(connection.expected_id or 0)}
@@ -399,7 +405,7 @@ class Links:
         ]
 
     def _forget_hello(self, neighbour: Neighbour, reason: str) -> list[Step]:
-        neighbour.hello = None
+        neighbour.hello = neighbour.unheard_since_ms = None
         self._timers.clear(("silent", neighbour.id))
         self._timers.clear(("dial", neighbour.id))
         return self._down(neighbour, reason)
@@ -464,20 +470,12 @@ class Links:
                 n.hello.sent_at_ms,
                 held_ms=now_ms - n.heard_at_ms,
                 ups=n.ups if n.up else 0,
-                namesakes=self._namesakes_of(n, now_ms),
+                namesakes=n.namesakes(now_ms, for_ms=self.parameters.hello_timeout_ms),
             )
             for _, n in sorted(self.neighbours.items())
             if n.hello is not None
         )
         return self._greet_with(hears, conns, now_ms)
-
-    def _namesakes_of(self, neighbour: Neighbour, now_ms: Millis) -> tuple[str, ...]:
-        """The addresses of two that lately spoke under one id, for both to know."""
-        if neighbour.hello is None or neighbour.namesake is None:
-            return ()
-        address, at_ms = neighbour.namesake
-        fresh = now_ms - at_ms < self.parameters.hello_timeout_ms
-        return (neighbour.hello.address, address) if fresh else ()
 
     def _greet_with(
         self, hears: tuple[c.HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis

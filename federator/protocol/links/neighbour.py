@@ -65,6 +65,8 @@ class LinkConnection:
     neighbour: BrokerId | None = None  # unknown until a hello returns ``conn``
     measured: bool = False  # the cost is the link's delay
     shelved_until_ms: Millis = Millis(0)  # seen to lead where no connection is wanted
+    found: BrokerId | None = None  # who was seen to answer there, link or not
+    since_ms: Millis = Millis(0)  # when it was opened
 
 
 @dataclass(slots=True)
@@ -86,6 +88,22 @@ class Neighbour:
     round_trip_ms: int | None = None
     delay: LinkDelay = field(default_factory=LinkDelay)
     dialled: str | None = None  # the address we asked the driver to dial
-    deaf_since_ms: Millis | None = None  # it speaks, and does not hear us
+    deaf_since_ms: Millis | None = None  # it speaks, and does not hear us where we reach it
+    unheard_since_ms: Millis | None = None  # it speaks, and does not hear us, wherever we speak
     namesake: tuple[str, Millis] | None = None  # where another agent spoke under its id, and when
     reason: str = "not heard yet"
+
+    def note_whether_it_hears(self, self_id: BrokerId, epoch: Epoch) -> None:
+        """Keep since when its hellos do not list us."""
+        assert self.hello is not None
+        if any((each.id, each.epoch) == (self_id, epoch) for each in self.hello.hears):
+            self.unheard_since_ms = None
+        elif self.unheard_since_ms is None:
+            self.unheard_since_ms = self.heard_at_ms
+
+    def namesakes(self, now_ms: Millis, *, for_ms: Millis) -> tuple[str, ...]:
+        """The addresses of two that spoke under its id in the last ``for_ms``, if any did."""
+        if self.hello is None or self.namesake is None:
+            return ()
+        address, at_ms = self.namesake
+        return (self.hello.address, address) if now_ms - at_ms < for_ms else ()

@@ -96,3 +96,6 @@ class Health(msgspec.Struct, frozen=True):
     every_s: Natural  # seconds after which it is said again, changed or not
     name: str = ""  # what operators call the broker
     names: dict[str, str] = {}  # of those neighbours that have one, by id
+    # How it stands in the federation, and why not better; empty while it is not ready.
+    standing: Literal["joined", "alone", "partly", "degraded", ""] = ""
+    standing_reasons: tuple[str, ...] = ()

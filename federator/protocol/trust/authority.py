@@ -26,6 +26,9 @@ GENUINE_MAX = 4_096
 """Certificates whose signature was found good. Whether they hold is asked every time."""
 
 
+_CLOCKS = "see the clocks of both hosts"
+
+
 class DistrustError(DecodeError):
     """A message, certificate or signature is not believed; the text says why."""
 
@@ -60,9 +63,11 @@ class Authority:
         if certificate.role != role:
             raise DistrustError(f"{who} does not speak as {role}")
         if now_s < certificate.not_before_s:
-            raise DistrustError(f"{who} is not valid yet: see the clocks of both hosts")
+            when = f"but in {_span(certificate.not_before_s - now_s)} by our clock"
+            raise DistrustError(f"{who} is not valid yet, {when}: {_CLOCKS}")
         if now_s >= certificate.expires_s:
-            raise DistrustError(f"{who} has expired")
+            when = f"{_span(now_s - certificate.expires_s)} ago by our clock"
+            raise DistrustError(f"{who} has expired, {when}: {_CLOCKS}")
         if issuer in self._revoked and certificate.serial in self._revoked[issuer][0].serials:
             raise DistrustError(f"{who} is revoked")
         return certificate
@@ -117,3 +122,12 @@ class Authority:
         if not self._verify(signed.issuer, signed.signature, signed_text(kind, signed.text)):
             raise DistrustError(f"the federation key's signature on a {kind.__name__} is wrong")
         return signed
+
+
+def _span(span_s: int) -> str:
+    """A span for people, in its greatest unit."""
+    for unit, seconds in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
+        if span_s >= seconds:
+            count = span_s // seconds
+            return f"{count} {unit}{'' if count == 1 else 's'}"
+    return f"{span_s} s"

@@ -86,6 +86,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
     settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
     link, trust, datagrams = control.link, control.trust, data.datagrams
     ready, reason = services.ready()
+    standing = services.ready.standing()
     settling, path = services.settling, data.path
     return {
         "id": settings.broker.id,
@@ -95,6 +96,11 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
         "federation": settings.federation,
         "ready": ready,
         "ready_reason": reason,
+        "standing": {
+            "word": standing.word,
+            "well": standing.well,
+            "reasons": list(standing.reasons),
+        },
         "broker": {
             "url": settings.broker.url,
             "connected": link.connected,
@@ -106,7 +112,9 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
             **({} if trust is None else trust.snapshot()),
             "strangers_may_speak": services.strangers.speakers,
         },
-        "links": v.links_section(control.node, control.connections, datagrams),
+        "links": v.links_section(
+            services.ready.judge(), control.connections, datagrams, control.node.failover.name_of
+        ),
         "datagrams": None if datagrams is None else datagrams.totals(),
         **routes.status(),
         "discovery": services.discovery.snapshot(),

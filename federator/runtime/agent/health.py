@@ -14,22 +14,29 @@ from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Literal
 
+import structlog
 from mqtt5 import PublishPacket, Will
 from msgspec.structs import replace
 
 from federator.config.settings import Settings
 from federator.protocol.links.links import Links
+from federator.protocol.links.standing import Standing, Word
 from federator.protocol.messages.guide import HEALTH_VERSION, Health
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.topics import connection_state_topic, health_topic
 from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import wall_clock_us
 
 CHECK_S = 1.0
 EVERY_S = 10
 LINKS_TOLD_MAX = 1_000
+STANDS_S = 3.0
+"""How long we stand alike before the log says so: while we start it changes with every hello."""
+
+_log = structlog.get_logger()
 
 State = Literal["ready", "not_ready", "down"]
 Told = dict[str, Literal["up", "down"]]
@@ -49,13 +56,16 @@ class HealthReporter:
     links: Links
     neighbours: NeighbourLinks
     data_link: MqttLink
-    ready: Callable[[], tuple[bool, str]]
+    ready: Readiness
     name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
 
     def __post_init__(self) -> None:
         self._topic = health_topic(self.settings.federation)
         self._state_topic = connection_state_topic(self.settings.broker_id)
         self._told: Health | None = None
+        self._word: Word | None = None
+        self._stood = 0  # checks in which we stood alike
+        self._logged: Word | None = None
         self._told_links: dict[ConnId, bytes] = {}
 
     async def run(self) -> None:
@@ -82,19 +92,34 @@ class HealthReporter:
         if not link.connected:
             self._told = None  # our Will stands there
             return
-        known, (ready, reason) = self.links.neighbours, self.ready()
+        known, why_not = self.links.neighbours, self.ready.why_not()
         told = sorted(known)[:LINKS_TOLD_MAX]
         health = _health(
             self.settings,
             self.links.epoch,
-            "ready" if ready else "not_ready",
-            "" if ready else reason,
+            "not_ready" if why_not else "ready",
+            why_not or "",
             {str(id_): "up" if known[id_].up else "down" for id_ in told},
             {str(id_): name for id_ in told if (name := self.name_of(id_))},
         )
+        if why_not is None:
+            standing = self.ready.standing()
+            health = replace(
+                health, standing=standing.word.value, standing_reasons=standing.reasons
+            )
+            self._log_standing(standing)
         if again or health != self._told:
             self._told = health
             _say(link, self._topic, encode(replace(health, at_us=wall_clock_us())))
+
+    def _log_standing(self, standing: Standing) -> None:
+        """Say in the log how we stand, once the word is another one for a while."""
+        self._stood = self._stood + 1 if standing.word == self._word else 1
+        self._word = standing.word
+        if self._stood >= STANDS_S / CHECK_S and standing.word != self._logged:
+            self._logged = standing.word
+            log = _log.info if standing.well else _log.warning
+            log("federation.standing", word=standing.word.value, reasons=list(standing.reasons))
 
     def _tell_links(self, *, again: bool) -> None:
         links = self.links

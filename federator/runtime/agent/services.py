@@ -16,6 +16,7 @@ from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBro
 from federator.runtime.custody.gateway_fetches import GatewayFetches
 from federator.runtime.discovery.echo import BrokerEcho
 from federator.runtime.discovery.service import Discovery
+from federator.runtime.doctor.log_watch import LogWatch
 from federator.runtime.doctor.strangers import StrangerWatch
 from federator.runtime.failover.guide_publisher import GuidePublisher
 from federator.runtime.failover.prepared_sessions import PreparedSessions
@@ -94,12 +95,20 @@ class Services:
             name=str(settings.broker.id),
             is_up=lambda: self.presence.up,
         )
+        self.log_watch = LogWatch(
+            settings.broker,
+            federation=settings.federation,
+            name=str(settings.broker.id),
+            is_up=lambda: self.presence.up,
+        )
         self.ready = Readiness(
             settings.broker,
             presence=self.presence,
             own_links=(link, control.data_link),
             node=node,
             neighbours=control.connections,
+            traffic=control.traffic,
+            hindrances=self.log_watch.hindrances,
         )
         self.health = HealthReporter(
             settings,
@@ -205,7 +214,9 @@ class Services:
             self.metrics.events.note("broker_up" if up else "broker_down")
         self.guide.publish()
         self.control.handle(LocalBrokerUp() if up else LocalBrokerDown())
-        if up:
+        if not up:
+            self.log_watch.on_down()
+        else:
             self.guard.on_local_up(monotonic_ms())
             self.data.path.on_local_up()
 

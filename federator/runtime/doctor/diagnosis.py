@@ -172,12 +172,14 @@ def _queue(facts: Facts) -> list[Finding]:
     return [Finding("queue", "warn", found, mend)]
 
 
-def _missing_logs(facts: Facts) -> list[str]:
-    return [kind for kind in LOG_KINDS if kind not in facts.logs]
+def lines_for_log(told: AbstractSet[str]) -> list[str]:
+    """The lines of mosquitto.conf that are missing where of ``LOG_KINDS`` only these are told."""
+    missing = [f"log_type {kind}" for kind in LOG_KINDS if kind not in told]
+    return missing if told else [*_LOG_DEFAULTS, *missing]
 
 
 def _log_topics(facts: Facts, settings: Settings) -> Finding:
-    missing = _missing_logs(facts)
+    missing = [kind for kind in LOG_KINDS if kind not in facts.logs]
     if not missing:
         return Finding("log topics", "ok", "our own subscribe, unsubscribe and connect were told")
     if not settings.discovery.log_topics:
@@ -205,11 +207,8 @@ def _strangers(facts: Facts, settings: Settings) -> Finding:
 
 def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
     lines: list[str] = []
-    missing = _missing_logs(facts)
-    if settings.discovery.log_topics and missing:
-        if not facts.logs:
-            lines += _LOG_DEFAULTS
-        lines += [f"log_type {name}" for name in missing]
+    if settings.discovery.log_topics:
+        lines += lines_for_log(facts.logs)
     if not facts.system_seen:
         lines.append("sys_interval 10")
     if facts.kept is not None and facts.kept < PUBLISHED:

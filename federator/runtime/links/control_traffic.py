@@ -21,10 +21,11 @@ from federator.protocol.telemetry.records import Direction
 from federator.protocol.trust.guard import CONTROL
 from federator.protocol.types import BrokerId, ConnId, Millis
 from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.turned_away import TurnedAwayLog, reads_as_signed
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
-from federator.runtime.trust.guarding import Trust
+from federator.runtime.trust.guarding import Trust, TurnedAwayError
 
 COMPLAINT_GAP_MS = Millis(60_000)
 """Least time between two lines about malformed messages of one kind."""
@@ -92,6 +93,7 @@ class ControlTraffic:
             gap_ms=COMPLAINT_GAP_MS, keys_max=len(CONTROL_KINDS)
         )
         self._encoded: tuple[Message | None, bytes] = (None, b"")
+        self.turned_away = TurnedAwayLog()
 
     def subscriptions(self) -> list[TopicFilter]:
         """What to subscribe on our own broker. Retained messages are no agent's word now: none."""
@@ -178,18 +180,28 @@ class ControlTraffic:
         kind = self._kind_of[packet.topic]
         try:
             if self.trust is None:
-                message: Message | None = decode(kind, packet.payload)
+                message = decode(kind, packet.payload)
             else:
                 message = self.trust.read(kind, packet.payload, self._has_namesake)
-        except DecodeError as error:
-            self.malformed[kind] += 1
-            if self._complaints.allow(kind, monotonic_ms()):
-                so_far = self.malformed[kind]
-                _log.warning("control.malformed", kind=kind, reason=str(error), so_far=so_far)
+        except TurnedAwayError as error:
+            self.turned_away.note(kind, packet.payload, str(error), now_ms=monotonic_ms())
             return None
-        if message is None:
+        except DecodeError as error:
+            self._on_malformed(kind, packet.payload, str(error))
             return None
         self.received[kind] += 1
         if self.peers is not None:
             self.peers.note(sender_of(message), kind, "in", len(packet.payload))
         return message
+
+    def _on_malformed(self, kind: str, payload: bytes, reason: str) -> None:
+        now_ms = monotonic_ms()
+        self.malformed[kind] += 1
+        manner = None if self.trust is not None else reads_as_signed(payload)
+        if manner is not None:
+            reason = f"it is {manner}, and we are open: give us keys too, or it none (security)"
+        said = self.turned_away.note(kind, payload, reason, now_ms=now_ms)
+        if self._complaints.allow(kind, now_ms):
+            who = {} if said is None else {"neighbour": said.sender, "address": said.address}
+            so_far = self.malformed[kind]
+            _log.warning("control.malformed", kind=kind, **who, reason=reason, so_far=so_far)

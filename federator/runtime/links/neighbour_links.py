@@ -47,6 +47,7 @@ class NeighbourLink:
         address: As configured, or as the neighbour named itself.
         conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
+        kept: The operator named it among the neighbours.
         control: Carries control messages, and has the Will; set when the address is dialled, as
         data: which carries frames.
     """
@@ -55,6 +56,7 @@ class NeighbourLink:
     expected_id: BrokerId | None
     cost: Cost | None
     dialled_for: BrokerId | None = None
+    kept: bool = False
     control: MqttLink = field(init=False)
     data: MqttLink = field(init=False)
     conn: ConnId | None = None
@@ -102,7 +104,7 @@ class NeighbourLinks:
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
-            link = NeighbourLink(neighbour.url, expected, cost)
+            link = NeighbourLink(neighbour.url, expected, cost, kept=True)
             self._dial(link, self.settings.neighbour_connection(neighbour))
 
     def dial_back(self, neighbour: BrokerId, address: str) -> None:

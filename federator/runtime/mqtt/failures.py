@@ -34,6 +34,11 @@ def check_greeting(chunk: memoryview) -> None:
         raise LinkError("refused: the broker does not speak MQTT 5")
 
 
+def is_refusal(text: str) -> bool:
+    """Whether the words of ``refusal`` or ``explain`` say that one end wants no connection."""
+    return text.startswith(("refused: ", "TLS: "))
+
+
 def refusal(ack: ConnAckPacket) -> str:
     """The meaning, in words, of a CONNACK with an error code."""
     text = _CONNACK_TEXT.get(int(ack.reason_code)) or ack.reason_code.name.lower().replace("_", " ")

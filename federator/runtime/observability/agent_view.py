@@ -12,23 +12,24 @@ from itertools import chain, islice
 from prometheus_client.core import Metric
 
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.links.links import Links
+from federator.protocol.links.standing import LinkJudge
 from federator.protocol.node import Node
 from federator.protocol.parameters import Strategy
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.retained.places import Places
 from federator.protocol.routing_table import table_of
-from federator.protocol.types import BrokerId, Millis
+from federator.protocol.types import BrokerId
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
 from federator.runtime.links.control_traffic import ControlTraffic
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.observability.agent_metrics import LinkMetrics, Values
 from federator.runtime.observability.metrics import AGENT, LINK
+from federator.runtime.observability.readiness import way_of
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.process.exposition import Labelled, families
 from federator.runtime.retained.retained import Retained
@@ -205,45 +206,43 @@ def names_section(node: Node) -> dict[str, str]:
 
 
 def links_section(
-    node: Node, neighbours: NeighbourLinks, datagrams: DatagramService | None
+    judge: LinkJudge,
+    neighbours: NeighbourLinks,
+    datagrams: DatagramService | None,
+    name_of: Callable[[BrokerId], str],
 ) -> list[Answer]:
-    """The connections to neighbours, and whether their agents are heard."""
-    now_ms = monotonic_ms()
+    """The connections to neighbours, and what hinders a link over each."""
+    links, now_ms = judge.links, monotonic_ms()
     told: list[Answer] = []
-    known, name_of = node.links, node.failover.name_of
-    for neighbour in neighbours.all:
-        connection = known.connections.get(neighbour.conn) if neighbour.conn else None
-        found = connection.neighbour if connection is not None else None
-        neighbour_id = found if found is not None else neighbour.expected_id
+    for neighbour in neighbours.all[:LISTED_MAX]:
+        connection = links.connections.get(neighbour.conn) if neighbour.conn else None
+        found = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
+        known = links.neighbours.get(found.neighbour) if found.neighbour is not None else None
         told.append(
             {
-                "neighbour": neighbour_id,
-                "name": "" if neighbour_id is None else name_of(neighbour_id),
+                "neighbour": found.neighbour,
+                "name": "" if found.neighbour is None else name_of(found.neighbour),
                 "address": neighbour.address,
                 "dialled_back": neighbour.dialled_for is not None,
                 "cost": neighbour.cost if connection is None else connection.cost,
                 "connected": neighbour.connected,
-                **_heard(known, neighbour_id, now_ms),
+                "state": _state(neighbour, up=found.up),
+                "reason": found.reason,
+                "refuses": found.refuses,
+                "rtt_ms": known and known.round_trip_ms,
             }
         )
+        if known is not None:
+            told[-1]["heard_ms_ago"] = now_ms - known.heard_at_ms
         if datagrams is not None:
-            told[-1]["datagrams"] = datagrams.snapshot(neighbour_id)
-        if not neighbour.connected:
-            told[-1]["state"] = "connecting"
-            told[-1]["reason"] = neighbour.last_error or "connecting"
-    return told[:LISTED_MAX]
+            told[-1]["datagrams"] = datagrams.snapshot(found.neighbour)
+    return told
 
 
-def _heard(links: Links, neighbour_id: BrokerId | None, now_ms: Millis) -> Answer:
-    known = links.neighbours.get(neighbour_id) if neighbour_id is not None else None
-    if known is None:
-        return {"state": "down", "reason": "its agent is not heard", "rtt_ms": None}
-    return {
-        "state": "up" if known.up else "down",
-        "reason": known.reason,
-        "rtt_ms": known.round_trip_ms,
-        "heard_ms_ago": now_ms - known.heard_at_ms,
-    }
+def _state(neighbour: NeighbourLink, *, up: bool) -> str:
+    if not neighbour.connected:
+        return "connecting"
+    return "up" if up else "down"
 
 
 def rules_section(

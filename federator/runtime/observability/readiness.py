@@ -1,13 +1,22 @@
-"""Whether an agent is ready: publications flow, and each configured neighbour was tried."""
+"""Whether an agent is ready, and how it stands in the federation: two questions, two answers.
 
-from collections.abc import Sequence
+Ready: publications of its own broker are taken and delivered, and each configured neighbour was
+tried. That is what an orchestrator may act upon. What a neighbour does is no reason to restart or
+to take away a broker's only agent: it says so beside (``protocol.links.standing``).
+"""
+
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from federator.config.brokers import BrokerSettings
+from federator.protocol.links.standing import LinkJudge, Standing, Way, stand
 from federator.protocol.node import Node
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
+from federator.runtime.mqtt.failures import is_refusal
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import monotonic_ms
 
 
 class Presence(Protocol):
@@ -19,29 +28,59 @@ class Presence(Protocol):
     """Another agent with our id is at our own broker, in our place."""
 
 
+def way_of(neighbour: NeighbourLink, *, joined: bool) -> Way:
+    """One address as ``protocol.links.standing`` wants it; seeds count until we ``joined``."""
+    failure = "" if neighbour.connected else neighbour.last_error or "connecting"
+    return Way(
+        neighbour.address,
+        neighbour.expected_id,
+        kept=neighbour.kept or (neighbour.dialled_for is None and not joined),
+        conn=neighbour.conn if neighbour.connected else None,
+        failure=failure,
+        refused=is_refusal(failure),
+    )
+
+
 @dataclass(frozen=True, slots=True)
 class Readiness:
-    """Whether one agent is ready."""
+    """Whether one agent is ready, and how it stands."""
 
     broker: BrokerSettings
     presence: Presence
     own_links: Sequence[MqttLink]  # to our own broker
     node: Node
     neighbours: NeighbourLinks
+    traffic: ControlTraffic
+    hindrances: Callable[[], Iterable[str]]  # at our own broker, which leave it ready
 
     def __call__(self) -> tuple[bool, str]:
-        """Whether publications flow, and otherwise why not."""
+        """Whether publications flow, and how we stand; otherwise why not."""
+        why_not = self.why_not()
+        return (True, f"ready, {self.standing()}") if why_not is None else (False, why_not)
+
+    def standing(self) -> Standing:
+        """How we stand in the federation."""
+        joined = bool(self.node.links.up)
+        ways = [way_of(each, joined=joined) for each in self.neighbours.all]
+        return stand(self.judge(), ways, hindrances=self.hindrances(), now_ms=monotonic_ms())
+
+    def judge(self) -> LinkJudge:
+        """What tells of each address what became of it."""
+        return LinkJudge(self.node.links, self.traffic.turned_away.lately(monotonic_ms()))
+
+    def why_not(self) -> str | None:
+        """What keeps publications of our own broker from flowing; ``None``: nothing."""
         place, id_ = self.broker.reached_at, self.broker.id
         if self.presence.has_rival:
-            return False, f"broker {place}: another agent with id {id_} is there: stop one of them"
+            return f"broker {place}: another agent with id {id_} is there: stop one of them"
         for link in self.own_links:
             if not link.connected:
-                return False, f"broker {place}: {link.last_error or 'not connected yet'}"
+                return f"broker {place}: {link.last_error or 'not connected yet'}"
         if not self.presence.up:
-            return False, "subscribing on our broker"
+            return "subscribing on our broker"
         if self.node.id_conflict_until_ms is not None:
-            return False, f"id {id_} is used by another agent too"
+            return f"id {id_} is used by another agent too"
         for neighbour in self.neighbours.all:
             if neighbour.dialled_for is None and not neighbour.tried:
-                return False, f"neighbour {neighbour.address}: not tried yet"
-        return True, "ready"
+                return f"neighbour {neighbour.address}: not tried yet"
+        return None

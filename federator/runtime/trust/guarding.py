@@ -35,6 +35,10 @@ from federator.runtime.trust.words import SignedWords
 _log = structlog.get_logger()
 
 
+class TurnedAwayError(DecodeError):
+    """A message is not believed, which was counted and told."""
+
+
 def _now_s() -> int:
     return wall_clock_ms() // 1000
 
@@ -84,28 +88,27 @@ class Trust:
 
     # -- what arrives --------------------------------------------------------------------------
 
-    def read(
-        self, kind: str, payload: bytes, has_namesake: Callable[[Hello], bool]
-    ) -> Message | None:
-        """The control message in ``payload``, if it is believed; ``None`` when it was turned away.
-
-        ``has_namesake`` is as of ``Guard.admit``.
+    def read(self, kind: str, payload: bytes, has_namesake: Callable[[Hello], bool]) -> Message:
+        """The control message in ``payload``. ``has_namesake`` is as of ``Guard.admit``.
 
         Raises:
+            TurnedAwayError: It is not believed.
             DecodeError: It is believed, and malformed all the same.
         """
         try:
             sender, body, greeting = self.guard.read(kind, payload)
         except DecodeError as error:
-            self.words.refuse(kind, error)
-            return None
+            raise self._turned_away(kind, error) from None
         message = decode(kind, body)
         try:
             self.guard.admit(sender, message, greeting, has_namesake)
         except DecodeError as error:
-            self.words.refuse(kind, error)
-            return None
+            raise self._turned_away(kind, error) from None
         return message
+
+    def _turned_away(self, kind: str, error: DecodeError) -> TurnedAwayError:
+        self.words.refuse(kind, error)
+        return TurnedAwayError(str(error))
 
     def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
         """Who sealed a frame, and the frame; ``None`` when it was turned away."""

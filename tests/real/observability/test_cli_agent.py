@@ -79,7 +79,7 @@ async def until(condition: Callable[[dict[str, object]], bool], config: Path) ->
         async with asyncio.timeout(TEST_SECONDS_MAX):
             while True:
                 code, out, _ = await ran("status", "--json", "-c", str(config))
-                if code in (0, 1):
+                if code in (0, 1, 2):
                     status = json.loads(out)
                     if condition(status):
                         return status

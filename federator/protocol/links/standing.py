@@ -1,0 +1,227 @@
+"""How an agent stands in the federation, in one word, and why it is not a better one.
+
+Whether an agent serves its own broker is one question, whether anybody listens at the other end is
+another: a shop may be open in a street that is closed. What hinders a link shows at one of its ends
+only, and mostly by what does not come. So from what came (connections, hellos, whom they list, what
+was turned away) the likeliest reason is told for each address, in words that say what to look at.
+
+Source: docs/observability.md, "Alone, partly, joined, degraded".
+"""
+
+from collections.abc import Iterable, Mapping, Sequence, Set
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from federator.protocol.links.links import Links
+from federator.protocol.links.neighbour import LinkConnection, Neighbour
+from federator.protocol.types import BrokerId, ConnId, Millis
+
+MISSED_MS: Final = 3_600_000
+"""So long a broker is missed that had found us by itself: whoever takes one out for good must not
+hear of it for ever."""
+
+REASONS_MAX: Final = 20
+
+
+class Word(StrEnum):
+    """How we stand, from nothing wrong to wrong."""
+
+    JOINED = "joined"  # every link that is wanted is up
+    ALONE = "alone"  # no link is up; without reasons: none is wanted
+    PARTLY = "partly"  # some links are up, others that are wanted are not
+    DEGRADED = "degraded"  # somebody refuses us, or we them: it will not heal by itself
+
+
+@dataclass(frozen=True, slots=True)
+class Way:
+    """One address of a neighbour's broker, as the driver sees it."""
+
+    address: str
+    expected_id: BrokerId | None
+    kept: bool  # the operator named it
+    conn: ConnId | None  # ``None`` while it is not connected,
+    failure: str = ""  # and then why
+    refused: bool = False  # because the broker there wants no connection of ours
+
+
+@dataclass(frozen=True, slots=True)
+class TurnedAway:
+    """A hello that was not believed; who sent it and from where is what it says itself."""
+
+    id: BrokerId
+    address: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class LinkFinding:
+    """What became of one address. ``reason`` is empty where a link is up."""
+
+    neighbour: BrokerId | None
+    up: bool
+    reason: str = ""
+    refuses: bool = False  # it is nobody's absence
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """How we stand, and what hinders."""
+
+    word: Word
+    reasons: tuple[str, ...] = ()
+
+    @property
+    def well(self) -> bool:
+        """Whether nothing is to be mended."""
+        return self.word is Word.JOINED or (self.word is Word.ALONE and not self.reasons)
+
+    def __str__(self) -> str:
+        return f"{self.word}: {'; '.join(self.reasons)}" if self.reasons else str(self.word)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkJudge:
+    """Finds what became of addresses.
+
+    Args:
+        turned_away: Lately, the newest of each broker.
+    """
+
+    links: Links
+    turned_away: Mapping[BrokerId, TurnedAway]
+
+    def find(self, way: Way, *, now_ms: Millis) -> LinkFinding:
+        """What became of ``way``."""
+        links = self.links
+        connection = links.connections.get(way.conn) if way.conn is not None else None
+        if connection is None:
+            reason = way.failure or "connecting"
+            id_ = self._speaks_from(way.address) if way.expected_id is None else way.expected_id
+            return LinkFinding(id_, up=False, reason=reason, refuses=way.refused)
+        if connection.found == links.self_id:
+            return LinkFinding(None, up=False, reason="this address leads to our own broker")
+        id_ = self._who(connection)
+        if way.expected_id not in (None, id_):
+            reason = f"broker {id_} is there, not {way.expected_id}"
+            return LinkFinding(way.expected_id, up=False, reason=reason, refuses=True)
+        known = links.neighbours.get(id_) if id_ is not None else None
+        if known is not None and known.up:
+            same = known.conn == way.conn
+            return LinkFinding(id_, up=same, reason="" if same else "another address leads there")
+        return self._down(connection, id_, known, now_ms)
+
+    def _who(self, connection: LinkConnection) -> BrokerId | None:
+        """Who is at the other end, as it said, as was expected, or as it seems."""
+        for told in (connection.neighbour, connection.found, connection.expected_id):
+            if told is not None:
+                return told
+        if (id_ := self._speaks_from(connection.address)) is not None:
+            return id_
+        nameless = [c for c in self.links.connections.values() if c.neighbour is None]
+        seen = [n.id for n in self.links.neighbours.values() if n.hello and n.conn is None]
+        seen += [id_ for id_ in self.turned_away if self._is_no_link(id_)]
+        return seen[0] if len(nameless) == 1 and len(seen) == 1 else None
+
+    def _speaks_from(self, address: str) -> BrokerId | None:
+        """Whose agent says that its broker is at ``address``, believed or not."""
+        for known in self.links.neighbours.values():
+            if known.hello is not None and known.hello.address == address:
+                return known.id
+        strangers = self.turned_away.values()
+        return next((each.id for each in strangers if each.address == address), None)
+
+    def _is_no_link(self, id_: BrokerId) -> bool:
+        known = self.links.neighbours.get(id_)
+        return known is None or known.hello is None
+
+    def _down(
+        self,
+        connection: LinkConnection,
+        id_: BrokerId | None,
+        known: Neighbour | None,
+        now_ms: Millis,
+    ) -> LinkFinding:
+        """Why the link over ``connection`` is not up."""
+        links = self.links
+        stranger = self.turned_away.get(id_) if id_ is not None else None
+        if known is not None and known.hello is not None:
+            since_ms = known.unheard_since_ms
+            if since_ms is None:
+                return LinkFinding(id_, up=False, reason=known.reason)
+            deaf_ms = now_ms - max(since_ms, connection.since_ms)
+            if deaf_ms <= links.parameters.hello_timeout_ms:
+                return LinkFinding(id_, up=False, reason="shaking hands")
+            reason = "it speaks and does not hear us: it refuses us (trust.refused in its log says "
+            reason += "why), or its broker drops what we publish there (ACL)"
+            return LinkFinding(id_, up=False, reason=reason, refuses=True)
+        if stranger is not None:
+            reason = f"who speaks as broker {id_} is turned away: {stranger.reason}"
+            return LinkFinding(id_, up=False, reason=reason, refuses=True)
+        if now_ms - connection.since_ms <= links.parameters.hello_timeout_ms:
+            return LinkFinding(id_, up=False, reason="shaking hands")
+        if known is not None and known.ups:
+            return LinkFinding(id_, up=False, reason=known.reason)
+        at = links.address or "no address (broker.advertise)"
+        reason = "connected, but its agent is not heard: is it running, and does it reach our "
+        return LinkFinding(id_, up=False, reason=f"{reason}broker at {at}?")
+
+
+def stand(
+    judge: LinkJudge, ways: Sequence[Way], *, hindrances: Iterable[str] = (), now_ms: Millis
+) -> Standing:
+    """How we stand.
+
+    Args:
+        hindrances: What else is wrong and will not heal by itself.
+    """
+    links = judge.links
+    wrong = [*hindrances, *_doubles(links, now_ms)]
+    missing: list[str] = []
+    reached = set[BrokerId | None]()
+    for way in ways:
+        found = judge.find(way, now_ms=now_ms)
+        reached.add(found.neighbour)
+        known = links.neighbours.get(found.neighbour) if found.neighbour is not None else None
+        elsewhere = known is not None and known.up and not found.refuses
+        if found.up or elsewhere or not (way.kept or _is_missed(known, now_ms)):
+            continue
+        who = f"broker {found.neighbour} at " if found.neighbour is not None else ""
+        (wrong if found.refuses else missing).append(f"{who}{way.address}: {found.reason}")
+    missing += _unreached(links, reached, now_ms)
+    reasons = tuple((wrong + missing)[:REASONS_MAX])
+    if wrong:
+        return Standing(Word.DEGRADED, reasons)
+    if not links.up:
+        return Standing(Word.ALONE, reasons)
+    return Standing(Word.PARTLY if missing else Word.JOINED, reasons)
+
+
+def _unreached(links: Links, reached: Set[BrokerId | None], now_ms: Millis) -> Iterable[str]:
+    """Brokers whose agents speak to us, and that we shall not reach: we ought to dial back."""
+    if not links.parameters.dial_back:
+        return
+    for known in links.neighbours.values():
+        if known.hello is None or known.up or known.id in reached:
+            continue
+        if now_ms - known.first_heard_ms > links.parameters.hello_timeout_ms:
+            at = known.hello.address
+            how = f"is not dialled at {at}" if at else "names no address (its broker.advertise)"
+            yield f"broker {known.id}: its agent speaks here, and {how}"
+
+
+def _is_missed(known: Neighbour | None, now_ms: Millis) -> bool:
+    """Whether a broker that we were not told of ought to be there: it speaks, or did."""
+    if known is None:
+        return False
+    return known.hello is not None or bool(known.ups and now_ms - known.heard_at_ms < MISSED_MS)
+
+
+def _doubles(links: Links, now_ms: Millis) -> Iterable[str]:
+    """Two agents of one id, ours or a neighbour's."""
+    for_ms = links.parameters.hello_timeout_ms
+    if links.double is not None and now_ms - links.double[1] < for_ms:
+        yield f"another agent has our id {links.self_id}, at {links.double[0]}: stop one of them"
+    for known in links.neighbours.values():
+        if at := known.namesakes(now_ms, for_ms=for_ms):
+            yield f"two agents have id {known.id}, at {at[0]} and {at[1]}: stop one of them"
