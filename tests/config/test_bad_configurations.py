@@ -362,7 +362,7 @@ def test_a_name_with_a_line_break_is_still_one_line(write, capsys):
     in_name, other = complaint(["check-config", "-c", "no\nsuch\x1b[31m"], capsys)
 
     assert (in_file, in_name) == (78, 66)
-    assert line.startswith(f"federator: {path}:5: a?b?: ")
+    assert line.startswith(f"federator: {path}:5: {path.parent}/a?b?: ")
     assert other.startswith("federator: no?such?[31m: no such file: ")
 
 
@@ -545,3 +545,14 @@ def test_a_mistake_in_the_environment_names_the_variable(
 
     assert code == 78
     assert line == f"federator: ${variable}: {wanted}"
+
+
+def test_a_state_folder_that_cannot_be_had_is_named(write, tmp_path, capsys):
+    (tmp_path / "file").write_text("")
+    path = write(f'security = "open"\nstate_dir = "{tmp_path}/file/state"\n{GOOD}')
+
+    code, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert code == 73
+    wanted = "Not a directory: name a folder this user may write"
+    assert line == f"federator: state_dir: {tmp_path}/file/state: {wanted}"

@@ -59,8 +59,7 @@ def command(
         click.echo(json.dumps(as_document(outcome)) if as_json else "\n".join(as_lines(outcome)))
         return BREAKS if outcome.breaks else 0
     topology = merge([get(each, "/status") for each in urls], topic_filter)
-    if topic_filter is None:
-        add_told(topology, get(urls[0], "/topology"))
+    add_told(topology, get(urls[0], "/topology"))
     click.echo(DRAWINGS["json" if as_json else form](topology))
     return 0
 

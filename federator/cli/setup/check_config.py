@@ -6,6 +6,7 @@ import click
 
 from federator.cli.options import config_option, named, settings_from
 from federator.config.reference import reference
+from federator.runtime.storage.state_dir import require_room
 
 
 @click.command(name="check-config")
@@ -18,6 +19,7 @@ def command(config: Path | None, show_reference: bool) -> None:
         return
     settings = settings_from(config)
     settings.require(named(config))
+    require_room("state_dir", settings.state_dir)
     for notice in settings.notices():
         details = " ".join(f"{key}={value}" for key, value in notice.details.items())
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)

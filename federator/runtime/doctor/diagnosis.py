@@ -6,7 +6,7 @@ agent would be blind, and warns when it would only be slower or more generous th
 Source: mosquitto.conf(5); docs/ARCHITECTURE.md, "What we ask of a broker".
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +15,7 @@ import mqtt5
 
 from federator.config.settings import Settings
 from federator.protocol.messages.topics import all_topics
+from federator.runtime.doctor.neighbours import NeighbourFacts
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 
@@ -62,6 +63,7 @@ class Facts:
     system_seen: bool
     speakers: Speakers
     kept: int | None  # publications, of ``PUBLISHED``; ``None``: that could not be tried
+    neighbours: NeighbourFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,7 +102,10 @@ def judge(facts: Facts, settings: Settings) -> Report:
         _log_topics(facts, settings),
         _system(facts),
         _strangers(facts, settings),
+        *_neighbours(facts.neighbours),
     ]
+    if _data_connection(facts).outcome != "fail":
+        findings.append(_way_to_us(facts.neighbours))
     return Report(tuple(findings), _config_lines(facts, settings), _acl_lines(facts, settings))
 
 
@@ -203,6 +208,30 @@ def _strangers(facts: Facts, settings: Settings) -> Finding:
         return Finding("ACL", "ok", f"strangers may not write {topics}")
     mend = "an acl_file as `federator doctor --acl` prints it, and allow_anonymous false"
     return Finding("ACL", "warn", f"{topics} may be written by {who}", mend)
+
+
+def _neighbours(facts: NeighbourFacts) -> Iterator[Finding]:
+    """Whether we may speak there."""
+    heard = set(facts.heard.values())
+    for way in facts.ways:
+        if way.refused:
+            mend = "give its broker's operator our user name, and the lines of `doctor --acl` there"
+            yield Finding("neighbour", "fail", f"{way.address}: {way.failure}", mend)
+        elif way.failure:
+            mend = "start it, or correct the url; we try for ever"
+            yield Finding("neighbour", "warn", f"{way.address}: {way.failure}", mend)
+        else:
+            speaks = ", its agent speaks here" if way.address in heard else ""
+            yield Finding("neighbour", "ok", f"{way.address}: we may speak there{speaks}")
+
+
+def _way_to_us(facts: NeighbourFacts) -> Finding:
+    if (way := facts.to_us).failure:
+        mend = "set broker.advertise to what other hosts reach this broker by"
+        return Finding("way to us", "warn", f"{way.address}: {way.failure}", mend)
+    agents = ", ".join(map(str, sorted(facts.heard)))
+    who = f"agents heard here: {agents}" if agents else "no agent is heard here yet"
+    return Finding("way to us", "ok", f"{way.address}: leads here; {who}")
 
 
 def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:

@@ -26,6 +26,7 @@ from federator.protocol.messages.topics import (
     retained_mark_topic,
 )
 from federator.runtime.doctor.diagnosis import LOG_KINDS, PUBLISHED, Facts, TopicAccess
+from federator.runtime.doctor.neighbours import try_neighbours
 from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
@@ -167,4 +168,5 @@ async def examine(
                 settings.broker, federation=federation, name=str(settings.broker.id)
             ),
             kept=await _kept_for_the_slow(settings, control) if on_control.returned else None,
+            neighbours=await try_neighbours(settings),
         )

@@ -15,7 +15,7 @@ from federator.errors import DecodeError
 from federator.protocol.links.links import Links
 from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kind_of
 from federator.protocol.messages.control import Bye, Hello, Message, sender_of
-from federator.protocol.messages.topics import control_topic
+from federator.protocol.messages.topics import DOCTORS_WORD, control_topic
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.records import Direction
 from federator.protocol.trust.guard import CONTROL
@@ -176,8 +176,10 @@ class ControlTraffic:
         self.refused[self._kind_of[topic]] += 1
 
     def receive(self, packet: PublishPacket) -> Message | None:
-        """The message in ``packet``, on a topic that ``carries`` them; ``None``: malformed."""
+        """The message in ``packet``, on a topic that ``carries`` them; ``None``: it is none."""
         kind = self._kind_of[packet.topic]
+        if packet.payload == DOCTORS_WORD:
+            return None
         try:
             if self.trust is None:
                 message = decode(kind, packet.payload)

@@ -60,8 +60,7 @@ class LockedFolder:
                 raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
             self._lock = durable.open_private(path / self.name, os.O_RDWR | os.O_CREAT)
         except OSError as error:
-            text = f"{self.key}: {path}: {error.strerror}: name a folder this user may write"
-            raise ConfigError(text, exit_code=durable.CANNOT_CREATE) from error
+            raise _cannot_be_had(self.key, path, error) from error
         try:
             fcntl.flock(self._lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError as error:
@@ -71,6 +70,27 @@ class LockedFolder:
 
     def __exit__(self, *_: object) -> None:
         os.close(self._lock)
+
+
+def require_room(key: str, path: Path) -> None:
+    """Look whether we could use the folder ``path``, which ``key`` names, without making it.
+
+    Raises:
+        ConfigError: It can be neither written nor made.
+    """
+    try:
+        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        if not there.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
+        if not os.access(there, os.W_OK | os.X_OK):
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+    except OSError as error:
+        raise _cannot_be_had(key, path, error) from error
+
+
+def _cannot_be_had(key: str, path: Path, error: OSError) -> ConfigError:
+    text = f"{key}: {path}: {error.strerror}: name a folder this user may write"
+    return ConfigError(text, exit_code=durable.CANNOT_CREATE)
 
 
 class StateDir(LockedFolder):

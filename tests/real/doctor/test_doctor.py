@@ -172,7 +172,7 @@ async def test_the_doctor_does_not_disturb_an_agent_at_work(tmp_path):
         counters = (await agent.status())["counters"]
         assert outcomes(found) == {}
         data = counters["data"]
-        assert data["frames_of_strangers"] == before["frames_of_strangers"] + 1
+        assert data["frames_of_strangers"] == before["frames_of_strangers"] + 2
         assert (data["malformed_frames"], data["publications_in"]) == (0, 0)
         assert not any(counters["control_malformed"].values())
         plain.assert_calm()
@@ -293,3 +293,35 @@ async def test_a_server_that_is_no_broker_is_69_in_one_line(answer, tmp_path):
     assert (code, out) == (69, "")
     assert err.startswith(f"federator: mqtt://127.0.0.1:{port}: ")
     assert err.count("\n") == 1
+
+
+async def test_neighbours_are_tried_there_and_back(plain: Plain) -> None:
+    """One lets us in and its agent speaks here, one does not, one is away; we lead elsewhere."""
+    here, there = await plain.broker(), await plain.broker()
+    closed = await plain.broker(allow_anonymous=False)
+    (nowhere,) = free_ports(1)
+    await plain.agent(1, there, here.url)
+    urls = (there.url, closed.url, f"mqtt://127.0.0.1:{nowhere}")
+    lines = [line for url in urls for line in ("[[neighbours]]", f'url = "{url}"')]
+
+    told = (await report(settings_for(here, f'advertise = "{there.url}"', *lines))).findings
+    ways = [(f.outcome, f.found) for f in told if f.name == "neighbour"]
+
+    assert ways == [
+        ("ok", f"{urls[0]}: we may speak there, its agent speaks here"),
+        ("fail", f"{urls[1]}: refused: not authorized: wrong user name or password, or no right"),
+        ("warn", f"{urls[2]}: connection refused: is the broker running?"),
+    ]
+    (back,) = [(f.outcome, f.found) for f in told if f.name == "way to us"]
+    assert back == ("warn", f"{there.url}: it leads to another broker than ours")
+
+
+async def test_the_doctor_at_a_neighbour_disturbs_no_agent(plain: Plain) -> None:
+    here, there = await plain.broker(), await plain.broker()
+    two = await plain.agent(2, there, here.url)
+
+    found = await report(settings_for(here, "[[neighbours]]", f'url = "{there.url}"'))
+
+    (back,) = [f.found for f in found.findings if f.name == "way to us"]
+    assert back == f"{here.url}: leads here; agents heard here: 2"
+    assert (await two.status())["counters"]["control_malformed"] == {}

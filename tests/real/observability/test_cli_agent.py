@@ -126,6 +126,7 @@ async def test_the_verbs_tell_the_same_story_of_two_agents(start_broker, tmp_pat
     assert nowhere[1].startswith("$SYS/x: nowhere: ")
     assert "core 1, members 2" in drawn[1]
     assert "2 -> 1" in drawn[1]
+    assert one.url in drawn[1]  # told by broker 1, which was not asked
     assert [broker["asked"] for broker in json.loads(whole[1])["brokers"]] == [True, True]
     assert "2 of 2 ready" in seen[1]
     assert "1 → 2" in seen[1]

@@ -162,6 +162,8 @@ async def test_retained_garbage_is_not_heard_by_an_agent_that_starts(line):
         await until(lambda: vandal.link.connected, "the vandal is in")
         for kind in (*CONTROL_KINDS, "data"):
             await vandal.publish(f"$fed/grid/{kind}", b"garbage", retain=True)
+        # What an agent has not heard when it stops waits in its session.
+        await counters(agent, lambda told: set(told["control_malformed"]) == set(CONTROL_KINDS))
         await agent.restart()
         await line.until(line.links_up)
 
