@@ -143,7 +143,7 @@ def _discovery(found: Mapping[str, Any]) -> list[str]:
     """What is known of what our clients want."""
     if not found:
         return []
-    filters = f"{found.get('wanted', 0)} filters wanted by {found.get('clients', 0)} clients known"
+    filters = f"{found.get('wanted', 0)} filters wanted here"
     if found.get("trusted"):
         return [f"discovery: trusted, {filters}"]
     asks = "asks for everything" if found.get("widened") else "asks for what it knows"

@@ -119,7 +119,7 @@ class HealthReporter:
         if self._stood >= STANDS_S / CHECK_S and standing.word != self._logged:
             self._logged = standing.word
             log = _log.info if standing.well else _log.warning
-            log("federation.standing", word=standing.word.value, reasons=list(standing.reasons))
+            log("agent.standing", word=standing.word.value, reasons=list(standing.reasons))
 
     def _tell_links(self, *, again: bool) -> None:
         links = self.links

@@ -63,7 +63,7 @@ async def test_alone_partly_and_joined_are_told_everywhere(plain):
     async with running(*monitors):
         words = ["joined", "partly"]
         await until(lambda: [m.health().get("standing") for m in monitors] == words, "on brokers")
-        await until(lambda: named(two, "federation.standing"), "in the log")
+        await until(lambda: named(two, "agent.standing"), "in the log")
     status, text = await readyz(two)
     code, told, _ = await ran("status", "-c", str(two.config_path))
     assert (status, text.partition(":")[0], code) == (200, "ready, partly", NOT_WELL)
