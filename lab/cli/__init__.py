@@ -9,6 +9,7 @@ from federator.command_line import reference_option, run, verbs
 VERBS = {
     "grid": ("grid.command", "Run many real brokers and agents on this machine."),
     "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
+    "mixed": ("mixed", "Hold reports against clients' counts while everybody comes and goes."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),

@@ -1,0 +1,63 @@
+"""``federator-lab mixed``: do reports tell the same as clients, while everybody comes and goes?"""
+
+import shutil
+import signal
+import tempfile
+from pathlib import Path
+
+import click
+import uvloop
+
+from federator.cli.options import FOLDER, option
+from lab.cli.common import until_stopped
+from lab.grid.reporting import check_analytics
+from lab.mixed.run import MixedRun, Outcome, Plan
+
+FAILED = 1
+
+
+@click.command(name="mixed")
+@option("--minutes", type=click.FloatRange(0.5, 1_440), default=10.0)
+@option("--rate", type=click.FloatRange(1, 2_000), default=50.0, help="msg/s in all, QoS 1.")
+@option("--seed", type=click.IntRange(0), default=1, help="Of who comes and goes, and when.")
+@option("--report-every", type=click.FloatRange(0.2, 1_440), default=5.0, help="Minutes.")
+@click.option("--plant", is_flag=True, help="Really lose something: the report must say so.")
+@click.option("--keep", type=FOLDER, help="Keep logs, records and reports in this new folder.")
+def command(
+    minutes: float, rate: float, seed: int, report_every: float, plant: bool, keep: Path | None
+) -> int:
+    """Hold reports against clients' counts while subscribers, agents and a gateway come and go.
+
+    Exits 0 when they tell one story: nothing was lost and no report says otherwise; with --plant,
+    when clients lost something and the last report says so. 1 otherwise.
+    """
+    check_analytics()
+    folder = keep if keep is not None else Path(tempfile.mkdtemp(prefix="federator-mixed-"))
+    folder.mkdir(parents=True, exist_ok=True)
+    plan = Plan(minutes, rate, seed, report_every, plant)
+    run = MixedRun(plan, folder.resolve(), progress=click.echo)
+    ended = uvloop.run(until_stopped(run.run(), name="mixed"))
+    if isinstance(ended, signal.Signals):
+        return 128 + ended
+    click.echo("\n".join(told(ended)))
+    if not ended.held:
+        click.echo(f"logs, records and reports: {folder}")
+        return FAILED
+    if keep is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+def told(outcome: Outcome) -> list[str]:
+    """What came of it, for people."""
+    tally, looked = outcome.tally, outcome.looked
+    wolf = sum(each.cries_wolf for each in looked)
+    return [
+        f"{outcome.published:,} publications, {tally.visits} visits of subscribers, "
+        f"{outcome.gateway_visits} of a gateway, {outcome.agent_restarts} restarts of agents",
+        f"clients: {tally.owed:,} owed, {tally.missing} missing, {tally.again} twice",
+        *(f"  {example}" for example in tally.examples[:5]),
+        f"reports: {len(looked)}, {wolf} said lost where clients had lost nothing; "
+        f"the last says {looked[-1].reported_missing} missing: {looked[-1].verdict}",
+        "one story" if outcome.held else "NOT ONE STORY",
+    ]

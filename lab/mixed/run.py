@@ -1,0 +1,221 @@
+"""Mixed traffic for as long as you like, and reports while it runs: do they ever cry wolf?
+
+Subscribers come and go at brokers and at a gateway, agents are stopped and started, each in its
+turn, while all brokers' clients publish. Every few minutes analytics makes a report of what the
+agents recorded so far, running as they are. As long as the subscribers' own counts say that nothing
+was lost no report may say otherwise. With ``plant`` something is really lost (agents keep what they
+forward for a second, and a link is cut for longer), and the last report must say so.
+"""
+
+import asyncio
+import contextlib
+import random
+import time
+from collections.abc import AsyncIterator, Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from federator.protocol.types import BrokerId
+from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
+from lab.grid.reporting import gather_spools, make_report
+from lab.grid.running import FEDERATION, RunningGrid
+from lab.grid.topology import Grid
+from lab.mixed.traffic import Place, Publishing, Tally, Visit, topics_of
+
+METRICS: Final = {"enabled": True, "sample": 10, "segment_age_ms": 2_000}
+STAY_S: Final = (5.0, 40.0)
+VISITORS: Final = 5
+PAUSE_S: Final = (1.0, 6.0)
+CUT_S: Final = 8.0
+LAST_RECORDS_S: Final = 8.0
+"""Until what is settled last is in a finished segment."""
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """What is to be done."""
+
+    minutes: float
+    rate: float
+    seed: int
+    report_every_min: float
+    plant: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Looked:
+    """One report beside the clients' counts at that time."""
+
+    at_s: float
+    verdict: str
+    offered: int  # publications that the report compares, per destination and filter
+    reported_missing: int
+    under_way: int
+    clients_missing: int
+
+    @property
+    def cries_wolf(self) -> bool:
+        """Whether it says that something was lost, and nothing was."""
+        return bool(self.reported_missing) and not self.clients_missing
+
+
+@dataclass(eq=False)
+class Outcome:
+    """What came of it."""
+
+    plan: Plan
+    tally: Tally = field(default_factory=Tally)
+    published: int = 0
+    agent_restarts: int = 0
+    gateway_visits: int = 0
+    looked: list[Looked] = field(default_factory=list)
+
+    @property
+    def held(self) -> bool:
+        """Whether clients and reports tell one story."""
+        last = self.looked[-1]
+        if self.plan.plant:
+            return bool(last.clients_missing and last.reported_missing)
+        return (
+            bool(last.offered)
+            and not self.tally.missing
+            and not any(each.reported_missing for each in self.looked)
+        )
+
+
+class MixedRun:
+    """One run in ``folder``, which exists."""
+
+    def __init__(self, plan: Plan, folder: Path, progress: Callable[[str], None]) -> None:
+        grid = Grid(1, 2) if plan.plant else Grid(2, 2)
+        options: dict[str, dict[str, Any]] = {"metrics": METRICS}
+        if plan.plant:
+            options["custody"] = {"keep_s": 1}
+        self.outcome = Outcome(plan)
+        self._plan = plan
+        self._folder = folder
+        self._progress = progress
+        self._random = random.Random(plan.seed)
+        self._grid = RunningGrid(
+            grid,
+            folder,
+            link_delay_ms=5.0,
+            agent_options=options,
+            broker_options=("sys_interval 2",),
+        )
+        self._change = asyncio.Lock()  # who comes or goes does so alone, so what is owed is plain
+        self._visits = 0
+
+    async def run(self) -> Outcome:
+        """Do all of it. Raises ``LinkError``: something did not start."""
+        self._end_s = time.monotonic() + self._plan.minutes * 60
+        async with self._grid as grid:
+            places: dict[BrokerId, Place] = {id: each.place for id, each in grid.brokers.items()}
+            self._publishing = Publishing(places, self._plan.rate)
+            publishing = asyncio.create_task(self._publishing.run(), name="publishing")
+            try:
+                async with asyncio.TaskGroup() as tasks:
+                    for _ in range(VISITORS):
+                        tasks.create_task(self._visit_brokers(), name="visits")
+                    if self._plan.plant:
+                        tasks.create_task(self._lose_something(), name="plant")
+                    else:
+                        tasks.create_task(self._visit_gateway(), name="gateway")
+                        tasks.create_task(self._restart_agents(), name="agents")
+                    tasks.create_task(self._report_now_and_then(), name="reports")
+            finally:
+                publishing.cancel()
+                await asyncio.gather(publishing, return_exceptions=True)
+            await asyncio.sleep(LAST_RECORDS_S)
+        await self._look()
+        self.outcome.published = self._publishing.counts.total()
+        return self.outcome
+
+    async def _until_the_end(self) -> AsyncIterator[None]:
+        """Again and again, with pauses."""
+        while time.monotonic() < self._end_s:
+            yield
+            await asyncio.sleep(self._random.uniform(*PAUSE_S))
+
+    async def _visit_brokers(self) -> None:
+        async for _ in self._until_the_end():
+            await self._visit(self._random.choice(list(self._grid.brokers.values())).place)
+
+    async def _visit_gateway(self) -> None:
+        urls = {id: broker.url for id, broker in self._grid.brokers.items()}
+        config = GatewayConfig("mixed", urls, federation=FEDERATION)
+        async for _ in self._until_the_end():
+            gateway = GatewayProcess(self._folder / "gateway", config)
+            async with self._change:
+                await gateway.start()
+            try:
+                await self._visit((gateway.host, gateway.port))
+            finally:
+                await gateway.stop()
+            self.outcome.gateway_visits += 1
+
+    async def _visit(self, place: Place) -> None:
+        self._visits += 1
+        origin = self._random.choice(list(self._grid.brokers))
+        wanted = ["mixed/#", f"mixed/{origin}/+", self._random.choice(topics_of(origin))]
+        filter_ = self._random.choice(wanted)
+        visit = Visit(f"mixed-visitor-{self._visits}", place, filter_, self._publishing)
+        async with contextlib.AsyncExitStack() as stack:
+            async with self._change:
+                await visit.join(stack)
+            await asyncio.sleep(self._random.uniform(*STAY_S))
+            async with self._change:
+                await visit.leave(self.outcome.tally)
+
+    async def _restart_agents(self) -> None:
+        async for _ in self._until_the_end():
+            agent = self._grid.agents[self._random.choice(list(self._grid.agents))]
+            async with self._change:
+                await agent.stop()
+                await asyncio.sleep(self._random.uniform(0, 2))
+                await agent.start()
+                await self._grid.until(self._grid.links_up)
+                await self._grid.until(self._grid.interest_known)
+            self.outcome.agent_restarts += 1
+
+    async def _lose_something(self) -> None:
+        """Cut the only link for longer than agents keep what they forward."""
+        await asyncio.sleep(max(15.0, (self._end_s - time.monotonic()) / 2))
+        await self._grid.order("cut", *self._grid.grid.links)
+        await asyncio.sleep(CUT_S)
+        await self._grid.order("heal", *self._grid.grid.links)
+
+    async def _report_now_and_then(self) -> None:
+        every_s = self._plan.report_every_min * 60
+        while time.monotonic() + every_s < self._end_s:
+            await asyncio.sleep(every_s)
+            await self._look()
+
+    async def _look(self) -> None:
+        """Make a report of what there is, and hold it against the counts of clients."""
+        number = len(self.outcome.looked)
+        records = self._folder / f"records-{number}"
+        records.mkdir()
+        clients_missing = self.outcome.tally.missing
+        states = [agent.state_dir for agent in self._grid.agents.values()]
+        gather_spools(states, records)
+        summary = await make_report(records, self._folder / f"report-{number}")
+        loss = summary["loss"]
+        at_s = self._plan.minutes * 60 - (self._end_s - time.monotonic())
+        offered = sum(row["offered"] for row in loss["by_qos"])
+        looked = Looked(
+            at_s,
+            summary["verdict"],
+            offered,
+            loss["missing"],
+            loss["under_way"],
+            clients_missing,
+        )
+        self.outcome.looked.append(looked)
+        self._progress(
+            f"{at_s:7.0f} s  report: {looked.reported_missing} of {offered} missing,"
+            f" {looked.under_way} under"
+            f" way, {looked.verdict}; clients: {clients_missing} of {self.outcome.tally.owed}"
+            f" missing in {self.outcome.tally.visits} visits"
+        )
