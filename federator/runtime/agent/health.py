@@ -118,8 +118,11 @@ class HealthReporter:
         self._word = standing.word
         if self._stood >= STANDS_S / CHECK_S and standing.word != self._logged:
             self._logged = standing.word
-            log = _log.info if standing.well else _log.warning
-            log("agent.standing", word=standing.word.value, reasons=list(standing.reasons))
+            told = {"word": standing.word.value, "reasons": list(standing.reasons)}
+            if standing.well:
+                _log.info("agent.standing", **told)
+            else:
+                _log.warning("agent.standing", **told)
 
     def _tell_links(self, *, again: bool) -> None:
         links = self.links

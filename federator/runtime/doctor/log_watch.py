@@ -106,4 +106,4 @@ class LogWatch:
         if missing and missing != known:
             add = lines_for_log(self._heard)
             place = self.broker.reached_at
-            _log.error("log_topics.missing", broker=place, missing=list(missing), add=add)
+            _log.error("discovery.log_missing", broker=place, missing=list(missing), add=add)

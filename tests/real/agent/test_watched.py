@@ -62,7 +62,7 @@ async def test_an_agent_serves_and_lives_without_its_broker_and_says_when_it_sto
         await hears(manager, f"STATUS=not ready: {why}")
         await hears(manager, "WATCHDOG=1", 5)
         async with BrokerProcess(tmp_path / "broker", port=port):
-            await hears(manager, "STATUS=ready")
+            await hears(manager, "STATUS=ready, alone")
         await hears(manager, "WATCHDOG=1", 8)
 
         process.terminate()

@@ -145,9 +145,9 @@ async def test_a_broker_that_does_not_tell_its_log_is_named_at_start_until_it_is
 
     await all_stand([first], "degraded", "tells nothing of its log")
     await all_stand([second], "degraded", "lacks `log_type unsubscribe`")
-    (told,) = named(second, "log_topics.missing")
+    (told,) = named(second, "discovery.log_missing")
     assert (told["missing"], told["add"]) == (["unsubscribe"], ["log_type unsubscribe"])
-    assert "log_type subscribe" in named(first, "log_topics.missing")[0]["add"]
+    assert "log_type subscribe" in named(first, "discovery.log_missing")[0]["add"]
 
     with (halting.folder / "mosquitto.conf").open("a") as conf:
         conf.write("log_type unsubscribe\n")
