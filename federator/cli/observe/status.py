@@ -143,7 +143,8 @@ def _discovery(found: Mapping[str, Any]) -> list[str]:
     """What is known of what our clients want."""
     if not found:
         return []
-    filters = f"{found.get('wanted', 0)} filters wanted here"
+    wanted = found.get("wanted", 0)
+    filters = f"{wanted} filter{'' if wanted == 1 else 's'} wanted here"
     if found.get("trusted"):
         return [f"discovery: trusted, {filters}"]
     asks = "asks for everything" if found.get("widened") else "asks for what it knows"
