@@ -138,8 +138,9 @@ def _values(agent: Agent) -> m.Values:
     """The metrics of the parts."""
     settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
     node, failover = control.node, control.node.failover
-    discovery, loops = services.discovery, data.loops
+    discovery, loops, ready = services.discovery, data.loops, services.ready
     return {
+        "stands_well": int(ready.why_not() is None and ready.standing().well),
         **m.state_values(
             settings,
             node=node,

@@ -13,6 +13,7 @@ from federator.runtime.process.exposition import table
 _STATE: Final = table(
     "gauge",
     ("ready", "ready", "1 when publications flow."),
+    ("stands_well", "stands_well", "1 when it is joined, or alone as it is meant to be."),
     ("broker_connected", "broker_connected", "1 when our own broker answers."),
     ("epoch", "epoch", "Incarnation of this agent."),
     ("neighbours", "neighbours", "Brokers this agent keeps trying to reach."),
