@@ -24,9 +24,12 @@ from lab.grid.topology import Grid
 from lab.mixed.traffic import Place, Publishing, Tally, Visit, topics_of
 
 METRICS: Final = {"enabled": True, "sample": 10, "segment_age_ms": 2_000}
-STAY_S: Final = (5.0, 40.0)
-VISITORS: Final = 5
+STAYS_S: Final = ((5.0, 40.0), (60.0, 240.0))
+"""Short and long. Reports judge what was wanted for half a minute and more (docs/analytics.md)."""
+
+VISITORS: Final = 6
 PAUSE_S: Final = (1.0, 6.0)
+AGENTS_PAUSE_S: Final = (30.0, 90.0)
 CUT_S: Final = 8.0
 LAST_RECORDS_S: Final = 8.0
 """Until what is settled last is in a finished segment."""
@@ -132,11 +135,12 @@ class MixedRun:
         self.outcome.published = self._publishing.counts.total()
         return self.outcome
 
-    async def _until_the_end(self) -> AsyncIterator[None]:
+    async def _until_the_end(self, pause_s: tuple[float, float] = PAUSE_S) -> AsyncIterator[None]:
         """Again and again, with pauses."""
         while time.monotonic() < self._end_s:
             yield
-            await asyncio.sleep(self._random.uniform(*PAUSE_S))
+            pause = self._random.uniform(*pause_s)
+            await asyncio.sleep(max(0.0, min(pause, self._end_s - time.monotonic())))
 
     async def _visit_brokers(self) -> None:
         async for _ in self._until_the_end():
@@ -164,12 +168,13 @@ class MixedRun:
         async with contextlib.AsyncExitStack() as stack:
             async with self._change:
                 await visit.join(stack)
-            await asyncio.sleep(self._random.uniform(*STAY_S))
+            stay_s = self._random.uniform(*self._random.choice(STAYS_S))
+            await asyncio.sleep(max(0.0, min(stay_s, self._end_s - time.monotonic())))
             async with self._change:
                 await visit.leave(self.outcome.tally)
 
     async def _restart_agents(self) -> None:
-        async for _ in self._until_the_end():
+        async for _ in self._until_the_end(AGENTS_PAUSE_S):
             agent = self._grid.agents[self._random.choice(list(self._grid.agents))]
             async with self._change:
                 await agent.stop()
