@@ -38,6 +38,14 @@ GRANTED_S = 5.0
 WILL = "will/of/victim"
 
 
+def wants(filter):
+    """Whether an agent knows a way to whom ``filter`` is for, or has it among its own."""
+    return lambda status: any(
+        mesh["filter"] == filter and (mesh.get("local") or mesh.get("next_hops"))
+        for mesh in status["meshes"]
+    )
+
+
 class Honest:
     """A pair of clients of a gateway, one at broker 1 and one at 2, that reconnect if they must."""
 
@@ -50,10 +58,9 @@ class Honest:
             each.on_down = lambda link, reason: self.ends.append(reason)
 
     async def heard_all(self):
-        """Every number came once since the first did, and nobody was ever disconnected."""
+        """Every number came once, and nobody was ever disconnected."""
         self.mouth.pause()
-        owed = range(min(self.ear.came), self.mouth.sent)
-        await until(lambda: len(self.ear.came) >= len(owed), "every message arrived")
+        await until(lambda: len(self.ear.came) >= self.mouth.sent, "every message arrived")
         assert self.ear.duplicates == 0
         assert self.ends == []
 
@@ -63,6 +70,9 @@ class Honest:
         async with running(self.ear):
             await until(lambda: self.ear.link.connected, "the ear is there")
             await until(lambda: self.ear.link.settled_through >= self.ear.link.offered, "asked")
+            for agent in self.processes[1:]:
+                # On a busy machine a SUBACK does not wait until the way stands (docs/gateway.md).
+                await eventually(agent, wants("honest/#"), "the way to the ear stands")
             async with running(self.mouth):
                 await until(lambda: self.ear.came, "something arrives")
                 attack = undisturbed(row, self.mouth, self.ear, processes=self.processes)
