@@ -7,7 +7,6 @@ import json
 import logging
 import shutil
 import signal
-import tempfile
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -24,7 +23,7 @@ from lab.chaos.run import ChaosRun, Outcome, Plan
 from lab.chaos.schedule import KINDS, MIXED
 from lab.chaos.stage import available
 from lab.chaos.verdict import as_json, render
-from lab.cli.common import report_console, until_stopped
+from lab.cli.common import new_folder, report_console, until_stopped
 from lab.grid.topology import Grid
 
 FAILED: Final = 1
@@ -115,7 +114,7 @@ def command(
     if rows * columns < 2:
         raise click.UsageError("--rows x --columns: at least 2 brokers wanted")
     plan = Plan(grid=Grid(rows, columns), minutes=minutes, **options)
-    folder = _folder(keep)
+    folder = new_folder(keep, verb="chaos")
     outcome = _run(plan, folder)
     if outcome is None:
         return 128 + signal.SIGINT
@@ -129,15 +128,6 @@ def command(
         return 0
     click.echo(f"logs and state: {folder}")
     return FAILED
-
-
-def _folder(keep: Path | None) -> Path:
-    if keep is None:
-        return Path(tempfile.mkdtemp(prefix="federator-chaos-"))
-    if keep.exists() and any(keep.iterdir()):
-        raise click.UsageError(f"--keep {keep}: not empty")
-    keep.mkdir(parents=True, exist_ok=True)
-    return keep.resolve()
 
 
 def _run(plan: Plan, folder: Path) -> Outcome | None:

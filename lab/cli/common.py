@@ -81,6 +81,19 @@ def folder_for(kept: Path | None, *, verb: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def new_folder(kept: Path | None, *, verb: str) -> Path:
+    """The empty folder that is to be kept, made if missing; else one that the caller may keep.
+
+    Raises ``click.UsageError``: something is in it.
+    """
+    if kept is None:
+        return Path(tempfile.mkdtemp(prefix=f"federator-{verb}-"))
+    if kept.exists() and any(kept.iterdir()):
+        raise click.UsageError(f"--keep {kept}: not empty")
+    kept.mkdir(parents=True, exist_ok=True)
+    return kept.resolve()
+
+
 class Bars:
     """A progress bar on standard error for each thing under way; silent without a terminal."""
 

@@ -2,14 +2,13 @@
 
 import shutil
 import signal
-import tempfile
 from pathlib import Path
 
 import click
 import uvloop
 
 from federator.cli.options import FOLDER, option
-from lab.cli.common import until_stopped
+from lab.cli.common import new_folder, until_stopped
 from lab.grid.reporting import check_analytics
 from lab.mixed.run import MixedRun, Outcome, Plan
 
@@ -32,10 +31,9 @@ def command(
     when clients lost something and the last report says so. 1 otherwise.
     """
     check_analytics()
-    folder = keep if keep is not None else Path(tempfile.mkdtemp(prefix="federator-mixed-"))
-    folder.mkdir(parents=True, exist_ok=True)
+    folder = new_folder(keep, verb="mixed")
     plan = Plan(minutes, rate, seed, report_every, plant)
-    run = MixedRun(plan, folder.resolve(), progress=click.echo)
+    run = MixedRun(plan, folder, progress=click.echo)
     ended = uvloop.run(until_stopped(run.run(), name="mixed"))
     if isinstance(ended, signal.Signals):
         return 128 + ended

@@ -139,8 +139,12 @@ class MixedRun:
         """Again and again, with pauses."""
         while time.monotonic() < self._end_s:
             yield
-            pause = self._random.uniform(*pause_s)
-            await asyncio.sleep(max(0.0, min(pause, self._end_s - time.monotonic())))
+            await self._rest(pause_s)
+
+    async def _rest(self, between_s: tuple[float, float]) -> None:
+        """Wait for a while, and not beyond the end."""
+        rest_s = self._random.uniform(*between_s)
+        await asyncio.sleep(max(0.0, min(rest_s, self._end_s - time.monotonic())))
 
     async def _visit_brokers(self) -> None:
         async for _ in self._until_the_end():
@@ -168,8 +172,7 @@ class MixedRun:
         async with contextlib.AsyncExitStack() as stack:
             async with self._change:
                 await visit.join(stack)
-            stay_s = self._random.uniform(*self._random.choice(STAYS_S))
-            await asyncio.sleep(max(0.0, min(stay_s, self._end_s - time.monotonic())))
+            await self._rest(self._random.choice(STAYS_S))
             async with self._change:
                 await visit.leave(self.outcome.tally)
 

@@ -41,6 +41,8 @@ _KIND_OF: dict[type, str] = {
 CONTROL_KINDS = tuple(dict.fromkeys(_KIND_OF.values()))
 """Last topic level of each control topic."""
 
+HELLO = _KIND_OF[c.Hello]
+
 
 def kind_of(message: c.Message) -> str:
     """The control topic, below ``$fed/<federation>/``, that carries ``message``."""

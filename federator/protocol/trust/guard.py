@@ -21,6 +21,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.messages import control as c
+from federator.protocol.messages.codec import HELLO, decode
 from federator.protocol.trust.authority import Authority, DistrustError
 from federator.protocol.trust.greetings import (
     MARK,
@@ -66,6 +67,16 @@ def overheard(payload: bytes) -> tuple[str, bytes | None]:
     if payload[0] == _ENCRYPTED:
         return Manner.SEALED, None
     return Manner.SIGNED, payload[SEAL_BYTES:]
+
+
+def overheard_hello(payload: bytes) -> c.Hello | None:
+    """What a hello says to somebody without a key, believed or not; ``None``: it is none."""
+    try:
+        _, body = overheard(payload)
+        said = None if body is None else decode(HELLO, body)
+    except DecodeError:
+        return None
+    return said if isinstance(said, c.Hello) else None
 
 
 class Manner(StrEnum):

@@ -30,7 +30,7 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
-from federator.runtime.doctor.log_watch import LINES
+from federator.runtime.doctor.diagnosis import LOG_LINES
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
@@ -174,7 +174,7 @@ class Agent:
         yield Part(tasks={"health": services.health.run})
         if self.settings.discovery.log_topics:
             watch = services.log_watch
-            yield Part(topics=dict.fromkeys(LINES, watch.on_line), tasks={"log": watch.run})
+            yield Part(topics=dict.fromkeys(LOG_LINES, watch.on_line), tasks={"log": watch.run})
         if self.settings.security != "open":
             yield Part(tasks={"strangers": services.strangers.run})
         if self.settings.failover.enabled:

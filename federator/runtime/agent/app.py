@@ -138,9 +138,11 @@ def _values(agent: Agent) -> m.Values:
     """The metrics of the parts."""
     settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
     node, failover = control.node, control.node.failover
-    discovery, loops, ready = services.discovery, data.loops, services.ready
+    discovery, loops = services.discovery, data.loops
+    is_ready = services.ready.why_not() is None
     return {
-        "stands_well": int(ready.why_not() is None and ready.standing().well),
+        "ready": int(is_ready),
+        "stands_well": int(is_ready and services.ready.standing().well),
         **m.state_values(
             settings,
             node=node,

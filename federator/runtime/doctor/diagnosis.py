@@ -14,13 +14,26 @@ from typing import Literal
 import mqtt5
 
 from federator.config.settings import Settings
+from federator.protocol.discovery.log_lines import (
+    NOTICE_TOPIC,
+    SUBSCRIBE_TOPIC,
+    UNSUBSCRIBE_TOPIC,
+)
 from federator.protocol.messages.topics import all_topics
 from federator.runtime.doctor.neighbours import NeighbourFacts
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
+from federator.runtime.mqtt.probe import is_taken
 
 CONFIG_EXIT_CODE = 78
-LOG_KINDS = ("subscribe", "unsubscribe", "notice")
+LOG_LINES = {
+    SUBSCRIBE_TOPIC: "subscribe",
+    UNSUBSCRIBE_TOPIC: "unsubscribe",
+    NOTICE_TOPIC: "notice",
+}
+"""Of lines of the log, and the ``log_type`` that has the broker tell them."""
+
+LOG_KINDS = tuple(LOG_LINES.values())
 QUEUE_LINE = "max_queued_messages 100000"
 PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
@@ -120,7 +133,7 @@ def _version(facts: Facts) -> Finding:
 
 
 def _access(what: str, tried: TopicAccess) -> Finding:
-    if tried.answer not in ("success", "no matching subscribers"):
+    if not is_taken(tried.answer):
         found = f"publishing was answered {tried.answer!r}"
         return Finding(what, "fail", found, "allow it in the ACL")
     if not tried.returned:
@@ -177,14 +190,19 @@ def _queue(facts: Facts) -> list[Finding]:
     return [Finding("queue", "warn", found, mend)]
 
 
+def untold(told: AbstractSet[str]) -> tuple[str, ...]:
+    """Those of ``LOG_KINDS`` that are missing in ``told``."""
+    return tuple(kind for kind in LOG_KINDS if kind not in told)
+
+
 def lines_for_log(told: AbstractSet[str]) -> list[str]:
     """The lines of mosquitto.conf that are missing where of ``LOG_KINDS`` only these are told."""
-    missing = [f"log_type {kind}" for kind in LOG_KINDS if kind not in told]
+    missing = [f"log_type {kind}" for kind in untold(told)]
     return missing if told else [*_LOG_DEFAULTS, *missing]
 
 
 def _log_topics(facts: Facts, settings: Settings) -> Finding:
-    missing = [kind for kind in LOG_KINDS if kind not in facts.logs]
+    missing = untold(facts.logs)
     if not missing:
         return Finding("log topics", "ok", "our own subscribe, unsubscribe and connect were told")
     if not settings.discovery.log_topics:

@@ -17,6 +17,8 @@ from dataclasses import dataclass, field
 import mqtt5
 
 from federator.config.settings import Settings
+from federator.protocol.discovery import VERSION_TOPIC
+from federator.protocol.discovery.log_lines import NOTICE_TOPIC
 from federator.protocol.messages.topics import (
     DOCTORS_WORD,
     cover_topic,
@@ -25,16 +27,12 @@ from federator.protocol.messages.topics import (
     doctor_topic,
     retained_mark_topic,
 )
-from federator.runtime.doctor.diagnosis import LOG_KINDS, PUBLISHED, Facts, TopicAccess
+from federator.runtime.doctor.diagnosis import LOG_LINES, PUBLISHED, Facts, TopicAccess
 from federator.runtime.doctor.neighbours import try_neighbours
 from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
 
-LOG_SUBSCRIBE = "$SYS/broker/log/M/subscribe"
-LOG_UNSUBSCRIBE = "$SYS/broker/log/M/unsubscribe"
-LOG_NOTICE = "$SYS/broker/log/N"
-VERSION = "$SYS/broker/version"
 COUNT = "$SYS/broker/subscriptions/count"
 CLIENTS_TOPIC = "federator-doctor"
 """A level below it stands for the topics of clients."""
@@ -63,16 +61,16 @@ class Findings:
     def note(self, packet: mqtt5.PublishPacket) -> None:
         """Credit one publication to one of our deeds; others' lines are no proof."""
         topic, text = packet.topic, packet.payload.decode("utf-8", errors="replace")
-        if topic == VERSION:
+        if topic == VERSION_TOPIC:
             self.version = text
         elif topic == COUNT:
             self.system_seen = True
-        elif topic in (LOG_SUBSCRIBE, LOG_UNSUBSCRIBE):
-            if f"{self.client_id} " in text and self.topics[0] in text:
-                self.logs.add(topic.rpartition("/")[2])
-        elif topic == LOG_NOTICE:
+        elif topic == NOTICE_TOPIC:
             if self.guest_id in text:
-                self.logs.add("notice")
+                self.logs.add(LOG_LINES[topic])
+        elif topic in LOG_LINES:
+            if f"{self.client_id} " in text and self.topics[0] in text:
+                self.logs.add(LOG_LINES[topic])
         else:
             self.returned.add(topic)
 
@@ -134,7 +132,7 @@ async def examine(
     control, data = doctor_topic(federation, nonce), f"{CLIENTS_TOPIC}/{nonce}"
     answers: dict[str, str] = {}
     async with BrokerProbe(settings.broker, client_id=name) as probe:
-        await probe.subscribe(LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, LOG_NOTICE, VERSION, COUNT)
+        await probe.subscribe(*LOG_LINES, VERSION_TOPIC, COUNT)
         # An agent may be at work on the topics of the data connection: to it our word says nothing.
         for topics in (
             (control, data),
@@ -151,7 +149,7 @@ async def examine(
         async with BrokerProbe(settings.broker, client_id=guest):
             pass
         heard = Findings(client_id=name, guest_id=guest, topics=(control, data))
-        await heard.listen(probe, line_seconds_max, lambda: len(heard.logs) == len(LOG_KINDS))
+        await heard.listen(probe, line_seconds_max, lambda: len(heard.logs) == len(LOG_LINES))
         await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
         on_control, on_clients, *on_data_connection = (
             TopicAccess(topic, answer, topic in heard.returned) for topic, answer in answers.items()

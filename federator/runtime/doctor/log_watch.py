@@ -18,22 +18,10 @@ from mqtt5 import PublishPacket
 
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
-from federator.protocol.discovery.log_lines import (
-    NOTICE_TOPIC,
-    SUBSCRIBE_TOPIC,
-    UNSUBSCRIBE_TOPIC,
-)
 from federator.protocol.messages.topics import doctor_topic
-from federator.runtime.doctor.diagnosis import lines_for_log
+from federator.runtime.doctor.diagnosis import LOG_KINDS, LOG_LINES, lines_for_log, untold
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
-
-LINES: Final = {
-    SUBSCRIBE_TOPIC: "subscribe",
-    UNSUBSCRIBE_TOPIC: "unsubscribe",
-    NOTICE_TOPIC: "notice",
-}
-"""Of lines of the log, and the ``log_type`` that has the broker tell them."""
 
 LOOK_S: Final = 1.0
 LINES_MAX_S: Final = 5.0
@@ -58,7 +46,7 @@ class LogWatch:
 
     def on_line(self, packet: PublishPacket) -> None:
         """Take it from any line of the log that such lines are told."""
-        self._heard.add(LINES[packet.topic])
+        self._heard.add(LOG_LINES[packet.topic])
 
     def on_down(self) -> None:
         """Believe no line of before: our broker may come back with another configuration."""
@@ -66,7 +54,7 @@ class LogWatch:
 
     def hindrances(self) -> Iterable[str]:
         """What is missing, for an operator."""
-        if len(self.missing) == len(LINES):
+        if len(self.missing) == len(LOG_KINDS):
             yield "our broker tells nothing of its log: see federator doctor"
         elif self.missing:
             lines = " and ".join(f"`log_type {kind}`" for kind in self.missing)
@@ -76,12 +64,9 @@ class LogWatch:
         """Look whenever our broker is up, until cancelled."""
         while True:
             await asyncio.sleep(LOOK_S)
-            if self.is_up() and (self.missing or self._not_heard()):
+            if self.is_up() and (self.missing or untold(self._heard)):
                 await self._look()
                 await asyncio.sleep(AGAIN_S if self.missing else 0)
-
-    def _not_heard(self) -> tuple[str, ...]:
-        return tuple(kind for kind in LINES.values() if kind not in self._heard)
 
     async def _look(self) -> None:
         """Bring about a line of each kind, and see which come."""
@@ -93,13 +78,13 @@ class LogWatch:
                     await probe.subscribe(topic)
                 await probe.unsubscribe(topic)
                 for _ in range(round(LINES_MAX_S / LOOK_S)):
-                    if not self._not_heard():
+                    if not untold(self._heard):
                         break
                     await asyncio.sleep(LOOK_S)
         except LinkError:
             return
         if self.is_up():
-            self._tell(self._not_heard())
+            self._tell(untold(self._heard))
 
     def _tell(self, missing: tuple[str, ...]) -> None:
         known, self.missing = self.missing, missing

@@ -14,16 +14,14 @@ from typing import Final
 
 from federator.config.brokers import NeighbourSettings
 from federator.config.settings import Settings
-from federator.errors import DecodeError, LinkError
-from federator.protocol.messages.codec import decode
-from federator.protocol.messages.control import Hello
+from federator.errors import LinkError
+from federator.protocol.messages.codec import HELLO
 from federator.protocol.messages.topics import DOCTORS_WORD, control_topic, data_topic
-from federator.protocol.trust.guard import overheard
+from federator.protocol.trust.guard import overheard_hello
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, plain
+from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, is_taken, plain
 from federator.runtime.mqtt.secret_names import secret_name
 
-HELLO: Final = "hello"
 TRIED_MAX: Final = 64
 AT_ONCE: Final = 8
 HEARD_MAX: Final = 64
@@ -77,7 +75,8 @@ async def try_neighbours(settings: Settings) -> NeighbourFacts:
                     packet = await probe.next_message()
                     came_to_us = came_to_us or packet.payload == DOCTORS_WORD
                     if packet.topic != ours and len(heard) < HEARD_MAX:
-                        heard |= _speaker(packet.payload)
+                        said = overheard_hello(packet.payload)
+                        heard |= {} if said is None else {said.sender: said.address}
         except TimeoutError:
             pass
     if not (to_us.failure or came_to_us):
@@ -92,7 +91,7 @@ async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str
         async with BrokerProbe(at, client_id=client_id) as probe:
             for topic in topics:
                 answer = plain(await probe.publish(topic, DOCTORS_WORD))
-                if answer not in ("success", "no matching subscribers"):
+                if not is_taken(answer):
                     return WayThere(at.url, f"publishing on {topic}: {answer}", refused=True)
     except RefusedError as error:
         return WayThere(at.url, _without(at, error), refused=True)
@@ -104,13 +103,3 @@ async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str
 def _without(at: NeighbourSettings, error: LinkError) -> str:
     """The text of ``error`` without the address that stands beside it."""
     return str(error).removeprefix(f"{at.reached_at}: ")
-
-
-def _speaker(payload: bytes) -> dict[BrokerId, str]:
-    """Who says hello, and from where, as it says itself; nothing where that cannot be read."""
-    try:
-        _, body = overheard(payload)
-        said = None if body is None else decode(HELLO, body)
-    except DecodeError:
-        return {}
-    return {said.sender: said.address} if isinstance(said, Hello) else {}

@@ -19,7 +19,7 @@ import structlog
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import DOCTORS_WORD, all_topics, nobodys_topic
-from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, plain
+from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, is_taken, plain
 from federator.runtime.mqtt.secret_names import secret_name
 
 LOOK_S: Final = 1.0
@@ -53,7 +53,7 @@ async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) ->
                 answer = await probe.publish(nobodys_topic(federation), DOCTORS_WORD)
         except RefusedError:
             continue
-        if plain(answer) in ("success", "no matching subscribers"):
+        if is_taken(plain(answer)):
             return who
     return Speakers.NOBODY
 

@@ -13,10 +13,10 @@ from typing import Final
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.links.standing import TurnedAway
-from federator.protocol.messages.codec import decode
+from federator.protocol.messages.codec import HELLO
 from federator.protocol.messages.control import Hello
 from federator.protocol.rate_limiter import TokenBucket
-from federator.protocol.trust.guard import overheard
+from federator.protocol.trust.guard import overheard, overheard_hello
 from federator.protocol.types import BrokerId, Millis
 
 REMEMBERED_MS: Final = 15_000
@@ -24,7 +24,6 @@ REMEMBERED_MS: Final = 15_000
 
 REMEMBERED_MAX: Final = 64
 LOOKED_AT_PER_S: Final = 16
-HELLO: Final = "hello"
 
 
 def reads_as_signed(payload: bytes) -> str | None:
@@ -50,14 +49,9 @@ class TurnedAwayLog:
         """Look whose message was turned away, if it is a hello; what it says, if it can be read."""
         if kind != HELLO or not self._looks.take(now_ms):
             return None
-        try:
-            _, body = overheard(payload)
-            said = None if body is None else decode(kind, body)
-        except DecodeError:
-            return None
-        if not isinstance(said, Hello):
-            return None
-        self._known.put(said.sender, (TurnedAway(said.sender, said.address, reason), now_ms))
+        said = overheard_hello(payload)
+        if said is not None:
+            self._known.put(said.sender, (TurnedAway(said.sender, said.address, reason), now_ms))
         return said
 
     def lately(self, now_ms: Millis) -> Mapping[BrokerId, TurnedAway]:

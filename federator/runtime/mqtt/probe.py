@@ -59,6 +59,11 @@ def plain(code: mqtt5.PubAckReasonCode) -> str:
     return str(code.name).replace("_", " ").lower()
 
 
+def is_taken(answer: str) -> bool:
+    """Whether the broker took a publication, by its ``plain`` answer; somebody need not want it."""
+    return answer in ("success", "no matching subscribers")
+
+
 @dataclass(eq=False, repr=False)
 class BrokerProbe:
     """One connection for questions: an async context manager that connects and disconnects.

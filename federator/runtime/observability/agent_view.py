@@ -189,7 +189,6 @@ class LiveView:
         """Counters and gauges, read now."""
         values: Values = {
             **self.values(),
-            "ready": int(self.ready()[0]),
             "loop_lag_s": max(self._lags_s),
             "http_refused": self.http_refused(),
             "tls_expiry": self.tls,

@@ -3,8 +3,13 @@
 import mqtt5
 import pytest
 
+from federator.protocol.discovery.log_lines import (
+    NOTICE_TOPIC,
+    SUBSCRIBE_TOPIC,
+    UNSUBSCRIBE_TOPIC,
+)
 from federator.runtime.doctor.diagnosis import LOG_KINDS
-from federator.runtime.doctor.doctor import LOG_NOTICE, LOG_SUBSCRIBE, LOG_UNSUBSCRIBE, Findings
+from federator.runtime.doctor.doctor import Findings
 
 CONTROL, DATA = "$fed/fed/doctor/ab", "federator-doctor/ab"
 
@@ -23,12 +28,12 @@ def line(topic: str, text: bytes) -> mqtt5.PublishPacket:
 @pytest.mark.parametrize(
     ("topic", "text"),
     [
-        (LOG_SUBSCRIBE, b"1700000000: somebody 0 a/b"),
-        (LOG_SUBSCRIBE, f"1700000000: somebody 0 {CONTROL}".encode()),
-        (LOG_SUBSCRIBE, b"1700000000: federator-1-doctor 0 a/b"),
-        (LOG_UNSUBSCRIBE, b"somebody a/b"),
-        (LOG_NOTICE, b"New client connected from 127.0.0.1:1 as somebody (p2, c1, k60)."),
-        (LOG_NOTICE, b"\xff\xfe"),
+        (SUBSCRIBE_TOPIC, b"1700000000: somebody 0 a/b"),
+        (SUBSCRIBE_TOPIC, f"1700000000: somebody 0 {CONTROL}".encode()),
+        (SUBSCRIBE_TOPIC, b"1700000000: federator-1-doctor 0 a/b"),
+        (UNSUBSCRIBE_TOPIC, b"somebody a/b"),
+        (NOTICE_TOPIC, b"New client connected from 127.0.0.1:1 as somebody (p2, c1, k60)."),
+        (NOTICE_TOPIC, b"\xff\xfe"),
     ],
 )
 def test_what_others_did_proves_nothing(topic, text, heard):
@@ -38,9 +43,11 @@ def test_what_others_did_proves_nothing(topic, text, heard):
 
 
 def test_what_we_did_is_recognised_in_every_dialect(heard):
-    heard.note(line(LOG_SUBSCRIBE, f"federator-1-doctor 0 {CONTROL}".encode()))
-    heard.note(line(LOG_UNSUBSCRIBE, f"2026-01-01T00:00:00: federator-1-doctor {CONTROL}".encode()))
+    heard.note(line(SUBSCRIBE_TOPIC, f"federator-1-doctor 0 {CONTROL}".encode()))
+    heard.note(
+        line(UNSUBSCRIBE_TOPIC, f"2026-01-01T00:00:00: federator-1-doctor {CONTROL}".encode())
+    )
     assert heard.logs == {"subscribe", "unsubscribe"}
-    heard.note(line(LOG_NOTICE, b"New client connected from [::1]:1 as federator-1-guest (p5)."))
+    heard.note(line(NOTICE_TOPIC, b"New client connected from [::1]:1 as federator-1-guest (p5)."))
 
     assert heard.logs == set(LOG_KINDS)
