@@ -50,9 +50,8 @@ _SAD = frozenset({"link_down", "broker_down", "agent_stopped", "spool_dropped"})
 _GLAD = frozenset({"link_up", "broker_up", "agent_started"})
 
 
-def fragments(tables: Tables) -> Mapping[str, str]:
+def fragments(tables: Tables, summary: Mapping[str, Any]) -> Mapping[str, str]:
     """HTML by the id of the element that holds it."""
-    summary = summarise(tables)
     recent = _recent(tables)
     page = templates(**{"live.html.j2": asset("live.html.j2", "analytics.dashboard")})
     made = page.get_template("live.html.j2").make_module(
@@ -188,15 +187,23 @@ Fingerprint = tuple[tuple[str, int, int], ...]
 class Seen:
     """The tables as last read whole, and what is shown of them.
 
-    ``version`` counts changes. ``written_ns`` is when the newest file was written, 0 when there is
-    none. ``trouble`` says why these are not what is on disk now; empty when they are.
+    ``version`` counts changes; ``summary`` is as a report's. ``written_ns`` is when the newest file
+    was written, 0 when there is none. ``trouble`` says why these are not what is on disk now; empty
+    when they are.
     """
 
     tables: Tables
+    summary: Mapping[str, Any]
     fragments: Mapping[str, str]
     version: int
     written_ns: int
     trouble: str
+
+    @classmethod
+    def of(cls, tables: Tables, version: int, written_ns: int) -> "Seen":
+        """``tables`` as they are on disk."""
+        summary = summarise(tables)
+        return cls(tables, summary, fragments(tables, summary), version, written_ns, "")
 
 
 class Watcher:
@@ -210,7 +217,7 @@ class Watcher:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._known: Fingerprint | None = None
-        self._seen = Seen(Tables({}), fragments(Tables({})), 0, 0, "")
+        self._seen = Seen.of(Tables({}), 0, 0)
 
     def read(self) -> Seen:
         """What is there now, or what was there last with ``trouble``. Blocks while it reads."""
@@ -227,7 +234,7 @@ class Watcher:
             self._seen = replace(self._seen, trouble=str(error)[:300])
             return self._seen
         newest_ns = max((written_ns for _, written_ns, _ in before), default=0)
-        self._seen = Seen(tables, fragments(tables), self._seen.version + 1, newest_ns, "")
+        self._seen = Seen.of(tables, self._seen.version + 1, newest_ns)
         self._known = before
         return self._seen
 
@@ -292,6 +299,8 @@ class Live:
             "newest_ms": round(at.timestamp() * 1_000) if at else None,
             "written_ms": seen.written_ns // 1_000_000,
             "trouble": seen.trouble,
+            "verdict": seen.summary["verdict"],
+            "loss": seen.summary["loss"],
         }
         return state if known == version else state | {"fragments": seen.fragments}
 

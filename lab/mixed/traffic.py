@@ -100,7 +100,7 @@ class Tally:
 
 @dataclass(eq=False)
 class Visit:
-    """One subscriber that stays a while: ``join``, ``stay``, ``leave``."""
+    """One subscriber that stays a while: ``subscribe``, ``begin``, ``leave``."""
 
     name: str
     place: Place
@@ -110,14 +110,17 @@ class Visit:
     _awaited: set[tuple[str, int]] = field(default_factory=set)  # once it leaves
     _all_came: asyncio.Event = field(default_factory=asyncio.Event)
 
-    async def join(self, stack: contextlib.AsyncExitStack) -> None:
-        """Subscribe, and wait until that stands."""
+    async def subscribe(self, stack: contextlib.AsyncExitStack) -> None:
+        """Connect, for as long as ``stack`` stands, and subscribe."""
         host, port = self.place
         client = aiomqtt.Client(host, port, identifier=self.name)
         self._client = await stack.enter_async_context(client)
         reading = asyncio.create_task(self._read(), name=self.name)
         stack.callback(reading.cancel)
         await self._client.subscribe(self.filter, qos=1)
+
+    async def begin(self) -> None:
+        """Wait until the subscription stands; from now on it is owed."""
         await asyncio.sleep(STANDS_S)
         self._before = dict(self.publishing.counts)
 

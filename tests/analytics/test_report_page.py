@@ -292,7 +292,7 @@ def test_routine_is_counted_and_does_not_bury_the_rest(restless):
     assert routine.grid.rows[0][:3] == ["parent changed", "0", "480"]
     assert section.tiles[0].note == "4,320 of them routine"
 
-    live = html.unescape(fragments(restless)["events"])
+    live = html.unescape(fragments(restless, summarise(restless))["events"])
     lines = re.findall(r"<span>(.*?)</span>", live)
     assert lines[0] == "broker 5: link down (neighbour 8)"
     assert lines[1].startswith("routine at 9 brokers since 20:20:")

@@ -30,15 +30,31 @@ def looked(*, reported, clients, offered=9):
     return Looked(1.0, "healthy", offered, reported, 0, clients)
 
 
-def test_one_story_is_told_when_nobody_lost_anything_and_no_report_says_so():
-    assert Outcome(PLAN, looked=[looked(reported=0, clients=0)]).held
-    assert not Outcome(PLAN, looked=[looked(reported=0, clients=0, offered=0)]).held
-    wolf = [looked(reported=1, clients=0), looked(reported=0, clients=0)]
-    assert not Outcome(PLAN, looked=wolf).held
-    assert [each.cries_wolf for each in wolf] == [True, False]
-    assert not Outcome(PLAN, tally=Tally(missing=1), looked=[looked(reported=0, clients=0)]).held
+GOOD = looked(reported=0, clients=0)
+WOLF = looked(reported=1, clients=0)
+SAID = looked(reported=2, clients=1)
+UNSAID = looked(reported=0, clients=1)
 
 
-def test_what_was_planted_must_be_said():
-    assert Outcome(PLANTED, looked=[looked(reported=2, clients=1)]).held
-    assert not Outcome(PLANTED, looked=[looked(reported=0, clients=1)]).held
+def test_one_story_is_told_when_nobody_lost_anything_and_neither_says_so():
+    assert Outcome(PLAN, reports=[GOOD], glances=[GOOD]).held
+    nothing = looked(reported=0, clients=0, offered=0)
+    assert not Outcome(PLAN, reports=[nothing], glances=[GOOD]).held
+    assert not Outcome(PLAN, reports=[GOOD], glances=[nothing]).held
+    assert not Outcome(PLAN, reports=[WOLF, GOOD], glances=[GOOD]).held
+    assert not Outcome(PLAN, reports=[GOOD], glances=[WOLF, GOOD]).held
+    assert [each.cries_wolf for each in (WOLF, GOOD)] == [True, False]
+    assert not Outcome(PLAN, tally=Tally(missing=1), reports=[GOOD], glances=[GOOD]).held
+
+
+def test_what_was_planted_must_be_said_by_both():
+    assert Outcome(PLANTED, reports=[SAID], glances=[SAID]).held
+    assert not Outcome(PLANTED, reports=[UNSAID], glances=[SAID]).held
+    assert not Outcome(PLANTED, reports=[SAID], glances=[UNSAID]).held
+
+
+def test_a_summary_and_the_dashboards_answer_are_read_alike():
+    rows = [{"qos": 0, "offered": 3}, {"qos": 1, "offered": 4}]
+    told = {"verdict": "healthy", "loss": {"by_qos": rows, "missing": 2, "under_way": 5}}
+
+    assert Looked.at(1.5, told, 1) == Looked(1.5, "healthy", 7, 2, 5, 1)

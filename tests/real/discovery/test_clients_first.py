@@ -10,12 +10,12 @@ import time
 import aiomqtt
 import pytest
 
+from lab.grid.processes.collector import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real import flow
 from tests.real.gateway.clients import V5, V311, GatewayClient
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until, until_told
-from tests.real.telemetry.collecting import CollectorProcess
 
 
 def knows(*filters):

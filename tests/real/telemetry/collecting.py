@@ -1,56 +1,7 @@
-"""A collector as users start it, and what stands in spools and in landing folders."""
+"""What stands in spools and in landing folders."""
 
 import contextlib
 import json
-
-from federator.errors import LinkError
-from lab.grid.processes.children import Child, get_json, python
-from lab.grid.processes.ports import free_ports
-from lab.grid.processes.warm import spawn
-
-START_TIMEOUT_S = 60.0
-
-
-class CollectorProcess(Child):
-    """``federator collect -c FILE``.
-
-    Args:
-        folder: Holds the configuration, the log and the landing folder.
-        brokers: URLs.
-        keys: TOML of the top level.
-        sections: Further TOML.
-    """
-
-    def __init__(self, folder, *brokers, keys="", sections=""):
-        super().__init__("collector", folder / "collector.log")
-        (self.http_port,) = free_ports(1)
-        self.landing = folder / "landing"
-        self._config = folder / "collector.toml"
-        named = "".join(f"[[brokers]]\nurl = {json.dumps(url)}\n" for url in brokers)
-        folder.mkdir(parents=True, exist_ok=True)
-        self._config.write_text(
-            f"landing = {json.dumps(str(self.landing))}\n{keys}\n{named}{sections}"
-            f'[http]\nport = {self.http_port}\n[log]\nformat = "json"\n'
-        )
-
-    def _launch(self):
-        command = python("federator", "collect", "-c", str(self._config))
-        self._process = spawn(command, log=self.log_path)
-
-    async def _answers(self):
-        try:
-            return bool(await self.status())
-        except LinkError:
-            return False
-
-    async def status(self):
-        """Its ``/status``."""
-        return await get_json(self.http_port, "/status", who="collector")
-
-    async def spools(self):
-        """The last landed batch by (broker, spool); what it has not met in this run is left out."""
-        spools = (await self.status())["spools"]
-        return {(each["broker"], each["spool"]): each["landed"] for each in spools}
 
 
 def place(text):

@@ -14,6 +14,7 @@ from federator.protocol.messages.guide import Guide, GuideBroker
 from federator.protocol.messages.json_codec import encode as encode_word
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.children import get
+from lab.grid.processes.collector import CollectorProcess
 from lab.grid.processes.relay import Relay
 from tests.collector.world import ModelAgent, line
 from tests.real.agent_log import named, tally
@@ -21,7 +22,7 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import DEADLINE_S, until
-from tests.real.telemetry.collecting import CollectorProcess, gaps, landed_lines, spooled_lines
+from tests.real.telemetry.collecting import gaps, landed_lines, spooled_lines
 from tests.real.undisturbed import undisturbed
 
 QUICK = "[metrics]\nenabled = true\nflush_ms = 100\nsegment_age_ms = 700\nsample = 3\n"

@@ -21,13 +21,13 @@ from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.trust.proofs import decode_proof
 from federator.protocol.trust.words import NOBODY
+from lab.grid.processes.collector import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import ASK_S, DEADLINE_S, until
-from tests.real.telemetry.collecting import CollectorProcess
 from tests.real.trust.test_signed import Attacker, Office, keys, refusals, up
 from tests.real.undisturbed import undisturbed
 
