@@ -254,7 +254,7 @@ class MixedRun:
     async def _glance_now_and_then(self, dashboard: Dashboard) -> None:
         async for _ in self._until_the_end((GLANCE_S, GLANCE_S)):
             looked = await self._glance(dashboard)
-            if looked.cries_wolf:
+            if looked.cries_wolf and not self._plan.plant:  # who stays counts at the end
                 self._tell("dashboard", looked)
 
     async def _glance_at_the_end(self, dashboard: Dashboard) -> None:

@@ -76,7 +76,7 @@ def command(
         with tempfile.TemporaryDirectory(dir=scratch, prefix="federator-bench-") as folder:
             home = Path(folder)
             log = (logs or home) / str(size)
-            row = {"wanted": size, **_log(log, brokers, size, seed, compress)}
+            row = {"wanted": size, **simulated(log, brokers, size, seed, compress)}
             options = [f"--cores={cores}", f"--driver-memory={driver_memory}"]
             if not check:
                 row |= {what: _child(what, log, home, options) for what in ("lines", "scan")}
@@ -94,7 +94,7 @@ def command(
     _verdicts(rows)
 
 
-def _log(out: Path, brokers: int, size: int, seed: int, compress: bool) -> dict[str, Any]:
+def simulated(out: Path, brokers: int, size: int, seed: int, compress: bool) -> dict[str, Any]:
     """Write a log of ``size`` records, unless it is there; what is known of it."""
     told_in = out.with_name(f"{out.name}.json")
     if told_in.exists():

@@ -4,8 +4,6 @@ import asyncio
 import os
 import shutil
 import signal
-import subprocess
-import sys
 
 import pytest
 
@@ -15,6 +13,7 @@ from analytics.jobs.tables import as_written
 from analytics.schemas.reports import REPORT_TABLES
 from analytics.sources.landing import read_lines, stream_lines
 from tests.analytics.landing import LINE, START_US, example, land, record, reported, text, typed
+from tests.analytics.stream_check import newest, start
 from tests.real.polling import until
 
 PATIENCE_S = 600
@@ -108,13 +107,13 @@ def test_five_kills_of_the_streaming_job_leave_the_tables_of_the_batch_report(sp
         for half in parts.glob(".*"):
             shutil.rmtree(half)
         before = newest(parts)
-        job = start(landing, out, "--files-per-trigger", "1", "--refresh-s", "1")
+        job = start(landing, out, "--files-per-trigger", "1", "--refresh-s", "1", cores=1)
         reached(moment, job)
         assert job.poll() is None, "the job ended by itself"
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
         folded.append(newest(parts))
-    last = start(landing, out, "--files-per-trigger", "2", "--once")
+    last = start(landing, out, "--files-per-trigger", "2", "--once", cores=1)
     try:
         assert last.wait(PATIENCE_S) == 0
     finally:
@@ -131,21 +130,3 @@ def reached(moment, job):
     """Wait for the moment, or for the job's end."""
     either = until(lambda: moment() or job.poll() is not None, "moment", deadline_s=PATIENCE_S)
     asyncio.run(either)
-
-
-def newest(parts):
-    """The last micro-batch that was folded."""
-    if not parts.exists():
-        return -1
-    names = [path.name for path in parts.iterdir() if not path.name.startswith(".")]
-    return max((int(name.split("-")[1]) for name in names), default=-1)
-
-
-def start(landing, out, *options):
-    """The streaming job as a process group of its own: its JVM dies with it."""
-    command = [sys.executable, "-m", "analytics", "stream", str(landing), "--out", str(out)]
-    return subprocess.Popen(
-        [*command, "--master", "local[1]", *options],
-        start_new_session=True,
-        stdout=subprocess.DEVNULL,
-    )
