@@ -19,8 +19,9 @@ from tests.analytics.bench import CHECKED, DIFFERENT, simulated
 from tests.analytics.landing import typed
 
 PATIENCE_S = 3_600
-LIVES_S = 10.0, 40.0
-"""How long a stream lives before it is killed; it starts in some ten."""
+LIVES_S = 15.0
+"""At most how long a stream lives on once it has folded a micro-batch more."""
+FILES_PER_TRIGGER = "100"
 EXAMPLES = 3
 
 
@@ -65,13 +66,17 @@ def stream_with_kills(log: Path, out: Path, *, kills: int, seed: int, cores: int
     """
     chance, folded = random.Random(seed), []
     for _ in range(kills):
-        job = start(log, out, cores=cores)
-        time.sleep(chance.uniform(*LIVES_S))
+        job = start(log, out, "--files-per-trigger", FILES_PER_TRIGGER, cores=cores)
+        parts, late_s = out / "_stream" / "parts", time.monotonic() + PATIENCE_S
+        before = newest(parts)
+        while newest(parts) == before and job.poll() is None and time.monotonic() < late_s:
+            time.sleep(0.5)
+        time.sleep(chance.uniform(0, LIVES_S))
         if job.poll() is not None:
             raise RuntimeError(f"the stream ended by itself: exit code {job.returncode}")
         os.killpg(job.pid, signal.SIGKILL)
         job.wait()
-        folded.append(newest(out / "_stream" / "parts"))
+        folded.append(newest(parts))
     last = start(log, out, "--once", cores=cores)
     try:
         if last.wait(PATIENCE_S):

@@ -69,6 +69,10 @@ trace_topic = _at("trace")  # ``Trace`` of ``federator trace``,
 traced_topic = _below("traced")  # and the answers, ``Traced``
 drain_topic = _at("drain")  # ``Drain`` of ``federator drain``
 
+# Steering: the words are in ``steering``
+load_topic = _at("load")  # each agent's ``Load``, while a plan holds,
+plan_topic = _at("plan")  # and the steerer's ``Plan`` for this broker, retained
+
 # The metrics stream: the words are in ``telemetry.replay``
 metrics_table_topic = _below("metrics")  # the records of a batch that belong to a table
 metrics_head_topic = _at("metrics/head")  # each agent's ``Head``, retained

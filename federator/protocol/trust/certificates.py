@@ -30,7 +30,7 @@ _SigningKey = Annotated[
 ]
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
-Role = Literal["agent", "gateway", "operator", "collector"]
+Role = Literal["agent", "gateway", "operator", "collector", "steerer"]
 """Whose words somebody may say. Whoever reads the metrics stream asks as a collector."""
 
 

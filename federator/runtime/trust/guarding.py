@@ -77,11 +77,13 @@ class Trust:
         except DecodeError as error:
             text = f"keys.agent_file: {settings.keys.agent_file}: {error}: issue another"
             raise ConfigError(text, exit_code=78) from error
-        required: tuple[Role, ...] = ("gateway", "operator", "collector")
+        required: tuple[Role, ...] = ("steerer",)
+        if settings.keys.roles == "required":
+            required = ("gateway", "operator", "collector", "steerer")
         self.words = SignedWords(
             authority,
             vouch=self.guard.vouch,
-            required=required if settings.keys.roles == "required" else (),
+            required=required,
         )
         keys = settings.keys
         self._files = KeyFiles([keys.agent_file, *keys.federation_files, keys.revocations_file])
