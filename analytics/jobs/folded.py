@@ -245,4 +245,5 @@ def _among(column: pa.ChunkedArray, values: Iterable[int] | Iterable[str]) -> pa
 
 
 def _one(spark: SparkSession, rows: pa.Table) -> DataFrame:
-    return spark.createDataFrame(rows).coalesce(1)
+    # In one chunk: of a table that begins with two empty ones Spark reads nothing.
+    return spark.createDataFrame(rows.combine_chunks()).coalesce(1)

@@ -71,6 +71,7 @@ def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_pa
     fold = stream.Fold(spark, tmp_path / "stream", compiled=False)
     landing = tmp_path / "in"
     landing.mkdir()
+    assert fold.refresh()  # as a stream that begins before there are records
 
     for batch, piece in enumerate(pieces):
         path = landing / f"{batch}.jsonl"
