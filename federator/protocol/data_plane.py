@@ -44,8 +44,10 @@ from federator.protocol.forwarding.frames import (
     unpack,
 )
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
+from federator.protocol.forwarding.rescue import rescued
 from federator.protocol.intake import Batch, Intake, RouteBatches
 from federator.protocol.messages.group_records import inbox_key, is_inbox_key
+from federator.protocol.messages.steering import Tree
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import Came, FrameEventBuffer
@@ -98,7 +100,8 @@ class DataPlane:
         # Sees what our clients publish, and gets the frames for our inbox, if anybody does.
         self.shared: ports.Shared | None = None
         self.traces: ports.Traces | None = None  # follows traces, if anybody does
-        self.forwarder = forwarder
+        self.plans: ports.Plans | None = None  # hears where planned trees do not hold
+        self.forwarder, self.trees = forwarder, forwarder.trees
         self.counters = DataCounters()
         self.data_topic = data_topic(federation)
         self._self_id = self_id
@@ -176,6 +179,7 @@ class DataPlane:
     def reach(self, neighbour: BrokerId, link: ports.DataLink | None, now: Now) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
         self.outgoing.reach(neighbour, link)
+        self.forwarder.reach(neighbour, link is not None)
         if link is not None:
             self.custody.on_way_opened(now)
         self.hear(neighbour, link is not None, now)
@@ -211,6 +215,16 @@ class DataPlane:
             self.forwarder.set_destination(broker, next_hop)
         reached = {broker for broker, next_hop in next_hops.items() if next_hop is not None}
         self.custody.on_destinations_moved(reached, now)
+
+    def follow_trees(self, trees: Sequence[Tree], now: Now) -> None:
+        """Send flows by exactly these. Raises ``ValueError``: one is no tree, or not through us."""
+        if self.trees.replace(trees, self._self_id):
+            self.trees_changed(now)
+
+    def trees_changed(self, now: Now) -> None:
+        """Planned trees are others, or hold no more, or again."""
+        self.intake.on_route_changes(now)
+        self.forwarder.trees_changed()
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""
@@ -402,7 +416,7 @@ class DataPlane:
             return
         if self._frame_events is not None:
             self._note_came(frame, size, now)
-        route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+        route = self._route(frame, new, seen, now)
         counters.unknown_filters += route.unknown
         if route.in_doubt and first:
             counters.in_doubt += frame.publications
@@ -423,17 +437,26 @@ class DataPlane:
             frame, frame.hops + 1, route.sends, (frame.body,), len(frame.body), now_ms=now.ms
         )
 
+    def _route(self, frame: Frame, mask: int, seen: DuplicateLog, now: Now) -> FrameRoute:
+        """The route of ``frame`` for the filters in ``mask``, which no copy took on before."""
+        sender = frame.sender
+        route = self.forwarder.route_frame(frame.keys, mask, sender=sender, origin=frame.origin)
+        if not route.rescue:
+            return route
+        if self.plans is not None:
+            self.plans.on_torn(route.torn, sender, now)
+        return rescued(frame, route, seen, self.forwarder, self._self_id)
+
     def _on_trace(self, frame: Frame, now: Now) -> None:
         """Carry on a frame without publications as one of QoS 0 that had some."""
-        origin = frame.origin
-        if self.traces is None or origin == self._self_id:
+        if self.traces is None or frame.origin == self._self_id:
             return
         first, new = self._duplicates.admit(
-            origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask, sender=frame.sender
+            frame.origin, frame.epoch, frame.seq, k=frame.k, mask=frame.mask, sender=frame.sender
         )
         route = None
         if first or new:
-            route = self.forwarder.route_frame(frame.keys, new, sender=frame.sender, origin=origin)
+            route = self._route(frame, new, self._duplicates, now)
         try:
             sends, body = self.traces.on_frame(frame, route)
         except DecodeError as error:

@@ -58,6 +58,7 @@ class _Drawn:
     joining: bool
     attack: bool
     moves: int
+    steered: bool
 
     def draws(self) -> dict[str, Any]:
         """What most kinds of stories are drawn from, besides a seed."""
@@ -69,6 +70,7 @@ class _Drawn:
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
         failover = " --failover" if self.failover else ""
         failover += " --joining" if self.joining else ""
+        failover += " --steered" if self.steered else ""
         failover += f" --attack --moves {self.moves}" if self.attack else ""
         return failover + strategy + ("" if self.faulty else " --no-faults")
 
@@ -78,7 +80,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
     gc.disable()
     try:
         if drawn.messages:
-            return run_story(stories.draw(seed, **drawn.draws()))
+            return run_story(stories.draw(seed, steered=drawn.steered, **drawn.draws()))
         if drawn.attack:
             return run_attack(attack_story.draw(seed, moves=drawn.moves, **drawn.draws()))
         if drawn.failover:
@@ -86,7 +88,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
         if drawn.joining:
             return run_joining(joining_story.draw(seed, nodes=drawn.nodes, faulty=drawn.faulty))
         many = replace(drawn, nodes=drawn.nodes or NODES)
-        return run_scenario(scenario.draw(seed, **many.draws()))
+        return run_scenario(scenario.draw(seed, steered=drawn.steered, **many.draws()))
     finally:
         gc.enable()
         gc.collect()
@@ -122,6 +124,9 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
     is_flag=True,
     help="Signed, with clients, under attack by strangers or by a member that lies.",
 )
+@click.option(
+    "--steered", is_flag=True, help="Steerers that know nothing plan trees; not with the others."
+)
 @option("--moves", type=click.IntRange(1), default=attack_story.MOVES, help="Of each attack.")
 @click.option(
     "--replay",
@@ -152,6 +157,8 @@ def command(
         return
     drawn = _Drawn(**options)
     stories_wanted = drawn.messages + drawn.failover + drawn.joining + drawn.attack
+    if drawn.steered and stories_wanted > drawn.messages:
+        raise click.UsageError("--steered goes with --messages, or alone")
     if stories_wanted > 1:
         kinds = "--messages, --failover, --joining and --attack"
         raise click.UsageError(f"{kinds} are stories of their own")
@@ -162,6 +169,7 @@ def command(
         what = ", with clients" if drawn.messages else ", failover" if drawn.failover else ""
         what = ", joining" if drawn.joining else what
         what = f", attacked in {drawn.moves} moves" if drawn.attack else what
+        what += ", steered" if drawn.steered else ""
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()

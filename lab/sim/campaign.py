@@ -16,6 +16,7 @@ from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.scenario import TOPICS, Scenario
+from lab.sim.steering import schedule_plans
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 from lab.sim.world import World
@@ -57,7 +58,7 @@ def run_scenario(scenario: Scenario) -> SeedResult:
 
     def acts() -> Iterator[int]:
         _play(world, scenario)
-        yield _converge(world, invariants, scenario.heal_ms, bound_ms)
+        yield _converge(world, invariants, scenario.heal_ms, bound_ms, steered=bool(scenario.plans))
         _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
@@ -95,12 +96,15 @@ def _play(world: World, scenario: Scenario) -> None:
         world.agenda.at(change.at_ms, world.set_filters, change.node, change.filters)
     for item in scenario.publications:
         world.agenda.at(item.at_ms, world.publish, item.node, item.topic, item.count)
+    schedule_plans(world, scenario.plans)
     world.run_until(scenario.heal_ms)
     world.wires.loss = 0.0
     world.wires.duplication = 0.0
 
 
-def _converge(world: World, invariants: Invariants, heal_ms: int, bound_ms: int) -> int:
+def _converge(
+    world: World, invariants: Invariants, heal_ms: int, bound_ms: int, *, steered: bool
+) -> int:
     """Run until converged and a probe proves it; how long it took.
 
     What looks converged may still change within the bound, when the last echo of a fault arrives.
@@ -113,7 +117,7 @@ def _converge(world: World, invariants: Invariants, heal_ms: int, bound_ms: int)
             demand("converges", convergence.complaints(world, shortest=shortest))
         if next(convergence.complaints(world, shortest=shortest), None) is None:
             converged_ms = world.now_ms - heal_ms
-            if shortest and world.plan.shortest.issuperset(world.plan.ids):
+            if shortest and not steered and world.plan.shortest.issuperset(world.plan.ids):
                 invariants.demand_shortest(_least_costs(world))
             missed = _probe(world)
             invariants.demand_shortest(None)

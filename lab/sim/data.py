@@ -19,9 +19,14 @@ from federator.protocol.data.ports import DataLink, Seals
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import REPAIR_FLAG, unpack
+from federator.protocol.forwarding.frames import REPAIR_FLAG, keys_in, unpack
 from federator.protocol.forwarding.publications import packets_in, topics_of
-from federator.protocol.messages.control import Message, RepairRequest
+from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
+from federator.protocol.messages.destinations import is_tree_key
+from federator.protocol.messages.steering import Plan
+from federator.protocol.steering.follower import PlanFollower
+from federator.protocol.steering.plan_book import PlanBook
+from federator.protocol.timers import earliest
 from federator.protocol.trust.guard import overheard
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import Agenda
@@ -184,7 +189,10 @@ class DataPath:
             hop_limit=HOP_LIMIT,
         )
         self.plane.delivery.link = link
-        wake_up = WakeUp(agent, world, self.plane.next_deadline_ms, self._on_time)
+        book = PlanBook(FEDERATION, agent.id)
+        self._follower = PlanFollower(book, self.plane, agent.id, self._say_torn, self.tell)
+        self.plane.plans = self._follower
+        wake_up = WakeUp(agent, world, self._next_deadline_ms, self._on_time)
         self.arm = wake_up.arm
 
     # --- what the control plane says ---
@@ -218,6 +226,18 @@ class DataPath:
         changed = self.plane.tend(self._now)
         self.arm()
         return changed
+
+    # --- what steers ---
+
+    def on_plan(self, plan: Plan) -> None:
+        """A steerer's plan is retained on the broker."""
+        self._follower.on_plan(plan, self._now)
+        self.arm()
+
+    def on_torn(self, told: TreeTorn) -> None:
+        """A neighbour says that a tree does not hold there."""
+        self._follower.on_message(told, self._now)
+        self.arm()
 
     # --- what comes in ---
 
@@ -257,6 +277,12 @@ class DataPath:
             self._world.fired["repair asked"] += 1
             self._world.say(self._agent, connection, request)
 
+    def _say_torn(self, neighbour: BrokerId, told: TreeTorn) -> None:
+        connection = self._agent.connection_to(neighbour)
+        if connection is not None and not self._agent.doomed:
+            self._world.fired["tree torn"] += 1
+            self._world.say(self._agent, connection, told)
+
     def _carry(self, neighbour: BrokerId, payload: bytes) -> bool:
         """Send a frame to a neighbour; whether there is a connection."""
         world, connection = self._world, self._agent.connection_to(neighbour)
@@ -267,6 +293,8 @@ class DataPath:
         if frame.flags & REPAIR_FLAG:
             world.fired["repair sent"] += 1
         else:
+            if any(map(is_tree_key, keys_in(frame.keys))):
+                world.fired["planned frame"] += 1
             world.watcher.frame_sent(self._agent, connection.path.target, frame)
         world.wires.transmit(connection, "data", payload)
         return True
@@ -282,6 +310,10 @@ class DataPath:
     def _now(self) -> Now:
         return self._world.now_of(self._agent)
 
+    def _next_deadline_ms(self) -> Millis | None:
+        return earliest(self.plane.next_deadline_ms(), self._follower.due_ms)
+
     def _on_time(self) -> None:
         self.plane.on_time(self._now)
+        self._follower.on_time(self._now)
         self.arm()

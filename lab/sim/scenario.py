@@ -12,6 +12,7 @@ from federator.protocol.types import BrokerId, Cost, Millis
 from lab.sim import topologies
 from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.plan import Link, LinkPlan, WorldPlan, under
+from lab.sim.steering import PlanMoment, draw_plans
 
 FILTERS = (
     "a/b", "a/+", "a/#", "+/b", "a/b/c", "a/+/c", "x", "x/#", "+", "s/1/t", "s/2/t", "s/+/t",
@@ -59,6 +60,7 @@ class Scenario:
     changes: tuple[FiltersChange, ...]
     publications: tuple[Publication, ...]
     heal_ms: int  # when every fault that ends has ended, and nothing changes any more
+    plans: tuple[PlanMoment, ...] = ()
     stays: bool = False  # watch the whole bound instead of stopping once converged
 
 
@@ -69,6 +71,7 @@ def draw(
     topology: str = topologies.ANY,
     faulty: bool = True,
     strategy: str = Strategy.MESH,
+    steered: bool = False,
 ) -> Scenario:
     """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``."""
     rng = random.Random(f"scenario {seed} {nodes} {topology}")
@@ -95,8 +98,13 @@ def draw(
         sleeper = rng.choice(plan.ids)
         until_ms = heal_ms - rng.randint(0, 10_000)
         faults += (Fault(FaultKind.AGENT_PAUSE, SETTLE_MS, until_ms, node=sleeper),)
+    plans: tuple[PlanMoment, ...] = ()
+    if steered:
+        dice = random.Random(f"plans {seed}")
+        plans = draw_plans(dice, plan, TOPICS, start_ms=SETTLE_MS, end_ms=heal_ms)
     return Scenario(
         seed=seed,
+        plans=plans,
         topology=name,
         plan=under(strategy, plan, seed=seed),
         faults=faults,

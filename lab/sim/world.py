@@ -383,7 +383,9 @@ class World(Clocked):
             | control.TraceEcho
             | control.DatagramOffer
         )
-        if not isinstance(message, beside):
+        if isinstance(message, control.TreeTorn):
+            self.run(agent, self.data_paths[agent.id].on_torn, message)
+        elif not isinstance(message, beside):
             self._tell(agent, events.Received(message))
 
     def _cover_changed(self, agent: Agent) -> None:

@@ -12,7 +12,7 @@ from mqtt5 import PublishPacket
 from federator.protocol.forwarding.forwarding import FrameRoute, Sends
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.trust.guard import Guard
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Now
 
 Inbound = tuple[PublishPacket, int, int]
 """A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
@@ -114,3 +114,10 @@ class Traces(Protocol):
         Raises:
             DecodeError: It is none.
         """
+
+
+class Plans(Protocol):
+    """Who follows a steerer's plans."""
+
+    def on_torn(self, tree: bytes, sender: BrokerId, now: Now) -> None:
+        """A frame came from ``sender`` by the tree with this key, which does not hold here."""

@@ -22,13 +22,18 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
 
-import msgspec
-
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
 from federator.protocol.filters.renames import Translate, TranslatedFilters
 from federator.protocol.forwarding.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
-from federator.protocol.messages.destinations import destination_key, destination_of
+from federator.protocol.forwarding.trees import TreeTable
+from federator.protocol.messages.destinations import (
+    destination_key,
+    destination_of,
+    destinations_in,
+    is_tree_key,
+    positions_of,
+)
 from federator.protocol.messages.group_records import frame_key
 from federator.protocol.types import BrokerId
 
@@ -66,23 +71,8 @@ class FrameRoute:
     # Which of its filters our clients subscribe to, as positions among its keys.
     local: tuple[int, ...] = ()
     in_doubt: bool = False  # all of these only because we do not know what they subscribe to
-
-
-class MatchedFilter(msgspec.Struct, frozen=True):
-    """One filter that matches an explained topic. ``why`` is one clause for people."""
-
-    filter: str
-    route: FilterRoute
-    why: str
-
-
-class Explanation(msgspec.Struct, frozen=True):
-    """Where a publication on ``topic`` would go from here, and why."""
-
-    topic: str
-    filters: tuple[MatchedFilter, ...]
-    next_hops: tuple[BrokerId, ...]
-    why: str
+    rescue: int = 0  # destinations that its tree does not reach from here: to carry on as well
+    torn: bytes = b""  # the key of that tree
 
 
 class Forwarder:
@@ -99,10 +89,11 @@ class Forwarder:
     ) -> None:
         self.searches = 0  # topics whose route was not remembered
         self.matches = 0  # filters that they matched
+        self.trees = TreeTable()  # planned ways of some flows
         # The key of a filter, in 0..2**64-1. All agents must use the same.
         self._key_of = key_of
         # Whether what our clients publish on a topic may leave our broker.
-        self._allows_export = allows_export
+        self.allows_export = allows_export
         # What a filter is called on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
         self._topic_cache_max = topic_cache_max  # topics whose route is remembered
@@ -187,6 +178,17 @@ class Forwarder:
         if self.is_destination(broker):
             self._note("")  # with which every topic begins
 
+    def reach(self, neighbour: BrokerId, up: bool) -> None:
+        """Whether ``neighbour`` can be reached."""
+        self.trees.reach(neighbour, up)
+        if len(self.trees):
+            self.trees_changed()
+
+    def trees_changed(self) -> None:
+        """Planned trees are others, or hold no more, or again."""
+        self._frames.clear()
+        self._note("")  # with which every topic begins
+
     def next_hop_to(self, broker: BrokerId) -> BrokerId | None:
         """By way of whom frames for ``broker`` go."""
         return self._by_way_of.get(broker)
@@ -227,6 +229,10 @@ class Forwarder:
     def cover(self) -> Iterable[str]:
         """What is subscribed on our broker once every ``cover_change`` was performed."""
         return self._cover.filters
+
+    def matching(self, topic: str) -> dict[str, FilterRoute]:
+        """The filters that match ``topic``, and their routes."""
+        return {filter: self._routes[filter] for filter in self._trie.match(topic)}
 
     def route_topic(self, topic: str) -> TopicRoute | None:
         """The route of a publication of our own clients; ``None`` when nobody else wants it."""
@@ -285,25 +291,6 @@ class Forwarder:
                 self._frames[question] = route
         return route
 
-    def explain(self, topic: str) -> Explanation:
-        """Which filters match ``topic``, where a publication on it would go, and why not."""
-        if topic.startswith("$"):
-            return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
-        routes = {filter: self._routes[filter] for filter in self._trie.match(topic)}
-        matched = tuple(MatchedFilter(f, route, self._why(route)) for f, route in routes.items())
-        hops = sorted({hop for found in matched for hop in self._hops_of(found.route)})
-        if not self._allows_export(topic):
-            return Explanation(topic, matched, (), "this broker's [rules] keep it here")
-        if hops:
-            why = "goes to the next hops"
-        elif not matched:
-            why = "no filter in the federation matches it, as far as we heard"
-        elif any(found.route.wanted for found in matched):
-            why = "others want it, but no neighbour leads to them now"
-        else:
-            why = "only our own clients want it"
-        return Explanation(topic, matched, tuple(hops), why)
-
     def _is_wanted(self, filter: str) -> bool:
         """Whether to subscribe ``filter`` on our broker."""
         if filter in self._shared:
@@ -316,6 +303,7 @@ class Forwarder:
             return None
         routes = self._routes
         found = []
+        flow = []
         destinations: set[BrokerId] = set()
         matching = self._trie.match(topic)
         self.matches += len(matching)
@@ -323,12 +311,14 @@ class Forwarder:
             route = routes[filter]
             if route.wanted or route.next_hops:
                 found.append((self.key(filter), route.next_hops))
+                flow.append(filter)
                 destinations.update(route.destinations)
-        if not found or not self._allows_export(topic):
+        if not found or not self.allows_export(topic):
             return None
         found.sort()
         found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
-        keys, sends = self._label(found, destinations)
+        tree = self.trees.of_flow(flow)
+        keys, sends = self._label(found, destinations, tree)
         if len(self._topic_routes) >= self._topic_cache_max:
             self._topic_routes.clear()
         return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
@@ -349,32 +339,28 @@ class Forwarder:
         return self._label(found, destinations)
 
     def _label(
-        self, found: list[tuple[bytes, tuple[BrokerId, ...]]], destinations: set[BrokerId]
+        self,
+        found: list[tuple[bytes, tuple[BrokerId, ...]]],
+        destinations: set[BrokerId],
+        tree: bytes = b"",
     ) -> tuple[bytes, Sends]:
-        """Keys and next hops of a frame for these filters, with the hops of each in its mesh."""
-        ends = sorted(destinations)
-        keys = b"".join(dict.fromkeys([key for key, _ in found] + list(map(destination_key, ends))))
+        """Keys and next hops of a frame for these filters, with the hops of each in its mesh.
+
+        As many destinations as can be are reached by the tree with the key ``tree``.
+        """
+        children, left = self.trees.steps(tree, frozenset(destinations))
+        names = [key for key, _ in found] + [tree for _ in children]
+        names += sorted(map(destination_key, destinations))
+        keys = b"".join(dict.fromkeys(names))
         position = {key: index for index, key in enumerate(keys_in(keys))}
-        masks: dict[BrokerId, int] = {}
+        masks = dict.fromkeys(children, 1 << position.get(tree, 0))
         for key, next_hops in found:
             for hop in next_hops:
                 masks[hop] = masks.get(hop, 0) | 1 << position[key]
-        for end in ends:
+        for end in left:
             if (way := self._by_way_of.get(end)) is not None:
                 masks[way] = masks.get(way, 0) | 1 << position[destination_key(end)]
         return keys, _sends(masks, len(position))
-
-    def _hops_of(self, route: FilterRoute) -> set[BrokerId]:
-        """All next hops of ``route``."""
-        ways = map(self._by_way_of.get, route.destinations)
-        return {*route.next_hops, *(way for way in ways if way is not None)}
-
-    def _why(self, route: FilterRoute) -> str:
-        if self._hops_of(route):
-            return "has next hops"
-        if route.wanted:
-            return "others want it, but no neighbour leads to them now"
-        return "only our own clients subscribe to it"
 
     def _find_frame_route(
         self, keys: bytes, mask: int, sender: BrokerId, origin: BrokerId
@@ -383,8 +369,16 @@ class Forwarder:
         local: list[int] = []
         known = not self._widened
         masks: dict[BrokerId, int] = {}
+        rescue, torn = 0, b""
         for index, key in enumerate(keys_in(keys)):
             bit = mask & (1 << index)
+            if is_tree_key(key):
+                children, left = self.trees.steps(key, destinations_in(keys), origin=origin)
+                for child in children if bit else ():
+                    masks[child] = masks.get(child, 0) | bit
+                if bit and left:
+                    rescue, torn = rescue | positions_of(left, keys), key
+                continue
             filters = self.filters_with(key)
             if not filters:
                 end = destination_of(key)
@@ -404,7 +398,7 @@ class Forwarder:
                             masks[hop] = masks.get(hop, 0) | bit
         sends = _sends(masks, len(keys) // KEY_BYTES)
         deliver = self._widened or bool(local)
-        return FrameRoute(deliver, sends, unknown, tuple(local), in_doubt=not known)
+        return FrameRoute(deliver, sends, unknown, tuple(local), not known, rescue, torn)
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
         key = self.key(filter)

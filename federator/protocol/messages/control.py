@@ -413,6 +413,20 @@ class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
     losses: Annotated[tuple[LinkLoss, ...], msgspec.Meta(max_length=LOSSES_MAX)]
 
 
+TREE_KEY_BYTES = 8
+
+
+class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
+    """Says that a planned tree leads no further from the sender.
+
+    For a while whoever hears it reaches what is behind the sender the ordinary way.
+    """
+
+    sender: Id
+    # The key by which frames name the tree.
+    tree: Annotated[bytes, msgspec.Meta(min_length=TREE_KEY_BYTES, max_length=TREE_KEY_BYTES)]
+
+
 NodeMessage = (
     Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
 )
@@ -426,6 +440,7 @@ Message = (
     | SettlingMessage
     | TraceEcho
     | DatagramOffer
+    | TreeTorn
 )
 
 

@@ -6,11 +6,13 @@ that the announcer is a destination of the filter, and the announcement that car
 shortest path behind. So a parcel service needs the recipient's name only: each depot knows its way.
 
 In frames a destination has a key of a kind of its own, 2^64 - 2^33 + ``<id>``, just below those of
-inboxes. Keys are ascending, so those of filters, which custody counts along, come first.
+inboxes, and a planned tree by which some destinations are reached has one just below those, 2^64 -
+2^34 + its number. Keys are ascending, so those of filters, which custody counts along, come first.
 
-Source: Chen 2020, 3.2; docs/protocol.md 14.
+Source: Chen 2020, 3.2; docs/protocol.md 14 and 18.
 """
 
+from collections.abc import Collection
 from typing import Final
 
 from federator.protocol.filters import may_travel, validate_filter
@@ -18,11 +20,15 @@ from federator.protocol.types import BrokerId
 
 KEY_BYTES: Final = 8
 RECORD_BYTES_MAX: Final = 65_535
-RESERVED_FROM: Final = 0x7FFFFFFF
-"""Keys whose upper 31 bits are all ones name brokers: inboxes and destinations."""
+RESERVED_FROM: Final = 0x3FFFFFFF
+"""Keys whose upper 30 bits are all ones name no filters: inboxes, destinations and trees."""
+
+TREE_NUMBERS: Final = 2**33
 
 _TO: Final = "$fed/to/"
 _MARK: Final = b"\xff\xff\xff\xfe"
+_RESERVED: Final = b"\xff\xff\xff\xfc"
+_TREES_BASE: Final = 2**64 - 2**34
 
 
 def destination_record(filter: str) -> str | None:
@@ -60,14 +66,38 @@ def destination_of(key: bytes) -> BrokerId | None:
     return BrokerId(int.from_bytes(key[4:], "big")) if key.startswith(_MARK) else None
 
 
+def destinations_in(keys: bytes) -> frozenset[BrokerId]:
+    """The destinations that the keys of a frame name."""
+    at = range(0, len(keys), KEY_BYTES)
+    named = (destination_of(keys[start : start + KEY_BYTES]) for start in at)
+    return frozenset(broker for broker in named if broker is not None)
+
+
+def positions_of(destinations: Collection[BrokerId], keys: bytes) -> int:
+    """The bits of ``destinations`` in a mask over the keys of a frame."""
+    wanted = set(map(destination_key, destinations))
+    count = len(keys) // KEY_BYTES
+    return sum(1 << i for i in range(count) if keys[i * KEY_BYTES : (i + 1) * KEY_BYTES] in wanted)
+
+
+def tree_key(number: int) -> bytes:
+    """The key of the planned tree with that number, in 0..``TREE_NUMBERS`` - 1."""
+    return (_TREES_BASE + number).to_bytes(KEY_BYTES, "big")
+
+
+def is_tree_key(key: bytes) -> bool:
+    """Whether a key of a frame names a planned tree."""
+    return _RESERVED <= key < _MARK
+
+
 def filter_part(keys: bytes) -> bytes:
-    """The keys of a frame without those of destinations, which come last."""
+    """The keys of a frame without those of trees and destinations, which come last."""
     end = len(keys)
-    while end and keys[end - KEY_BYTES : end - KEY_BYTES + len(_MARK)] == _MARK:
+    while end and keys[end - KEY_BYTES : end] >= _RESERVED:
         end -= KEY_BYTES
     return keys[:end]
 
 
-def outside_brokers(key: int) -> int:
-    """The key of a filter that names no broker: one in 2^31 would look as if it did."""
-    return key ^ 1 << 63 if key >> 33 == RESERVED_FROM else key
+def outside_reserved(key: int) -> int:
+    """The key of a filter, which names nothing else: one in 2^30 would look as if it did."""
+    return key ^ 1 << 63 if key >> 34 == RESERVED_FROM else key

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from federator.protocol.filters import filter_key, may_travel, validate_filter
-from federator.protocol.messages.destinations import outside_brokers
+from federator.protocol.messages.destinations import outside_reserved
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 
 RECORD_BYTES_MAX: Final = 65_535
@@ -80,7 +80,7 @@ def frame_key(filter: str) -> int:
     broker = inbox_of(filter)
     if broker is not None:
         return _INBOX_BASE + broker
-    return outside_brokers(filter_key(filter))
+    return outside_reserved(filter_key(filter))
 
 
 def parse_record(filter: str) -> MemberRecord | None:

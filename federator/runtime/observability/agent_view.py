@@ -11,6 +11,7 @@ from itertools import chain, islice
 
 from prometheus_client.core import Metric
 
+from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.links.standing import LinkJudge
 from federator.protocol.node import Node
@@ -88,7 +89,7 @@ class RoutesView:
     def explain(self, topic: str) -> Answer:
         """Where a publication on our broker's ``topic`` would go, and why."""
         name = self.policy.renames.outward(topic)
-        explanation = self.forwarder.explain(topic if name is None else name)
+        explanation = explain(self.forwarder, topic if name is None else name)
         kept = self.policy.why_not(topic)
         why = kept or explanation.why
         hops = explanation.next_hops if kept is None else ()

@@ -17,6 +17,7 @@ from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import validate_topic
+from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder, FrameRoute, Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.links.links import Links
@@ -95,7 +96,7 @@ class TraceService:
         sends = self._allowed(topic, () if route is None else route.sends)
         now_us = wall_clock_us()
         logbook = Logbook(topic, (Stop(self._self_id, now_us),))
-        why = why_not or self.forwarder.explain(topic).why
+        why = why_not or explain(self.forwarder, topic).why
         onward = Onward(first=True, delivers=False, next_hops=self._waiting(sends), why=why)
         if route is not None and sends:
             number = self.send(route, sends, tracing.write_logbook(logbook))

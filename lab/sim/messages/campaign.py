@@ -20,6 +20,7 @@ from lab.sim.messages.mishaps import schedule_mishaps
 from lab.sim.messages.story import MessageStory
 from lab.sim.messages.world import MessageWorld
 from lab.sim.scenario import TOPICS
+from lab.sim.steering import schedule_plans
 
 SYS_INTERVALS = 3
 """Counts that may be needed until a table is trusted again: the first may be older than a gap."""
@@ -70,6 +71,7 @@ def _play(world: MessageWorld, story: MessageStory) -> None:
     """The faulty phase."""
     schedule(world, story.faults)
     schedule_mishaps(world, story.mishaps)
+    schedule_plans(world, story.plans)
     for change in story.changes:
         subscriber = world.subscribers[change.client]
         world.agenda.at(change.at_ms, subscriber.change_filters, dict(change.filters))

@@ -22,8 +22,9 @@ from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, under
 from lab.sim.scenario import FILTERS, TOPICS, draw_link
+from lab.sim.steering import PlanMoment, draw_plans
 
-PARTS = ("faults", "mishaps", "changes", "publications")
+PARTS = ("faults", "mishaps", "changes", "publications", "plans")
 """What can be left out of a story, item by item."""
 
 NODES_MAX = 9
@@ -71,6 +72,7 @@ class MessageStory:
     publications: tuple[ClientPublication, ...]
     settle_ms: int  # by when the federation must stand; nothing goes wrong before
     heal_ms: int  # when every fault that ends has ended
+    plans: tuple[PlanMoment, ...] = ()  # of steerers that know nothing
 
 
 def draw(
@@ -80,6 +82,7 @@ def draw(
     topology: str = topologies.ANY,
     faulty: bool = True,
     strategy: str = Strategy.MESH,
+    steered: bool = False,
 ) -> MessageStory:
     """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``."""
     rng = random.Random(f"messages {seed} {nodes} {topology}")
@@ -102,8 +105,18 @@ def draw(
     if faulty:
         faults = draw_faults(rng, ids=ids, links=links, count=rng.randint(0, 5), **spell)
         mishaps = draw_mishaps(rng, ids=ids, clients=clients, count=rng.randint(0, 4), **spell)
+    plans: tuple[PlanMoment, ...] = ()
+    if steered:
+        wants = dict[BrokerId, frozenset[str]]()
+        for each in plan.subscribers:
+            filters = {filter for filter, _ in each.filters}
+            wants[each.broker] = wants.get(each.broker, frozenset()) | filters
+        drawn = replace(plan.world, filters=wants)
+        dice = random.Random(f"plans {seed}")
+        plans = draw_plans(dice, drawn, TOPICS, **spell)
     return MessageStory(
         seed=seed,
+        plans=plans,
         topology=name,
         plan=plan,
         faults=faults,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 
+from federator.protocol.forwarding.explanation import explain
 from federator.protocol.messages.control import CoreAnn
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId, Cost
@@ -84,4 +85,4 @@ def parents_in_mesh(world, filter, core):
 
 def next_hops(world, id, topic):
     """Where broker ``id`` sends what its clients publish on ``topic``."""
-    return set(world.agents[BrokerId(id)].data.forwarder.explain(topic).next_hops)
+    return set(explain(world.agents[BrokerId(id)].data.forwarder, topic).next_hops)

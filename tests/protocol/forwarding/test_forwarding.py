@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, filter_key, matches
 from federator.protocol.forwarding import forwarding
+from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages.destinations import destination_key
 from federator.protocol.types import BrokerId
@@ -324,7 +325,7 @@ def test_an_explanation_says_why_not(topic: str, why: str) -> None:
     forwarder.set_route("lost/+", FilterRoute(local=False, wanted=True, next_hops=()))
     forwarder.set_route("own/+", FilterRoute(local=True, wanted=False, next_hops=()))
 
-    explanation = forwarder.explain(topic)
+    explanation = explain(forwarder, topic)
 
     assert why in explanation.why
     assert [found.filter for found in explanation.filters] == [

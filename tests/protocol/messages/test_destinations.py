@@ -8,13 +8,18 @@ from federator.errors import DecodeError
 from federator.protocol.messages.codec import decode, encode, kind_of
 from federator.protocol.messages.control import CoreAnn
 from federator.protocol.messages.destinations import (
+    TREE_NUMBERS,
     destination_filter,
     destination_key,
     destination_of,
     destination_record,
+    destinations_in,
     filter_part,
     is_destination_record,
-    outside_brokers,
+    is_tree_key,
+    outside_reserved,
+    positions_of,
+    tree_key,
 )
 from federator.protocol.messages.group_records import frame_key, inbox_key, is_inbox_key
 from federator.protocol.types import BROKER_ID_MAX, BrokerId, Cost, Epoch
@@ -72,7 +77,7 @@ def test_a_filter_whose_record_would_be_too_long_has_none():
 
 @given(st.integers(0, 2**64 - 1), ids)
 def test_no_filter_has_a_key_that_names_a_broker(key, broker):
-    plain = outside_brokers(key).to_bytes(8, "big")
+    plain = outside_reserved(key).to_bytes(8, "big")
 
     assert destination_of(plain) is None
     assert not is_inbox_key(plain)
@@ -80,17 +85,34 @@ def test_no_filter_has_a_key_that_names_a_broker(key, broker):
     assert destination_of(destination_key(broker)) == broker
 
 
-@pytest.mark.parametrize("upper", [0xFFFFFFFF, 0xFFFFFFFE])
-def test_a_filter_whose_key_would_name_a_broker_gets_another_one(upper):
+@pytest.mark.parametrize("upper", [0xFFFFFFFF, 0xFFFFFFFE, 0xFFFFFFFD, 0xFFFFFFFC])
+def test_a_filter_whose_key_would_name_something_else_gets_another_one(upper):
     for number in (0, 7, 2**32 - 1):
         key = upper << 32 | number
-        assert outside_brokers(key) == key - 2**63
-    assert outside_brokers(0xFFFFFFFD << 32) == 0xFFFFFFFD << 32
+        assert outside_reserved(key) == key - 2**63
+    assert outside_reserved(0xFFFFFFFB << 32) == 0xFFFFFFFB << 32
 
 
-@given(st.sets(filters), st.sets(ids))
-def test_the_keys_of_destinations_come_last_and_can_be_cut_off(names, brokers):
+@given(st.integers(0, TREE_NUMBERS - 1), ids)
+def test_trees_have_keys_of_their_own_between_filters_and_destinations(number, broker):
+    key = tree_key(number)
+
+    assert is_tree_key(key)
+    assert destination_of(key) is None
+    assert key < destination_key(broker)
+    assert not any(map(is_tree_key, (destination_key(broker), inbox_key(broker))))
+    assert outside_reserved(int.from_bytes(key, "big")) < 2**63
+
+
+@given(st.sets(filters), st.sets(ids), st.sets(st.integers(0, TREE_NUMBERS - 1), max_size=1))
+def test_keys_of_trees_and_destinations_come_last_and_can_be_cut_off(names, brokers, numbers):
     of_filters = b"".join(sorted(frame_key(name).to_bytes(8, "big") for name in names))
     of_brokers = b"".join(destination_key(broker) for broker in sorted(brokers))
+    of_trees = b"".join(map(tree_key, numbers))
 
-    assert filter_part(of_filters + of_brokers) == of_filters
+    keys = of_filters + of_trees + of_brokers
+    assert filter_part(keys) == of_filters
+    assert destinations_in(keys) == brokers
+    for broker in brokers:
+        place = (len(of_filters) + len(of_trees)) // 8 + sorted(brokers).index(broker)
+        assert positions_of({broker}, keys) == 1 << place

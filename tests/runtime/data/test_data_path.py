@@ -17,6 +17,7 @@ from federator.protocol.custody.doubts import Notary
 from federator.protocol.data_plane import FRAME_BYTES_MAX, HOP_LIMIT, DataPlane
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding import frames
+from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, TAIL_FLAG
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -173,7 +174,7 @@ def framed(
     for filter in filters:
         forwarder.set_route(filter, to(N2))
     keys = b"".join(
-        sorted(forwarder.key(found.filter) for found in forwarder.explain("a/b").filters)
+        sorted(forwarder.key(found.filter) for found in explain(forwarder, "a/b").filters)
     )
     settings: dict[str, int] = {"hops": 0, "hop_limit": 64, "publications": 1, **fields}
     return packet(

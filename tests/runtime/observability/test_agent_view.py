@@ -4,6 +4,8 @@ from types import SimpleNamespace
 
 import pytest
 
+from federator.protocol.effects import FilterRoute
+from federator.protocol.forwarding.trees import TreeTable
 from federator.protocol.parameters import Strategy
 from federator.protocol.routing_table import TableRow
 from federator.runtime.observability import agent_view
@@ -34,17 +36,20 @@ def view():
         topic_routing=SimpleNamespace(states=states),
         announcements=SimpleNamespace(routes={}, own=own),
     )
-    matched = [
-        SimpleNamespace(filter=f, route=SimpleNamespace(wanted=True), why="") for f in states
-    ]
-    explanation = SimpleNamespace(topic="t", why="", next_hops=(), filters=tuple(matched))
+    forwarder = SimpleNamespace(
+        matching=lambda topic: dict.fromkeys(states, FilterRoute(True, True, ())),
+        allows_export=lambda topic: True,
+        next_hop_to=None,
+        route_topic=lambda topic: None,
+        trees=TreeTable(),
+    )
     return agent_view.RoutesView(
         node,
         policy=SimpleNamespace(
             renames=SimpleNamespace(outward=lambda topic: topic), why_not=lambda topic: None
         ),
         link_policies=SimpleNamespace(rules_of=None),
-        forwarder=SimpleNamespace(explain=lambda topic: explanation),
+        forwarder=forwarder,
         sharing=SimpleNamespace(explain=lambda topic: []),
     )
 

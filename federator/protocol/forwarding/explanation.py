@@ -1,0 +1,65 @@
+"""Why a publication goes where it goes, for people."""
+
+import msgspec
+
+from federator.protocol.effects import FilterRoute
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.forwarding.frames import keys_in
+from federator.protocol.types import BrokerId
+
+
+class MatchedFilter(msgspec.Struct, frozen=True):
+    """One filter that matches an explained topic. ``why`` is one clause for people."""
+
+    filter: str
+    route: FilterRoute
+    why: str
+
+
+class Explanation(msgspec.Struct, frozen=True):
+    """Where a publication on ``topic`` would go from here, and why."""
+
+    topic: str
+    filters: tuple[MatchedFilter, ...]
+    next_hops: tuple[BrokerId, ...]
+    why: str
+    planned: bool = False  # by a steerer's tree, as far as that leads
+
+
+def explain(forwarder: Forwarder, topic: str) -> Explanation:
+    """Which filters match ``topic``, where a publication on it would go, and why not."""
+    if topic.startswith("$"):
+        return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
+    routes = forwarder.matching(topic)
+    matched = tuple(MatchedFilter(f, route, _why(forwarder, route)) for f, route in routes.items())
+    hops = sorted({hop for found in matched for hop in _hops_of(forwarder, found.route)})
+    if not forwarder.allows_export(topic):
+        return Explanation(topic, matched, (), "this broker's [rules] keep it here")
+    tree = forwarder.trees.of_flow([f for f, route in routes.items() if route.wanted])
+    going = forwarder.route_topic(topic)
+    if tree and going is not None and tree in keys_in(going.keys):
+        hops = [hop for hop, _ in going.sends]
+        return Explanation(topic, matched, tuple(hops), "goes by a steerer's tree", planned=True)
+    if hops:
+        why = "goes to the next hops"
+    elif not matched:
+        why = "no filter in the federation matches it, as far as we heard"
+    elif any(found.route.wanted for found in matched):
+        why = "others want it, but no neighbour leads to them now"
+    else:
+        why = "only our own clients want it"
+    return Explanation(topic, matched, tuple(hops), why)
+
+
+def _hops_of(forwarder: Forwarder, route: FilterRoute) -> set[BrokerId]:
+    """All next hops of ``route``."""
+    ways = map(forwarder.next_hop_to, route.destinations)
+    return {*route.next_hops, *(way for way in ways if way is not None)}
+
+
+def _why(forwarder: Forwarder, route: FilterRoute) -> str:
+    if _hops_of(forwarder, route):
+        return "has next hops"
+    if route.wanted:
+        return "others want it, but no neighbour leads to them now"
+    return "only our own clients subscribe to it"

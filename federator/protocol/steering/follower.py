@@ -1,0 +1,121 @@
+"""Follows a steerer's plans: takes them, lets them expire, and tells where a tree is torn.
+
+Source: docs/protocol.md 18.
+"""
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+from federator.errors import DecodeError
+from federator.protocol.effects import Notice
+from federator.protocol.forwarding.trees import TreeTable
+from federator.protocol.messages.control import TreeTorn
+from federator.protocol.messages.steering import Plan, Tree
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.steering.plan_book import PlanBook
+from federator.protocol.timers import earliest
+from federator.protocol.types import BrokerId, Millis, Now
+
+TELL_GAP_MS: Final = Millis(100)
+"""Between two words to a neighbour that a tree is torn here: frames keep coming for a while."""
+
+TOLD_MAX: Final = 4_096
+COMPLAINT_GAP_MS: Final = Millis(60_000)
+
+
+class Ways(Protocol):
+    """The data plane, as far as it follows planned trees."""
+
+    @property
+    def trees(self) -> TreeTable:
+        """The trees that it follows."""
+
+    def follow_trees(self, trees: Sequence[Tree], now: Now) -> None:
+        """Send flows by exactly these. Raises ``ValueError``: one is no tree, or not through us."""
+
+    def trees_changed(self, now: Now) -> None:
+        """Some of them hold no more, or again."""
+
+
+class PlanFollower:
+    """Follows plans for one broker.
+
+    Args:
+        tell: Says something to a neighbour.
+        note: Told what an operator may want to know.
+    """
+
+    def __init__(
+        self,
+        book: PlanBook,
+        ways: Ways,
+        self_id: BrokerId,
+        tell: Callable[[BrokerId, TreeTorn], None],
+        note: Callable[[Notice], None],
+    ) -> None:
+        self.refused = 0
+        self._book, self._ways, self._self_id = book, ways, self_id
+        self._tell, self._note = tell, note
+        self._told: RateLimiter[tuple[bytes, BrokerId]]
+        self._told = RateLimiter(gap_ms=TELL_GAP_MS, keys_max=TOLD_MAX)
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
+        self._follows = False  # a plan
+
+    @property
+    def due_ms(self) -> Millis | None:
+        """When ``on_time`` has something to do."""
+        return earliest(self._book.due_ms, self._ways.trees.due_ms)
+
+    def plan(self, now_ms: Millis) -> Plan | None:
+        """The plan that holds."""
+        return self._book.holds(now_ms)
+
+    def on_plan(self, plan: Plan | None, now: Now) -> None:
+        """A plan was retained on our broker; ``None``: it was taken away."""
+        if plan is None:
+            self._book.clear()
+            self._end("taken away", now)
+            return
+        try:
+            self._book.take(plan, now)
+            self._ways.follow_trees(plan.trees, now)
+        except (DecodeError, ValueError) as error:
+            self.refuse(str(error), now)
+            return
+        if not self._follows:
+            self._note(Notice("steer.followed", details={"steerer": plan.steerer}))
+        self._follows = True
+
+    def refuse(self, why: str, now: Now) -> None:
+        """A plan that came is not believed."""
+        self.refused += 1
+        if self._complaints.allow("plan", now.ms):
+            self._note(Notice("steer.refused", "warning", {"reason": why}))
+
+    def on_time(self, now: Now) -> None:
+        """Forget what has expired."""
+        if self._follows and self._book.holds(now.ms) is None:
+            self._book.clear()
+            self._end("expired", now)
+        if self._ways.trees.mend(now.ms):
+            self._ways.trees_changed(now)
+
+    def on_torn(self, tree: bytes, sender: BrokerId, now: Now) -> None:
+        """A frame came from ``sender`` by a tree that does not hold here."""
+        if self._told.allow((tree, sender), now.ms):
+            self._tell(sender, TreeTorn(self._self_id, tree))
+
+    def on_message(self, told: TreeTorn, now: Now) -> None:
+        """A neighbour says that a tree does not hold there: nor does it here, then, that way."""
+        if not self._ways.trees.tear(told.tree, told.sender, now.ms):
+            return
+        self._ways.trees_changed(now)
+        branch = self._ways.trees.branch(told.tree)
+        if branch is not None and branch.parent is not None:
+            self.on_torn(told.tree, branch.parent, now)
+
+    def _end(self, why: str, now: Now) -> None:
+        self._ways.follow_trees((), now)
+        if self._follows:
+            self._note(Notice("steer.ended", details={"reason": why}))
+        self._follows = False
