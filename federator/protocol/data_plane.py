@@ -44,8 +44,9 @@ from federator.protocol.forwarding.frames import (
     unpack,
 )
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
-from federator.protocol.forwarding.rescue import rescued
+from federator.protocol.forwarding.rescue import rescued, returned
 from federator.protocol.intake import Batch, Intake, RouteBatches
+from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
@@ -396,7 +397,9 @@ class DataPlane:
             self._on_trace(frame, now)
             return
         origin = frame.origin
-        if origin == self._self_id:  # nobody has anything of ours that we do not
+        is_ours = origin == self._self_id
+        # Nobody has anything of ours that we do not; but a tree's destinations may be behind us.
+        if is_ours and (frame.flags & REPAIR_FLAG or not names_tree(frame.keys)):
             self._suppress(frame, size, now)
             return
         if frame.flags & REPAIR_FLAG:
@@ -414,14 +417,17 @@ class DataPlane:
         if not first and not new:
             self._suppress(frame, size, now)
             return
-        if self._frame_events is not None:
-            self._note_came(frame, size, now)
+        if is_ours:
+            new = returned(frame, new, self.trees)
+        self._note_came(frame, size, now)
         route = self._route(frame, new, seen, now)
         counters.unknown_filters += route.unknown
         if route.in_doubt and first:
             counters.in_doubt += frame.publications
             counters.in_doubt_bytes += size
-        if frame.flags:
+        if is_ours:
+            pass
+        elif frame.flags:
             self._keep_or_deliver(frame, route, now, first=first)
         elif is_inbox_key(frame.keys):
             if first and self.shared is not None and frame.keys == self._inbox_key:
@@ -478,21 +484,11 @@ class DataPlane:
     def _note_came(self, frame: Frame, size: int, now: Now, *, repeated: bool = False) -> None:
         """Write down that ``frame`` arrived, in a payload of ``size`` bytes."""
         if self._frame_events is not None:
-            self._frame_events.add(
-                Came(
-                    frame.sender,
-                    frame.publications,
-                    size,
-                    repeated,
-                    frame.flags,
-                    frame.origin,
-                    frame.epoch,
-                    frame.seq,
-                    frame.hops + 1,
-                    frame.origin_time_us,
-                    now.us,
-                )
-            )
+            came = Came(
+                frame.sender, frame.publications, size, repeated, frame.flags, frame.origin,
+                frame.epoch, frame.seq, frame.hops + 1, frame.origin_time_us, now.us,
+            )  # fmt: skip
+            self._frame_events.add(came)
 
     def _suppress(self, frame: Frame, size: int, now: Now) -> None:
         self._note_came(frame, size, now, repeated=True)

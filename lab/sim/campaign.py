@@ -16,7 +16,7 @@ from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.scenario import TOPICS, Scenario
-from lab.sim.steering import schedule_plans
+from lab.sim.steering import halves, schedule_plans, tell_plan
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 from lab.sim.world import World
@@ -59,6 +59,7 @@ def run_scenario(scenario: Scenario) -> SeedResult:
     def acts() -> Iterator[int]:
         _play(world, scenario)
         yield _converge(world, invariants, scenario.heal_ms, bound_ms, steered=bool(scenario.plans))
+        _mix_plans(world, scenario)
         _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)
@@ -96,7 +97,7 @@ def _play(world: World, scenario: Scenario) -> None:
         world.agenda.at(change.at_ms, world.set_filters, change.node, change.filters)
     for item in scenario.publications:
         world.agenda.at(item.at_ms, world.publish, item.node, item.topic, item.count)
-    schedule_plans(world, scenario.plans)
+    schedule_plans(world, scenario.plans, until_ms=scenario.heal_ms)
     world.run_until(scenario.heal_ms)
     world.wires.loss = 0.0
     world.wires.duplication = 0.0
@@ -150,6 +151,17 @@ def _subscribe_anew(world: World, scenario: Scenario) -> None:
             world.run_until(world.now_ms + CHECK_EVERY_MS)
 
 
+def _mix_plans(world: World, scenario: Scenario) -> None:
+    """In the calm everything arrives once, whoever follows which plan, and while that changes."""
+    for moment in scenario.plans:
+        if moment.at_ms > scenario.heal_ms:
+            early, late = halves(moment)
+            tell_plan(world, early)
+            world.agenda.at(world.now_ms + world.plan.delay_ms_max, tell_plan, world, late)
+            if missed := _probe(world):
+                raise InvariantError("mixed_plans_reach_each_once", missed)
+
+
 def _probe(world: World) -> str:
     """Publish once from every broker; whom that missed, or nothing when it reached everyone."""
     probes: dict[int, frozenset[BrokerId]] = {}
@@ -167,7 +179,9 @@ def _probe(world: World) -> str:
         for at, id in enumerate(sorted(part.ids) if exported_filters else ()):
             topic = exported_filters[at % len(exported_filters)]
             probes[world.publish(id, topic)[0]] = wanted[topic] - {id}
-    world.run_until(world.now_ms + len(world.plan.ids) * (world.plan.delay_ms_max + 1))
+    # By a planned tree to its end, and from there the ordinary way.
+    hops_max = 2 * len(world.plan.ids)
+    world.run_until(world.now_ms + hops_max * (world.plan.delay_ms_max + 1))
     missed = ""
     for number, expected in probes.items():
         got = world.delivered[number]

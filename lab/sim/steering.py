@@ -7,16 +7,19 @@ one a moment ago, or never heard of it must carry each publication once to every
 
 import random
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from federator.protocol.filters import matches
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, Tree, tree_of
 from federator.protocol.types import BrokerId
 from lab.sim.data import FEDERATION
-from lab.sim.plan import Link, WorldPlan
+from lab.sim.plan import Link, WorldPlan, link_of
 from lab.sim.world import World
 
 VALID_MS = (200, 2_000, 20_000, 200_000)
+MIXTURES = 5
+"""Plans that are told in the calm, first to one half of the agents, then to the other."""
+
 STEERERS = ("s1", "s1", "s1", "s2")
 SHARES = (0.0, 0.3, 0.8, 0.8, 1.0)
 """Of the flows that have a tree."""
@@ -37,12 +40,14 @@ class PlanMoment:
 def draw_plans(
     rng: random.Random, plan: WorldPlan, topics: Sequence[str], *, start_ms: int, end_ms: int
 ) -> tuple[PlanMoment, ...]:
-    """Some plans between these times, the last one at the end."""
+    """Some plans between these times, and ``MIXTURES`` after the last one."""
     times = sorted(rng.randint(start_ms, end_ms) for _ in range(rng.randint(1, 12)))
+    times += [end_ms + 1] * MIXTURES
     links = [(link.a, link.b) for link in plan.links]
+    links += [link_of(*rng.sample(plan.ids, 2)) for _ in range(rng.choice((0, 0, 2)))]  # no more
     flows = sorted(_flows(plan, topics))
     moments = []
-    for number, at_ms in enumerate([*times, end_ms]):
+    for number, at_ms in enumerate(times):
         share = rng.choice(SHARES)
         trees = [
             tree
@@ -63,13 +68,20 @@ def draw_plans(
     return tuple(moments)
 
 
-def schedule_plans(world: World, plans: Iterable[PlanMoment]) -> None:
-    """Put ``plans`` on the world's agenda."""
+def schedule_plans(world: World, plans: Iterable[PlanMoment], *, until_ms: int) -> None:
+    """Put those of ``plans`` that are told by then on the world's agenda."""
     for moment in plans:
-        world.agenda.at(moment.at_ms, _tell, world, moment)
+        if moment.at_ms <= until_ms:
+            world.agenda.at(moment.at_ms, tell_plan, world, moment)
 
 
-def _tell(world: World, moment: PlanMoment) -> None:
+def halves(moment: PlanMoment) -> tuple[PlanMoment, PlanMoment]:
+    """Every second agent, and the others."""
+    return replace(moment, to=moment.to[::2]), replace(moment, to=moment.to[1::2])
+
+
+def tell_plan(world: World, moment: PlanMoment) -> None:
+    """Tell it whoever lives."""
     for id in moment.to:
         agent = world.agents.get(id)
         if agent is None:

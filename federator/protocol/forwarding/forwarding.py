@@ -32,6 +32,7 @@ from federator.protocol.messages.destinations import (
     destination_of,
     destinations_in,
     is_tree_key,
+    names_tree,
     positions_of,
 )
 from federator.protocol.messages.group_records import frame_key
@@ -370,6 +371,8 @@ class Forwarder:
         known = not self._widened
         masks: dict[BrokerId, int] = {}
         rescue, torn = 0, b""
+        # Around a planned tree the way may lead back by its origin.
+        barred = (sender,) if names_tree(keys) else (sender, origin)
         for index, key in enumerate(keys_in(keys)):
             bit = mask & (1 << index)
             if is_tree_key(key):
@@ -384,7 +387,7 @@ class Forwarder:
                 end = destination_of(key)
                 way = None if end is None else self._by_way_of.get(end)
                 unknown += end is None
-                if bit and way is not None and way not in (sender, origin):
+                if bit and way is not None and way not in barred:
                     masks[way] = masks.get(way, 0) | bit
                 continue
             if ours := [filter for filter in filters if self._routes[filter].local]:
@@ -394,7 +397,7 @@ class Forwarder:
                 route = self._routes[filter]
                 if bit:
                     for hop in route.next_hops:
-                        if hop not in (sender, origin):
+                        if hop not in barred:
                             masks[hop] = masks.get(hop, 0) | bit
         sends = _sends(masks, len(keys) // KEY_BYTES)
         deliver = self._widened or bool(local)

@@ -90,6 +90,11 @@ def is_tree_key(key: bytes) -> bool:
     return _RESERVED <= key < _MARK
 
 
+def names_tree(keys: bytes) -> bool:
+    """Whether one of a frame's keys is that of a tree."""
+    return any(is_tree_key(keys[at : at + KEY_BYTES]) for at in range(0, len(keys), KEY_BYTES))
+
+
 def filter_part(keys: bytes) -> bytes:
     """The keys of a frame without those of trees and destinations, which come last."""
     end = len(keys)

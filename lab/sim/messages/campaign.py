@@ -71,7 +71,7 @@ def _play(world: MessageWorld, story: MessageStory) -> None:
     """The faulty phase."""
     schedule(world, story.faults)
     schedule_mishaps(world, story.mishaps)
-    schedule_plans(world, story.plans)
+    schedule_plans(world, story.plans, until_ms=story.heal_ms + 1)
     for change in story.changes:
         subscriber = world.subscribers[change.client]
         world.agenda.at(change.at_ms, subscriber.change_filters, dict(change.filters))
