@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from federator.protocol.messages.destinations import tree_key
-from federator.protocol.messages.steering import Tree, parents_of, tree_number
+from federator.protocol.messages.steering import Tree, below, children_of, parents_of, tree_number
 from federator.protocol.types import BrokerId, Millis
 
 TORN_MS: Final = Millis(10_000)
@@ -49,14 +49,8 @@ def branch_of(tree: Tree, broker: BrokerId) -> Branch:
     parents = parents_of(tree)
     if broker != tree.origin and broker not in parents:
         raise ValueError(f"broker {broker} is not in it")
-    below: dict[BrokerId, set[BrokerId]] = {}
-    for each in parents:
-        at = each
-        while at != tree.origin and (parent := parents[at]) != broker:
-            at = parent
-        if at != tree.origin:
-            below.setdefault(at, set()).add(each)
-    subtrees = {child: frozenset(brokers) for child, brokers in sorted(below.items())}
+    children = children_of(tree)
+    subtrees = {child: below(children, child) | {child} for child in children.get(broker, ())}
     return Branch(tree.origin, tree.filters, parents.get(broker), subtrees)
 
 

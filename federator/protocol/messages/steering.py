@@ -12,7 +12,7 @@ it has the trees that pass it and no others.
 Source: docs/protocol.md 18; docs/steering.md.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from hashlib import blake2b
 from typing import Annotated, Final
 
@@ -130,13 +130,28 @@ def parents_of(tree: Tree) -> Mapping[BrokerId, BrokerId]:
     parents = {child: parent for parent, child in tree.edges}
     if len(parents) != len(tree.edges) or tree.origin in parents:
         raise ValueError("a broker has two parents, or the origin has one")
-    for child in parents:
-        at, steps = child, 0
-        while at != tree.origin:
-            if at not in parents or steps > len(parents):
-                raise ValueError(f"broker {child} is not below the origin")
-            at, steps = parents[at], steps + 1
+    if len(below(children_of(tree), tree.origin)) != len(parents):
+        raise ValueError("a broker is not below the origin")
     return parents
+
+
+def children_of(tree: Tree) -> Mapping[BrokerId, Sequence[BrokerId]]:
+    """The children of each broker that has some."""
+    children: dict[BrokerId, list[BrokerId]] = {}
+    for parent, child in tree.edges:
+        children.setdefault(parent, []).append(child)
+    return children
+
+
+def below(children: Mapping[BrokerId, Sequence[BrokerId]], broker: BrokerId) -> frozenset[BrokerId]:
+    """All brokers in the subtree of ``broker``, without itself."""
+    found: set[BrokerId] = set()
+    waiting = [broker]
+    while waiting:
+        new = [child for child in children.get(waiting.pop(), ()) if child not in found]
+        found.update(new)
+        waiting += new
+    return frozenset(found)
 
 
 def tree_of(origin: BrokerId, filters: Iterable[str], parents: Mapping[BrokerId, BrokerId]) -> Tree:

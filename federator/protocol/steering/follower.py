@@ -78,9 +78,15 @@ class PlanFollower:
             return
         try:
             self._book.take(plan, now)
-            self._ways.follow_trees(plan.trees, now)
-        except (DecodeError, ValueError) as error:
+        except DecodeError as error:
             self.refuse(str(error), now)
+            return
+        try:
+            self._ways.follow_trees(plan.trees, now)
+        except ValueError as error:
+            self._book.clear()
+            self._end("malformed", now)
+            self.refuse(f"a tree of {plan.steerer}: {error}", now)
             return
         if not self._follows:
             self._note(Notice("steer.followed", details={"steerer": plan.steerer}))

@@ -148,6 +148,11 @@ class Agent:
             messages={msg.TraceEcho: tracing.on_echo},
         )
         yield Part(
+            subscriptions=[services.plans.subscription()],
+            topics={services.plans.topic: services.plans.on_publish},
+            messages={msg.TreeTorn: services.plans.on_torn},
+        )
+        yield Part(
             subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
             topics={guard.topic: guard.on_publish},
         )

@@ -26,6 +26,7 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.settling.service import SettlingService
+from federator.runtime.steering.plans import Plans
 from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
@@ -58,6 +59,13 @@ class Services:
             came=self.discovery.known.on_mark,
         )
         self.failover = self._failover()
+        self.plans = Plans(
+            federation=settings.federation,
+            broker=settings.broker_id,
+            data_path=data.path,
+            words=control.words,
+            tell=control.traffic.tell,
+        )
         self.prepared = self._prepared_sessions()
         self.settling = SettlingService(
             settings=settings,

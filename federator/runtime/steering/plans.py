@@ -1,0 +1,106 @@
+"""The agent's end of steering: plans that are retained on our broker, and trees that are torn.
+
+What is decided, is decided in ``protocol.steering``.
+
+Source: docs/protocol.md 18.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Final
+
+from mqtt5 import PublishPacket, QoS, TopicFilter
+
+from federator.errors import DecodeError
+from federator.protocol.messages import topics
+from federator.protocol.messages.control import TreeTorn
+from federator.protocol.messages.json_codec import decode
+from federator.protocol.messages.steering import Plan
+from federator.protocol.rate_limiter import TokenBucket
+from federator.protocol.steering.follower import PlanFollower
+from federator.protocol.steering.plan_book import PlanBook
+from federator.protocol.trust.words import Wanted, at
+from federator.protocol.types import BrokerId, Now
+from federator.runtime.data.data_path import DataPath
+from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
+from federator.runtime.process.notices import log_notice
+from federator.runtime.trust.words import SignedWords
+
+PLANS_PER_S: Final = 5
+"""How many plans are read: whoever may write here could otherwise have us do nothing else."""
+
+TORN_PER_S: Final = 1_000
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class Plans:
+    """Follows the plans for one broker."""
+
+    federation: str
+    broker: BrokerId
+    data_path: DataPath
+    words: SignedWords
+    tell: Callable[[BrokerId, TreeTorn], None]  # says something to a neighbour
+
+    def __post_init__(self) -> None:
+        self.topic = topics.plan_topic(self.federation)
+        self.follower = PlanFollower(
+            PlanBook(self.federation, self.broker),
+            self.data_path.plane,
+            self.broker,
+            self._tell,
+            log_notice,
+        )
+        self.data_path.plane.plans = self.follower
+        self._timer = DeadlineTimer(self._on_time)
+        self._plans, self._torn = TokenBucket(PLANS_PER_S), TokenBucket(TORN_PER_S)
+
+    def subscription(self) -> TopicFilter:
+        """What to subscribe on the control connection: what is retained, too."""
+        return TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
+
+    def holding(self) -> Plan | None:
+        """The plan that holds."""
+        return self.follower.plan(monotonic_ms())
+
+    def on_publish(self, packet: PublishPacket) -> None:
+        """A plan, or, in a federation without keys, the end of one."""
+        if packet.topic != self.topic or not self._plans.take(monotonic_ms()):
+            return
+        now = _now()
+        if not packet.payload:
+            if not self.words.judges:
+                self.follower.on_plan(None, now)
+        else:
+            self._take(packet, now)
+        self._timer.set(self.follower.due_ms)
+
+    def on_torn(self, told: TreeTorn) -> None:
+        """A neighbour says that a tree does not hold there."""
+        if self._torn.take(monotonic_ms()):
+            self.follower.on_message(told, _now())
+            self._timer.set(self.follower.due_ms)
+
+    def _take(self, packet: PublishPacket, now: Now) -> None:
+        try:
+            plan = decode(Plan, bytes(packet.payload))
+        except DecodeError as error:
+            self.follower.refuse(str(error)[:200], now)
+            return
+        wanted = Wanted("steerer", plan.steerer, to=at(self.broker), stays=True)
+        if self.words.believes(self.topic, bytes(packet.payload), wanted):
+            self.follower.on_plan(plan, now)
+        else:
+            self.follower.refused += 1
+
+    def _tell(self, neighbour: BrokerId, told: TreeTorn) -> None:
+        self.tell(neighbour, told)
+        self._timer.set(self.follower.due_ms)
+
+    def _on_time(self) -> None:
+        self.follower.on_time(_now())
+        self._timer.set(self.follower.due_ms)
+
+
+def _now() -> Now:
+    return Now(monotonic_ms(), wall_clock_us())
