@@ -1,0 +1,128 @@
+"""Real agents that follow a plan which somebody wrote by hand, in a triangle of brokers.
+
+Broker 1 publishes, broker 3 subscribes, and the plan leads by broker 2, although 1 and 3 are
+neighbours.
+"""
+
+import asyncio
+import contextlib
+import time
+
+import aiomqtt
+import pytest
+
+from federator.protocol.messages.json_codec import encode
+from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
+from federator.protocol.messages.topics import plan_topic
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.plain_agents import Plain, gets_through
+from tests.real.polling import ASK_S, DEADLINE_S, until
+from tests.real.sharing.shares import triangle
+
+STRAIGHT = '[routing]\nstrategy = "shortest-path"\n'
+TOPIC = "flow/1"
+AROUND = tree_of(1, [TOPIC], {2: 1, 3: 2})
+FALLBACK_S = 1.0
+SLOW = 10
+"""No test asserts a time tighter than ten times of what it takes."""
+
+
+class Steerer:
+    """Writes plans on brokers; ``number`` is of the last one."""
+
+    def __init__(self):
+        self.number = 0
+
+    async def tell(self, broker, id, *trees, valid_ms=60_000):
+        self.number += 1
+        now_ms = time.time_ns() // 1_000_000
+        plan = Plan(
+            STEERING_VERSION, "fed", id, "hand", since_ms=1, number=self.number, made_ms=now_ms,
+            valid_ms=valid_ms, trees=trees,
+        )  # fmt: skip
+        await self.write(broker, encode(plan))
+
+    async def write(self, broker, payload):
+        async with aiomqtt.Client(broker.host, broker.port) as client:
+            await client.publish(plan_topic("fed"), payload, qos=1, retain=True)
+
+
+async def next_hops(agent):
+    """Where agent 1 sends the flow, and whether by a tree."""
+    found = await agent.page(f"/explain?topic={TOPIC}")
+    return found["next_hops"], "tree" in found["why"]
+
+
+async def goes(agent, hops, *, planned):
+    deadline_s = time.monotonic() + DEADLINE_S
+    while (found := await next_hops(agent)) != (hops, planned):
+        assert time.monotonic() < deadline_s, f"{found}; wanted {hops}, planned: {planned}"
+        await asyncio.sleep(ASK_S)
+
+
+@contextlib.asynccontextmanager
+async def flowing(tmp_path, *, qos=1):
+    async with Plain(tmp_path) as plain:
+        brokers, agents = await triangle(plain, more=STRAIGHT)
+        publisher = Publisher(brokers[0].port, TOPIC, client_id="p", rate_hz=200, qos=qos)
+        subscriber = Subscriber(brokers[2].port, TOPIC, client_id="s", qos=qos)
+        async with running(publisher, subscriber):
+            await gets_through(publisher, subscriber)
+            first = max(subscriber.came)
+            yield brokers, agents, publisher, subscriber
+            publisher.pause()
+            await until(
+                lambda: all(subscriber.came[n] for n in range(first, publisher.sent)), "all came"
+            )
+            assert subscriber.duplicates == 0
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_flow_goes_by_a_plan_while_it_holds_and_nothing_is_lost_in_the_change(
+    tmp_path, qos
+):
+    async with flowing(tmp_path, qos=qos) as (brokers, agents, publisher, subscriber):
+        steerer = Steerer()
+        assert await next_hops(agents[0]) == ([3], False)
+        for id, broker in enumerate(brokers, 1):
+            await steerer.tell(broker, id, AROUND)
+
+        await goes(agents[0], [2], planned=True)
+        await gets_through(publisher, subscriber)
+        status = await agents[1].status()
+        assert status["counters"]["data"]["relayed"] > 0
+        await steerer.tell(brokers[0], 1, valid_ms=500)  # gives it back, and ends
+        await goes(agents[0], [3], planned=False)
+        await gets_through(publisher, subscriber)
+
+
+async def test_whom_the_plan_was_not_told_sends_on_the_ordinary_way(tmp_path):
+    async with flowing(tmp_path, qos=0) as (brokers, agents, publisher, subscriber):
+        await Steerer().tell(brokers[0], 1, AROUND)
+
+        # Broker 2 knows no tree: it sends on itself, and says so, and the origin goes around it.
+        await gets_through(publisher, subscriber)
+        await goes(agents[0], [3], planned=False)
+
+
+async def test_a_planned_relay_that_is_killed_costs_nothing_at_qos_1(tmp_path):
+    async with flowing(tmp_path) as (brokers, agents, publisher, subscriber):
+        steerer = Steerer()
+        for id, broker in enumerate(brokers, 1):
+            await steerer.tell(broker, id, AROUND)
+        await goes(agents[0], [2], planned=True)
+
+        killed_s = time.monotonic()
+        brokers[1].kill9()
+
+        await gets_through(publisher, subscriber)
+        gap_s = subscriber.longest_gap_s(killed_s, time.monotonic())
+        assert gap_s < FALLBACK_S * SLOW, f"{gap_s:.2f} s"
+
+
+@pytest.mark.parametrize("payload", [b"", b"{", b"null", b'{"version":1}'])
+async def test_what_is_no_plan_changes_nothing(tmp_path, payload):
+    async with flowing(tmp_path) as (brokers, agents, publisher, subscriber):
+        await Steerer().write(brokers[0], payload)
+        await gets_through(publisher, subscriber)
+        assert await next_hops(agents[0]) == ([3], False)
