@@ -49,11 +49,13 @@ class PlanBook:
         return None if self._held is None else self._held.until_ms
 
     def take(self, plan: Plan, now: Now) -> None:
-        """Believe ``plan`` from now on.
+        """Believe ``plan`` from now on. That what holds is told again changes nothing.
 
         Raises:
             DecodeError: It is not for us, not of this time, or not of who steers; what held, holds.
         """
+        if plan == self.holds(now.ms):  # a broker says what it retains to whoever returns
+            return
         if plan.version != STEERING_VERSION:
             raise DecodeError(f"version {plan.version}, {STEERING_VERSION} wanted")
         if (plan.federation, plan.broker) != (self._federation, self._broker):

@@ -19,15 +19,18 @@ from federator.protocol.messages.steering import Plan
 from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
+from federator.protocol.timers import earliest
 from federator.protocol.trust.words import Wanted, at
-from federator.protocol.types import BrokerId, Now
+from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import SignedWords
 
-PLANS_PER_S: Final = 5
-"""How many plans are read: whoever may write here could otherwise have us do nothing else."""
+PLAN_GAP_MS: Final = Millis(200)
+"""Between two plans that are read: whoever may write here could otherwise have us do nothing else.
+Of those that come meanwhile the last is read after it.
+"""
 
 TORN_PER_S: Final = 1_000
 
@@ -53,7 +56,9 @@ class Plans:
         )
         self.data_path.plane.plans = self.follower
         self._timer = DeadlineTimer(self._on_time)
-        self._plans, self._torn = TokenBucket(PLANS_PER_S), TokenBucket(TORN_PER_S)
+        self._newest: PublishPacket | None = None  # waits to be read
+        self._next_ms = Millis(0)  # from when on
+        self._torn = TokenBucket(TORN_PER_S)
 
     def subscription(self) -> TopicFilter:
         """What to subscribe on the control connection: what is retained, too."""
@@ -65,41 +70,47 @@ class Plans:
 
     def on_publish(self, packet: PublishPacket) -> None:
         """A plan, or, in a federation without keys, the end of one."""
-        if packet.topic != self.topic or not self._plans.take(monotonic_ms()):
-            return
-        now = _now()
-        if not packet.payload:
-            if not self.words.judges:
-                self.follower.on_plan(None, now)
-        else:
-            self._take(packet, now)
-        self._timer.set(self.follower.due_ms)
+        self._newest = packet
+        self._on_time()
 
     def on_torn(self, told: TreeTorn) -> None:
         """A neighbour says that a tree does not hold there."""
         if self._torn.take(monotonic_ms()):
             self.follower.on_message(told, _now())
-            self._timer.set(self.follower.due_ms)
+            self._arm()
 
-    def _take(self, packet: PublishPacket, now: Now) -> None:
+    def _take(self, payload: bytes, now: Now) -> None:
+        if not payload:
+            if not self.words.judges:  # else it runs out: anybody can take it off the broker
+                self.follower.on_plan(None, now)
+            return
         try:
-            plan = decode(Plan, bytes(packet.payload))
+            plan = decode(Plan, payload)
         except DecodeError as error:
             self.follower.refuse(str(error)[:200], now)
             return
         wanted = Wanted("steerer", plan.steerer, to=at(self.broker), stays=True)
-        if self.words.believes(self.topic, bytes(packet.payload), wanted):
+        if self.words.believes(self.topic, payload, wanted):
             self.follower.on_plan(plan, now)
         else:
             self.follower.refused += 1
 
     def _tell(self, neighbour: BrokerId, told: TreeTorn) -> None:
         self.tell(neighbour, told)
-        self._timer.set(self.follower.due_ms)
+        self._arm()
 
     def _on_time(self) -> None:
-        self.follower.on_time(_now())
-        self._timer.set(self.follower.due_ms)
+        now = _now()
+        if self._newest is not None and now.ms >= self._next_ms:
+            packet, self._newest = self._newest, None
+            self._next_ms = Millis(now.ms + PLAN_GAP_MS)
+            self._take(bytes(packet.payload), now)
+        self.follower.on_time(now)
+        self._arm()
+
+    def _arm(self) -> None:
+        reading_ms = None if self._newest is None else self._next_ms
+        self._timer.set(earliest(self.follower.due_ms, reading_ms))
 
 
 def _now() -> Now:

@@ -80,6 +80,13 @@ def test_a_plan_holds_as_long_as_it_says_by_the_clock_that_tells_less(book):
     assert book.due_ms == 1_000
 
 
+def test_what_holds_may_be_told_again_and_holds_no_longer_for_that(book):
+    book.take(plan(), at(0))
+    book.take(plan(), at(500))
+
+    assert book.due_ms == 1_000
+
+
 @pytest.mark.parametrize(
     ("other", "why"),
     [

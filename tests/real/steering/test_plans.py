@@ -14,6 +14,7 @@ import pytest
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
 from federator.protocol.messages.topics import plan_topic
+from federator.protocol.types import BrokerId
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import Plain, gets_through
 from tests.real.polling import ASK_S, DEADLINE_S, until
@@ -21,7 +22,8 @@ from tests.real.sharing.shares import triangle
 
 STRAIGHT = '[routing]\nstrategy = "shortest-path"\n'
 TOPIC = "flow/1"
-AROUND = tree_of(1, [TOPIC], {2: 1, 3: 2})
+ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
+AROUND = tree_of(ONE, [TOPIC], {TWO: ONE, THREE: TWO})
 FALLBACK_S = 1.0
 SLOW = 10
 """No test asserts a time tighter than ten times of what it takes."""
