@@ -16,14 +16,17 @@ from typing import Any, Literal
 
 from analytics.digest.broker import name_of
 from analytics.digest.liveness import liveness
+from analytics.digest.loads import fullest_ways
 from analytics.digest.tables import Row, Tables
-from analytics.digest.units import count, duration, percent, ratio, some
+from analytics.digest.units import bits, count, duration, percent, ratio, some
 
 Figures = dict[str, Any]
 Weight = Literal["bad", "look", "note"]
 
 LOOP_LAG_LOOK_US = 250_000
 """An agent that turns to its sockets a quarter of a second late adds that to every delay."""
+LINK_FULL_LOOK = 0.95
+"""A link that carries so much of what it can on average has queues at times."""
 QUARANTINE_BAD_SHARE = 0.01
 """A share of unreadable records from which on the other figures may be wrong."""
 SETTLE_LOOK_US = 10_000_000
@@ -115,6 +118,14 @@ def _dead(summary: Figures) -> Iterator[Finding]:
 
 def _strain(summary: Figures) -> Iterator[Finding]:
     load = summary["load"]
+    full = [way for way in load["fullest_links"] if way["load"] >= LINK_FULL_LOOK]
+    if full:
+        worst = full[0]
+        text = (
+            f"The link from broker {worst['sender']} to {worst['receiver']} carried "
+            f"{percent(worst['load'])} of the {bits(worst['capacity'])} that it can."
+        )
+        yield Finding("look", "topology", text)
     lag = load["loop_lag_us_max"]
     if lag and lag["value"] > LOOP_LAG_LOOK_US:
         text = (
@@ -338,6 +349,7 @@ def load_figures(tables: Tables) -> Figures:
             for row in sorted(links, key=lambda row: row["up_share"])
             if (row["a"], row["b"]) in state.lost
         ],
+        "fullest_links": fullest_ways(links)[:WORST],
         "cpu_share_max": _highest(brokers, "cpu_share", "broker"),
         "rss_bytes_max": _highest(brokers, "rss_bytes_max", "broker"),
         "loop_lag_us_max": _highest(brokers, "loop_lag_us_max", "broker"),

@@ -7,6 +7,7 @@ DASH = "\N{EN DASH}"
 
 _TIMES = ((1, "\N{MICRO SIGN}s"), (1_000, "ms"), (1_000_000, "s"))
 _SIZES = ((1, "B"), (1_000, "kB"), (1_000_000, "MB"), (1_000_000_000, "GB"), (10**12, "TB"))
+_RATES = ((1, "bit/s"), (10**3, "kbit/s"), (10**6, "Mbit/s"), (10**9, "Gbit/s"))
 _COUNTS = ((1, ""), (1_000_000, "M"), (1_000_000_000, "G"))
 _MINUTE_US = 60_000_000
 
@@ -26,6 +27,11 @@ def duration(us: float | None) -> str:
 def size(number: float | None) -> str:
     """Bytes, in powers of 1,000."""
     return DASH if number is None else _scaled(number, _SIZES)
+
+
+def bits(number: float | None) -> str:
+    """A rate of bits."""
+    return DASH if number is None else _scaled(number, _RATES)
 
 
 def count(number: float | None) -> str:

@@ -5,9 +5,10 @@ from typing import Any
 
 from analytics.digest.broker import short, way
 from analytics.digest.liveness import liveness
+from analytics.digest.loads import fullest_ways
 from analytics.digest.tables import Row, Tables
-from analytics.digest.units import count, duration, percent, size
-from analytics.report.parts import Block, Section, Tile, table
+from analytics.digest.units import bits, count, duration, percent, size
+from analytics.report.parts import Block, Section, Tile, grid, table
 from analytics.report.topology import topology
 from analytics.report.vega import bars
 
@@ -56,6 +57,28 @@ def topology_section(tables: Tables, summary: dict[str, Any]) -> Section:
     )
 
 
+def fullest_block(tables: Tables) -> Block | None:
+    """Load over capacity of each direction of a link whose capacity is known, the fullest first."""
+    ways = fullest_ways(tables["links"])
+    if not ways:
+        return None
+    data = [
+        (
+            way(row["sender"], row["receiver"], "\N{RIGHTWARDS ARROW}"),
+            row["load"],
+            f"{row['sender']} to {row['receiver']}: {percent(row['load'])} of "
+            f"{bits(row['capacity'])}",
+        )
+        for row in ways[:BROKERS_SHOWN]
+    ]
+    return Block(
+        "Fullest links",
+        "Data carried, over what the link can carry, where that is configured or was learnt.",
+        bars(data, "Load over capacity of the fullest links", axis="of capacity", axis_format="~%"),
+        grid=grid("links", ways, "from: sender, to: receiver, load, capacity"),
+    )
+
+
 def _links(tables: Tables) -> list[Block | None]:
     rows = sorted(tables["links"], key=lambda row: -(row["bytes_ab"] + row["bytes_ba"]))
     if not rows:
@@ -76,6 +99,7 @@ def _links(tables: Tables) -> list[Block | None]:
             "Bytes both ways.",
             bars(data, "Bytes over the busiest links", axis="bytes"),
         ),
+        fullest_block(tables),
         table(
             "Every link",
             "Least up first, then the slowest.",

@@ -10,7 +10,7 @@ from markupsafe import Markup
 
 from analytics.digest.broker import short
 from analytics.digest.tables import Row
-from analytics.digest.units import DASH, count, duration, instant, percent, ratio, size
+from analytics.digest.units import DASH, bits, count, duration, instant, percent, ratio, size
 
 ROWS_SHOWN = 200
 """Rows of a table on the page; the Parquet table has all of them."""
@@ -59,7 +59,14 @@ _NAMES = frozenset(
     ("broker", "origin", "destination", "sender", "receiver", "neighbour", "subject")  # brokers
 ) | {"hop", "hops", "qos", "line"}
 """Keys of whole numbers that are no counts."""
-_UNITS = {"_per_": ratio, "_us": duration, "bytes": size, "share": percent}
+_UNITS = {
+    "_per_": ratio,
+    "capacity": bits,
+    "load": percent,
+    "_us": duration,
+    "bytes": size,
+    "share": percent,
+}
 """What a key has in its name, to the unit of its values; others are counts."""
 
 

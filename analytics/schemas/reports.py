@@ -73,6 +73,8 @@ REPORT_TABLES: dict[str, StructType] = {
         "a long, b long, up_share double, round_trip_us_p50 long?, round_trip_us_min long?",
         "bytes_ab long, bytes_ba long, publications_ab long, publications_ba long",
         "duplicates long, queue_bytes_max long",
+        # bit/s, the greatest told; load: of what could have been carried while that was told.
+        "capacity_ab long?, capacity_ba long?, load_ab double?, load_ba double?",
     ),
     "traffic_matrix": struct(
         "filter string, origin long, destination long, publications long, bytes long",

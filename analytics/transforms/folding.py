@@ -21,7 +21,7 @@ import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 
-from analytics.schemas.records import BUCKET_MAX, FIELDS, HEAD
+from analytics.schemas.records import BUCKET_MAX, COUNT_MAX, FIELDS, HEAD
 from analytics.schemas.reports import WINDOW_S
 from analytics.sources.duplicates import marked
 from analytics.sources.lines import RECORDS, Bad, Record, encode, parse
@@ -213,11 +213,21 @@ def _columns(table: str, records: list[Record]) -> Columns:
     made["first_us"] = made["at_us"]
     made["last_us"] = pa.array(at_us + whole(made["window_ms"]) * 1_000)
     made["window_us"] = pa.array(at_us - at_us % _WINDOW_US)
+    if table == "links":
+        made["room_bytes"], made["bytes_out_of_room"] = _room(made)
     if table == "deliveries":
         sum_us = whole(made["sum_us"])
         made["sum_us_high"] = pa.array(sum_us >> HIGH_BITS)
         made["sum_us_low"] = pa.array(sum_us & (2**HIGH_BITS - 1))
     return made
+
+
+def _room(links: Columns) -> tuple[pa.Array, pa.Array]:
+    """What each link could have carried in its window, and what it did; 0 where nobody knows."""
+    capacity = whole(links["capacity"].fill_null(0))
+    room_bytes = np.floor(capacity.astype(np.float64) * whole(links["window_ms"]) / 8_000.0)
+    sent = np.where(capacity > 0, whole(links["bytes_out"]), 0)
+    return pa.array(np.minimum(room_bytes, COUNT_MAX).astype(np.int64)), pa.array(sent)
 
 
 def _table(columns: Columns, names: Iterable[str]) -> pa.Table:

@@ -47,8 +47,22 @@ def links(told: DataFrame, medians: DataFrame) -> DataFrame:
         F.sum(F.when(~forth, F.col("publications_out")).otherwise(0)).alias("publications_ba"),
         F.sum("duplicates").alias("duplicates"),
         F.max("queue_bytes").alias("queue_bytes_max"),
+        *(
+            column
+            for end, way in (("ab", forth), ("ba", ~forth))
+            for column in (
+                F.max(F.when(way, F.col("capacity"))).alias(f"capacity_{end}"),
+                _load(way).alias(f"load_{end}"),
+            )
+        ),
     )
     return rows.join(medians, ["a", "b"], "left")
+
+
+def _load(way: Column) -> Column:
+    """The share of its capacity that a link carried; NULL where nobody told that."""
+    room_bytes = F.sum(F.when(way, F.col("room_bytes"))).cast("double")
+    return F.sum(F.when(way, F.col("bytes_out_of_room"))) / F.nullif(room_bytes, F.lit(0.0))
 
 
 def median_round_trips(round_trips: DataFrame) -> DataFrame:

@@ -88,9 +88,10 @@ _ROW_BY_ROW: dict[str, Partial] = {
         sums=(
             *("windows", "up", "publications_out", "bytes_out"),
             *("duplicates", "duplicate_publications", "dropped"),
+            *("room_bytes", "bytes_out_of_room"),
         ),
         least=("round_trip_us",),
-        greatest=("queue_bytes",),
+        greatest=("queue_bytes", "capacity"),
     ),
     "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
     "control": Partial(("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")),
@@ -164,7 +165,7 @@ def arrow_type(name: str) -> pa.DataType:
     return pa.string() if name in TEXTS else pa.int64()
 
 
-_SLOTS = {"n": 6, "t": 4, "sum": 7, "least": 3, "greatest": 6, "bits": 1}
+_SLOTS = {"n": 6, "t": 4, "sum": 9, "least": 3, "greatest": 6, "bits": 1}
 """Columns of each use: as many as any partial needs."""
 _NAMES = {use: tuple(f"{use}{i}" for i in range(count)) for use, count in _SLOTS.items()}
 _ALL_KEYS = ("part", *_NAMES["n"], *_NAMES["t"])

@@ -22,6 +22,7 @@ BROKER_KEYS = (
     *("broker", "neighbour", "core", "controller", "substitute", "a", "b", "to", "next_hop"),
     *(
         "origin",
+        "destinations",
         "parents",
         "children",
         "next_hops",

@@ -5,15 +5,17 @@ unless asked: ``secret`` and ``tls_context`` do.
 """
 
 import ipaddress
+import re
 import ssl
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import Field, SecretStr, Strict, model_validator
+from pydantic import BeforeValidator, Field, SecretStr, Strict, model_validator
+from pydantic_core import PydanticCustomError
 
 from federator.config.certificates import client_context
 from federator.config.section import BrokerNumber, Section, WholeNumber, readable_by, wrong
@@ -250,6 +252,39 @@ class BrokerSettings(BrokerAddress):
         return self.advertise or self.url
 
 
+CAPACITY_MIN: Final = 1_000
+CAPACITY_MAX: Final = 10**12
+_CAPACITY = re.compile(r"([0-9]{1,15}(?:\.[0-9]{1,15})?) ?([kMGT]?)(bit/s|B/(?:hour|day|month))")
+_FACTORS: Final = {"": 1, "k": 10**3, "M": 10**6, "G": 10**9, "T": 10**12}
+_UNITS: Final = {"bit/s": 1.0} | {
+    f"B/{span}": 8 / seconds
+    for span, seconds in {"hour": 3_600, "day": 86_400, "month": 30 * 86_400}.items()
+}
+
+
+def _bits_per_second(told: object) -> object:
+    """``2 Mbit/s`` or ``20 GB/month`` as whole bit/s; what is no text passes."""
+    if not isinstance(told, str):
+        return told
+    shown, found = repr(told[:60]), _CAPACITY.fullmatch(told)
+    if found is None:
+        mend = (
+            'write "2 Mbit/s" (kbit/s, Mbit/s, Gbit/s), "20 GB/month" (hour, day), or whole bit/s'
+        )
+        raise PydanticCustomError("rule", f"{shown} is no capacity: {mend}")
+    amount, factor, unit = found.groups()
+    bits = round(float(amount) * _FACTORS[factor] * _UNITS[unit])
+    if not CAPACITY_MIN <= bits <= CAPACITY_MAX:
+        raise PydanticCustomError("rule", f"{shown} is {bits} bit/s: give 1 kbit/s to 1000 Gbit/s")
+    return bits
+
+
+Capacity = Annotated[
+    int, BeforeValidator(_bits_per_second), Strict(), Field(ge=CAPACITY_MIN, le=CAPACITY_MAX)
+]
+"""bit/s, which may be written as text with a unit."""
+
+
 class NeighbourSettings(BrokerAddress):
     """A broker we talk to directly. Naming any one existing broker joins the federation."""
 
@@ -257,6 +292,11 @@ class NeighbourSettings(BrokerAddress):
     """Checked against what the neighbour says, when given."""
     cost: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] | None = None
     """Cost of this link, whatever links.cost says."""
+    capacity: Capacity | None = None
+    """What this link carries from here to there: bit/s, or text: "2 Mbit/s" (kbit/s, Gbit/s), or
+    for a metered line its budget: "20 GB/month" (hour, day; kB, MB, TB). When absent it is learnt
+    while more waits than the link takes. Shown beside its load, and told to whoever steers; nothing
+    is held back by it."""
     transport: Transport | None = None
     """How frames reach this one, whatever links.transport says."""
     imports: TopicFilters = Field(default=EVERYTHING, alias="import")

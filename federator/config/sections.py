@@ -12,6 +12,7 @@ from federator.config.brokers import Credentials, Transport, Url, is_loopback
 from federator.config.section import Section, Switch, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
+from federator.protocol.messages.steering import FLOWS_MAX
 from federator.protocol.parameters import Strategy
 
 SPAN_MS_MAX = 86_400_000
@@ -303,6 +304,16 @@ class MetricsSettings(Section):
             pair = ("segment_bytes_max", "more than half of", "spool_bytes_max")
             raise self.clash(*pair, "lower it, or raise spool_bytes_max")
         return self
+
+
+class SteerSettings(Section):
+    """What this agent tells whoever steers the federation, and does for it."""
+
+    follow: Switch = True
+    """Send flows along the trees of a steerer's plan while it holds, and tell our load meanwhile;
+    false: go the ordinary way, whatever anybody plans."""
+    flows_max: WholeNumber = Field(default=256, ge=0, le=FLOWS_MAX)
+    """Flows of this broker's clients that are measured and told, the heaviest; 0: none is."""
 
 
 class HttpSettings(Section):

@@ -34,6 +34,7 @@ from federator.config.sections import (
     RetainedSettings,
     RoutingSettings,
     ShareSettings,
+    SteerSettings,
 )
 from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
@@ -86,6 +87,7 @@ class Settings(Section):
     retained: RetainedSettings = RetainedSettings()
     failover: AgentFailoverSettings = AgentFailoverSettings()
     metrics: MetricsSettings = MetricsSettings()
+    steer: SteerSettings = SteerSettings()
     keys: KeySettings = KeySettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()

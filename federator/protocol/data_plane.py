@@ -75,6 +75,7 @@ class DataPlane:
         retained: Orders retained values; ``None`` lets them pass as they come.
         frame_events: What happens is written down here, frame by frame.
         datagrams: Carries frames past the brokers, if anybody does.
+        flows_max: Flows of our clients that are measured; 0: none is.
     """
 
     def __init__(
@@ -97,6 +98,7 @@ class DataPlane:
         retained: ports.RetainedFlow | None = None,
         frame_events: FrameEventBuffer | None = None,
         datagrams: ports.Datagrams | None = None,
+        flows_max: int = 0,
     ) -> None:
         # Sees what our clients publish, and gets the frames for our inbox, if anybody does.
         self.shared: ports.Shared | None = None
@@ -157,6 +159,7 @@ class DataPlane:
             frame_bytes_max=frame_bytes_max,
             counters=self.counters,
             frame_events=frame_events,
+            flows_max=flows_max,
         )
 
     @property
@@ -238,6 +241,7 @@ class DataPlane:
 
     def tend(self, now: Now) -> bool:
         """Every second or so: bound what custody keeps; whether routes changed."""
+        self.intake.flows.on_time(now.ms)
         ended = self.custody.tend(now)
         for filter, route in ended:
             self.forwarder.set_route(filter, route)

@@ -26,6 +26,7 @@ from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import TopicRoute
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, OwnFrames
 from federator.protocol.forwarding.publications import RETAIN_BIT, packets_in
+from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.telemetry.frame_events import FrameEventBuffer, Made
 from federator.protocol.timers import earliest
 from federator.protocol.types import Millis, Now
@@ -171,6 +172,7 @@ class Intake:
         frame_bytes_max: int,
         counters: DataCounters,
         frame_events: FrameEventBuffer | None,
+        flows_max: int,
     ) -> None:
         self._open = OpenBatches()
         # Called when all that came is in the log, and our broker was told so.
@@ -185,6 +187,8 @@ class Intake:
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
         self._frame_events = frame_events
+        self.flows = FlowMeter(flows_max, frame_overhead_bytes=outgoing.overhead_bytes)
+        self._measured = self.flows if flows_max else None
         self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self._pace = Pace()
         self._flush_ms: Millis | None = None  # when what was gathered goes
@@ -301,6 +305,8 @@ class Intake:
         if self._frame_events is not None:
             made = Made(route.keys, 0, own.epoch, own.seq + 1, count, size, time_us)
             self._frame_events.add(made)
+        if self._measured is not None:
+            self._measured.add(route, size, count)
         if not route.sends:
             self._counters.no_route += count
             return
@@ -329,12 +335,15 @@ class Intake:
         return True
 
     def _send_logged(self, batch: Batch, record: Record, now: Now) -> None:
-        route = batch.route
+        route, more = batch.route, 0
         if route.sends:
             frame = self._custody.origin.frame_of(record, route.keys)
+            more = len(frame.chain) + len(frame.proof)
             body = record.body
             self._outgoing.send(frame, 0, route.sends, (body,), len(body), now_ms=now.ms)
         self._counters.publications_out += batch.count
+        if self._measured is not None:
+            self._measured.add(route, more + batch.size, batch.count)
         if self._frame_events is not None:
             epoch, seq = self._log.epoch, record.seq
             self._frame_events.add(

@@ -22,6 +22,9 @@ SAMPLED = 1 / 256
 CLIENTS_EVERY_S = 60
 """The interval at which test clients, beside the first broker, write what they measured."""
 
+CAPACITIES = (None, 64_000, 2_000_000)
+"""bit/s of links, in turn; of some nobody knows it."""
+
 
 def tables_of(
     layout: Layout, story: Story, chunk: Chunk, *, log_s: int, seed: int
@@ -184,6 +187,7 @@ class _Data:
             "cost": np.ones(len(arc), dtype=np.int64),
             "round_trip_us": 2 * delay_us[arc] + noise,
             "queue_bytes": self.rng.poisson(out["bytes"][arc, second] / 400),
+            "capacity": [CAPACITIES[at % len(CAPACITIES)] for at in arc.tolist()],
         }
         for key in ("frames", "publications", "bytes"):
             own[f"{key}_out"] = out[key][arc, second]

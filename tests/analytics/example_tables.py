@@ -225,6 +225,8 @@ def _load(draw, brokers):
                 "bytes_ab": draw.randrange(10**6, 9 * 10**6),
                 "bytes_ba": draw.randrange(10**6, 9 * 10**6), "publications_ab": 20_000,
                 "publications_ba": 19_000, "duplicates": 80, "queue_bytes_max": 12_000,
+                "capacity_ab": 2_000_000 if a == 1 else None, "capacity_ba": None,
+                "load_ab": {(1, 2): 0.4, (1, 4): 0.83}.get((a, b)), "load_ba": None,
             }
             for a, b in grid_links()
         ],

@@ -90,7 +90,8 @@ def _second(broker: int, batch: int, clocks_us: Mapping[int, int]) -> list[LINE]
     rows: list[tuple[str, LINE]] = [("agents", AGENT)]
     for neighbour in neighbours:
         floor_us = FLOOR_US[min(broker, neighbour), max(broker, neighbour)]
-        rows.append(("links", link(neighbour, 2 * floor_us + batch % 3)))
+        known = {"capacity": 64_000 + 1_000 * (batch % 5)} if broker < neighbour else {}
+        rows.append(("links", link(neighbour, 2 * floor_us + batch % 3, **known)))
         flood = {"neighbour": neighbour, "kind": "core_ann", "messages": 1, "bytes": 80}
         rows.append(("control", flood | {"direction": "out"}))
         rows.append(("control", flood | {"direction": "in"}))

@@ -5,10 +5,10 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from analytics.digest.figures import crashes
+from analytics.digest.figures import crashes, summarise
 from analytics.digest.liveness import liveness
 from analytics.digest.tables import Tables
-from analytics.digest.units import count, duration, percent, ratio, size
+from analytics.digest.units import bits, count, duration, percent, ratio, size
 from analytics.report.topology import SPRINGS_MAX, layout
 
 
@@ -28,6 +28,32 @@ def test_counts_are_exact_below_a_million():
     assert [count(n) for n in (0, 999_999, 4_216_000)] == ["0", "999,999", "4.22 M"]
     assert [size(n) for n in (0, 999, 1_000, 1_234_567)] == ["0 B", "999 B", "1 kB", "1.23 MB"]
     assert [ratio(n) for n in (None, 0.0216, 21.64, 2)] == ["\N{EN DASH}", "0.022", "21.6", "2"]
+
+
+def test_rates_are_of_bits_in_powers_of_a_thousand():
+    assert [bits(n) for n in (None, 0, 64_000, 2_000_000)] == [
+        "\N{EN DASH}", "0 bit/s", "64 kbit/s", "2 Mbit/s",
+    ]  # fmt: skip
+
+
+def test_a_link_that_carries_nearly_all_it_can_is_a_finding_and_the_fullest_is_named():
+    def summary_of(loads):
+        links = [
+            {"a": a, "b": b, "up_share": 1.0, "bytes_ab": 0, "bytes_ba": 0}
+            | {"capacity_ba": 64_000, "load_ba": load}
+            for (a, b), load in loads.items()
+        ]
+        return summarise(Tables({"links": links}), "Report")
+
+    summary = summary_of({(2, 3): 0.96, (1, 2): 0.97})
+
+    assert summary["load"]["fullest_links"][0] == {
+        "sender": 2, "receiver": 1, "load": 0.97, "capacity": 64_000,
+    }  # fmt: skip
+    text = "The link from broker 2 to 1 carried 97 % of the 64 kbit/s that it can."
+    assert text in [each["text"] for each in summary["findings"]]
+    before = [each["text"] for each in summary_of({(1, 2): 0.9})["findings"]]
+    assert not any(" that it can." in each for each in before)
 
 
 def test_a_share_never_reads_all_or_nothing_unless_it_is():

@@ -181,6 +181,21 @@ def test_a_new_name_is_in_the_next_picture_of_the_same_topology():
     assert "broker other (1): alive" in drawing("other")
 
 
+def test_the_fullest_links_come_first_where_capacity_is_known_and_nowhere_else(drawn):
+    text, summary = drawn
+    links = [
+        {key: value for key, value in row.items() if not key.startswith(("load", "capacity"))}
+        for row in example()["links"]
+    ]
+
+    place = fragments(Tables({"links": example()["links"]}), summary)["topology"]
+    without = fragments(Tables({"links": links}), summary)["topology"]
+
+    assert text.index(": 83 % of 2 Mbit/s") < text.index(": 40 % of 2 Mbit/s")
+    assert "Fullest links" in place
+    assert "Fullest links" not in without
+
+
 def test_a_federation_without_a_fault_is_healthy():
     tables = example() | {"quarantine_counts": [], "events": [], "convergence": []}
     tables["links"] = [row | {"up_share": 1.0} for row in tables["links"]]

@@ -37,7 +37,7 @@ COLUMNS = {
     "origin_epoch": "BIGINT", "seq": "BIGINT", "custody": "BIGINT", "hop": "BIGINT",
     "sender": "BIGINT", "origin_time_us": "BIGINT", "publisher_broker": "BIGINT",
     "destination": "BIGINT", "delays_us": "BIGINT[]", "made_us": "BIGINT", "since_us": "BIGINT",
-    "until_us": "BIGINT", "name": "VARCHAR",
+    "until_us": "BIGINT", "name": "VARCHAR", "capacity": "BIGINT",
 }  # fmt: skip
 
 

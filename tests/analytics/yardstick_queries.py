@@ -178,11 +178,15 @@ QUERIES: dict[str, str] = {
     """,
     "links": f"""
         WITH ends AS (SELECT *, least(broker, neighbour) AS a, greatest(broker, neighbour) AS b,
-            1 AS one FROM links)
+            1 AS one, CASE WHEN capacity > 0 THEN bytes_out END AS known,
+            least(1099511627776, floor(capacity::DOUBLE * window_ms / 8000.0)) AS room FROM links)
         SELECT a, b, sum(up) / count(*), any_value(p50), min(round_trip_us),
             sum(bytes_out) FILTER (broker = a), sum(bytes_out) FILTER (broker = b),
             sum(publications_out) FILTER (broker = a), sum(publications_out) FILTER (broker = b),
-            sum(duplicates), max(queue_bytes)
+            sum(duplicates), max(queue_bytes),
+            max(capacity) FILTER (broker = a), max(capacity) FILTER (broker = b),
+            sum(known) FILTER (broker = a) / nullif(sum(room) FILTER (broker = a), 0),
+            sum(known) FILTER (broker = b) / nullif(sum(room) FILTER (broker = b), 0)
         FROM ends LEFT JOIN {
         quantiles(
             "(FROM ends WHERE round_trip_us IS NOT NULL)",

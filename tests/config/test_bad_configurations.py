@@ -70,6 +70,37 @@ SPOILT = {
         "neighbours[0].url = 'mqtt://127.0.0.1:x",
     ),
     "the own id as neighbour": (("", "id = 1\n"), 78, 7, "neighbour id 1 is this broker's own id"),
+    "a capacity in a unit of its own": (
+        ("", 'capacity = "2 Mbps"\n'),
+        78,
+        7,
+        "neighbours[0].capacity = '2 Mbps' is no capacity: write \"2 Mbit/s\" (kbit/s,",
+    ),
+    "a capacity that carries nothing": (
+        ("", 'capacity = "0 Mbit/s"\n'),
+        78,
+        7,
+        "neighbours[0].capacity = '0 Mbit/s' is 0 bit/s: give 1 kbit/s to 1000 Gbit/s",
+    ),
+    "a capacity below any line's": (
+        ("", "capacity = 9\n"),
+        78,
+        7,
+        "neighbours[0].capacity = 9: it",
+    ),
+    "a capacity that is a truth": (
+        ("", "capacity = true\n"),
+        78,
+        7,
+        "neighbours[0].capacity = true",
+    ),
+    "more flows than a word holds": (
+        ("", "[steer]\nflows_max = 1025\n"),
+        78,
+        8,
+        "steer.flows_max = 1025: it should be less than or equal to 1024",
+    ),
+    "a number for a switch": (("", "[steer]\nfollow = 1\n"), 78, 8, "steer.follow = 1: it should"),
     "one table of neighbours": (("[[neighbours]]", "[neighbours]"), 78, 5, "write [[neighbours]]"),
     "a neighbour id twice": (
         ("", 'id = 2\n[[neighbours]]\nid = 2\nurl = "mqtt://c"\n'),

@@ -133,6 +133,26 @@ def test_a_password_file_gives_its_first_line(write, tmp_path):
     assert load(write(text), {}).broker.secret() == b"hush"
 
 
+@pytest.mark.parametrize(
+    ("told", "bits"),
+    [
+        ('"2 Mbit/s"', 2_000_000),
+        ('"64kbit/s"', 64_000),
+        ('"1.5 Gbit/s"', 1_500_000_000),
+        ("2000000", 2_000_000),
+        ('"20 GB/month"', 61_728),
+        ('"450 kB/hour"', 1_000),
+    ],
+)
+def test_the_capacity_of_a_link_may_be_written_with_a_unit(write, told, bits):
+    settings = load(write(f'{GOOD}[[neighbours]]\nurl = "mqtt://c"\ncapacity = {told}\n'), {})
+
+    assert settings.neighbours[-1].capacity == bits
+    assert settings.neighbour_connection(settings.neighbours[-1]).capacity == bits
+    assert settings.neighbours[0].capacity is None
+    assert (settings.steer.follow, settings.steer.flows_max) == (True, 256)
+
+
 def test_a_neighbour_without_credentials_inherits_those_of_the_links(write):
     text = GOOD + (
         '[[neighbours]]\nurl = "mqtt://c"\nusername = "own"\n'

@@ -21,11 +21,14 @@ DEEP = ("max_queued_messages 0",)
 
 @dataclass
 class PlainConfig:
-    """What ``AgentProcess`` wants of a configuration. ``neighbours`` are URLs, or (URL, id)."""
+    """What ``AgentProcess`` wants of a configuration.
+
+    ``neighbours`` are URLs, or (URL, id), or those and a line of TOML.
+    """
 
     id: int
     broker_url: str
-    neighbours: tuple[str | tuple[str, int], ...] = ()
+    neighbours: tuple[str | tuple[str, int] | tuple[str, int, str], ...] = ()
     broker: dict[str, object] = field(default_factory=dict)
     links: dict[str, object] = field(default_factory=dict)
     more: str = ""  # TOML of further sections
@@ -40,9 +43,9 @@ class PlainConfig:
         lines += ["[broker]", f"id = {self.id}"]
         lines += [f"url = {json.dumps(self.broker_url)}", *keys(self.broker)]
         for neighbour in self.neighbours:
-            url, id_ = neighbour if isinstance(neighbour, tuple) else (neighbour, None)
+            url, id_, *more = neighbour if isinstance(neighbour, tuple) else (neighbour, None)
             lines += ["[[neighbours]]", f"url = {json.dumps(url)}"]
-            lines += [f"id = {id_}"] if id_ is not None else []
+            lines += [f"id = {id_}", *more] if id_ is not None else []
         lines += ["[links]", *keys(self.links), "[share]", *keys(self.share)]
         lines += ["[http]", "port = 0", "[log]", 'format = "json"']
         return "\n".join([*lines, self.more, ""])

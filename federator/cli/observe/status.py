@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from federator.cli.agent_pages import Names, agent_url, get, url_option
+from federator.cli.observe.loads import bits, filters_shown, load_of, load_shown
 from federator.cli.options import answer_option, columns, config_option
 from federator.runtime.doctor.strangers import Speakers
 
@@ -19,7 +20,7 @@ REASONS_SHOWN = 5
 """Without --verbose: what is told of a federation that is well fits into a usual terminal."""
 
 RULES_TOLD = ("import", "export", "deny", "rename")
-LINK_COLUMNS = ("neighbour", "address", "state", "cost", "rtt_ms")
+LINK_COLUMNS = ("neighbour", "address", "state", "cost", "rtt_ms", "load")
 TRAFFIC_TOLD = {
     "publications_in": "of our clients",
     "publications_out": "sent on",
@@ -109,14 +110,15 @@ def _headline(status: Mapping[str, Any], names: Names) -> list[str]:
 
 
 def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
-    """The links, those that are not up first; a few of them unless ``verbose``."""
+    """The links, those that are not up first, then the fullest; a few unless ``verbose``."""
     if verbose:
         told = [{k: v for k, v in link.items() if k != "datagrams"} for link in links]
         return ["", "links:", *table(told)]
     if not links:
         return ["", "links: none"]
-    ordered = sorted(links, key=lambda link: link.get("state") == "up")
-    rows = [{key: link.get(key) for key in LINK_COLUMNS} for link in ordered[:LINKS_SHOWN]]
+    ordered = sorted(links, key=lambda link: (link.get("state") == "up", -(load_of(link) or 0)))
+    shown_first = [{**link, "load": load_shown(link)} for link in ordered[:LINKS_SHOWN]]
+    rows = [{key: link.get(key) for key in LINK_COLUMNS} for link in shown_first]
     ups = sum(link.get("state") == "up" for link in links)
     lines = ["", f"links: {ups} of {len(links)} up", *table(rows)]
     more = len(links) - LINKS_SHOWN
@@ -160,11 +162,29 @@ def _in_full(status: Mapping[str, Any]) -> list[str]:
             total = status.get(f"{title}_total", len(routes))
             more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
             lines += ["", f"{title}: {total}{more}", *table(routes[:MESHES_SHOWN])]
+    lines += _flows(status.get("flows") or {})
     lines += ["", *_rules(status.get("rules", {}), always=True)]
     for title in ("discovery", "counters"):
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
     return lines
+
+
+def _flows(told: Mapping[str, Any]) -> list[str]:
+    """The heaviest flows of our clients, where there are any."""
+    flows = told.get("heaviest", [])
+    rows = [
+        {
+            "filters": filters_shown(flow),
+            "to": flow.get("destinations"),
+            "rate": bits(flow.get("rate", 0)),
+            "error": bits(flow.get("error", 0)),
+            "publications": flow.get("publications"),
+        }
+        for flow in flows[:MESHES_SHOWN]
+    ]
+    head = f"flows: {len(flows)}, others together {bits(told.get('rest', 0))}"
+    return ["", head, *table(rows)] if rows else []
 
 
 def _rules(rules: Mapping[str, Any], *, always: bool) -> list[str]:

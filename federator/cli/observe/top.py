@@ -19,6 +19,7 @@ from rich.table import Table
 from rich.text import Text
 
 from federator.cli.agent_pages import Names, agent_url, agents_of_grid, get, get_text
+from federator.cli.observe.loads import bits, filters_shown, load_of, load_shown
 from federator.cli.observe.top_samples import Snapshot, Watched, parse
 from federator.cli.options import PLACE, config_option
 from federator.errors import LinkError
@@ -40,9 +41,16 @@ BROKER_COLUMNS: Final = (
 ONLY_WIDE: Final = ("filters", "relayed/s", "missing", "custody", "memory")
 """Columns that are left out of terminals that are not ``WIDE``."""
 
-LINK_COLUMNS: Final = (
+LINK_COLUMNS: Final[tuple[tuple[str, str], ...]] = (
     *(("link", "<"), ("state", "<"), ("round trip", ">"), ("cost", ">"), ("out/s", ">")),
-    *(("queued", ">"), ("", "<"), ("refused/s", ">"), ("", "<")),
+    *(("load", "<"), ("queued", ">"), ("", "<"), ("refused/s", ">"), ("", "<")),
+)
+LOAD_AT: Final = 5
+"""Of ``LINK_COLUMNS`` the one that is left out where no capacity is known."""
+
+FLOW_COLUMNS: Final = (
+    *(("flow", "<"), ("from", "<"), ("to", "<"), ("rate", ">"), ("error", ">")),
+    ("publications/s", ">"),
 )
 MESH_COLUMNS: Final = (("mesh of", "<"), ("core", ">"), ("clients at", "<"), ("carried by", "<"))
 
@@ -127,7 +135,13 @@ def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int
     """All of it, in at most about ``height`` lines."""
     agents = sorted(watched, key=lambda each: (not each.name.isdigit(), each.name.rjust(12)))
     room = max(2 * ROWS_MIN, height - FIXED_LINES - len(agents))
-    links = _links(agents)
+    links, heads = _links(agents), LINK_COLUMNS
+    if not any(row[LOAD_AT] for row in links):
+        links = [row[:LOAD_AT] + row[LOAD_AT + 1 :] for row in links]
+        heads = heads[:LOAD_AT] + heads[LOAD_AT + 1 :]
+    flows = _flows(agents)
+    flows_shown = min(len(flows), max(ROWS_MIN, room // 4))
+    room -= flows_shown + 2 if flows else 0
     meshes = _meshes(agents)
     links_shown = min(len(links), max(ROWS_MIN, room - min(len(meshes), room // 2)))
     meshes_shown = min(len(meshes), max(ROWS_MIN, room - links_shown))
@@ -138,7 +152,8 @@ def picture(watched: Sequence[Watched], at: datetime, *, height: int, width: int
         "",
         _brokers_table(agents, wide=width >= WIDE),
         "",
-        _cut(_table(*LINK_COLUMNS), links, links_shown),
+        _cut(_table(*heads), links, links_shown),
+        *([] if not flows else ("", _cut(_table(*FLOW_COLUMNS), flows, flows_shown))),
         "",
         _cut(_table(*MESH_COLUMNS), meshes, meshes_shown),
     )
@@ -265,8 +280,8 @@ Row = tuple[RenderableType, ...]
 
 
 def _links(agents: Sequence[Watched]) -> list[Row]:
-    """Links that are down first, then by what goes over them."""
-    rows: list[tuple[tuple[bool, float], Row]] = []
+    """Links that are down first, then the fullest, then by what goes over them."""
+    rows: list[tuple[tuple[bool, float, float], Row]] = []
     names = _names(agents)
     for each in agents:
         for link in each.now.status.get("links", []) if each.now is not None else ():
@@ -283,13 +298,47 @@ def _links(agents: Sequence[Watched]) -> list[Row]:
                 "-" if round_trip_ms is None or not up else f"{round_trip_ms} ms",
                 amount(link.get("cost")),
                 size(bytes_out),
+                _load(link),
                 size(queued),
                 bar((queued or 0.0) / limit) if limit else "",
                 Text(amount(refused), "bold red" if refused else ""),
                 "" if up else Text(str(link.get("reason", ""))[:48], "dim"),
             )
-            rows.append(((up, -(bytes_out or 0.0)), row))
+            rows.append(((up, -(load_of(link) or 0.0), -(bytes_out or 0.0)), row))
     return [row for _, row in sorted(rows, key=lambda pair: pair[0])]
+
+
+def _load(link: Mapping[str, Any]) -> Text:
+    """How full a link is; nothing where its capacity is not known."""
+    load = load_of(link)
+    if load is None:
+        return Text()
+    colour = "bold red" if load >= FULL else "yellow" if load >= HALF else "green"
+    return Text(load_shown(link) or "", colour)
+
+
+def _flows(agents: Sequence[Watched]) -> list[Row]:
+    """The heaviest flows of all agents, heaviest first."""
+    names = _names(agents)
+    told = [
+        (flow, each.name)
+        for each in agents
+        for flow in (each.now.status.get("flows") or {} if each.now is not None else {}).get(
+            "heaviest", ()
+        )
+    ]
+    told.sort(key=lambda each: -each[0].get("rate", 0))
+    return [
+        (
+            Text(filters_shown(flow)),
+            Text(names.shown(name)),
+            Text(" ".join(map(names.shown, flow.get("destinations", ()))) or "-"),
+            bits(flow.get("rate", 0)),
+            bits(flow.get("error", 0)),
+            amount(flow.get("publications")),
+        )
+        for flow, name in told
+    ]
 
 
 def _meshes(agents: Sequence[Watched]) -> list[Row]:

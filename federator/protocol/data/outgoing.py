@@ -25,11 +25,14 @@ from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes
 from federator.protocol.forwarding.publications import variable_byte_integer
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventBuffer, Refused, Sent
-from federator.protocol.trust.guard import DATA
+from federator.protocol.trust.guard import DATA, SEAL_BYTES
 from federator.protocol.types import BrokerId, Millis
 
 REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
+
+PUBLISH_BYTES = 5
+"""Of a PUBLISH around a frame: its first byte, its length in mostly three, and no properties."""
 
 QUIET_MS = Millis(1_000)
 """How long nothing must have waited, or been asked for again, before a link is trusted."""
@@ -110,6 +113,13 @@ class Outgoing:
             self._links.pop(neighbour, None)
         else:
             self._links[neighbour] = link
+
+    @property
+    def overhead_bytes(self) -> int:
+        """What a frame takes on its link beside label and body: the PUBLISH around it, its seal."""
+        return (
+            PUBLISH_BYTES + len(self._topic_field) + (SEAL_BYTES if self.seals is not None else 0)
+        )
 
     def send(
         self,

@@ -142,6 +142,11 @@ def mask_bytes(mask: int, k: int) -> bytes:
     return mask.to_bytes((k + 7) // 8, "little")
 
 
+def label_bytes(keys: bytes) -> int:
+    """The length of a frame's label, but for what is only in frames under custody."""
+    return HEADER_BYTES + len(keys) + (len(keys) // KEY_BYTES + 7) // 8
+
+
 def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> bytes:
     """Everything of ``frame`` before the body, for its next hop.
 

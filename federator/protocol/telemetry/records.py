@@ -211,6 +211,7 @@ class Links(Record, frozen=True, kw_only=True, tag="links"):
     duplicate_publications: Natural = 0
     dropped: Natural = 0
     deferred: Natural = 0
+    capacity: Natural | None = None
 
 
 class Control(Record, frozen=True, kw_only=True, tag="control"):

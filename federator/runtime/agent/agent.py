@@ -147,11 +147,7 @@ class Agent:
             topics={tracing.topic: tracing.on_order},
             messages={msg.TraceEcho: tracing.on_echo},
         )
-        yield Part(
-            subscriptions=[services.plans.subscription()],
-            topics={services.plans.topic: services.plans.on_publish},
-            messages={msg.TreeTorn: services.plans.on_torn},
-        )
+        yield Part(messages={msg.TreeTorn: services.plans.on_torn})
         yield Part(
             subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
             topics={guard.topic: guard.on_publish},
@@ -176,7 +172,7 @@ class Agent:
             topics={fetches.topic: fetches.on_question},
             tasks={"gateways' fetches": fetches.run},
         )
-        yield Part(tasks={"health": services.health.run})
+        yield Part(tasks={"health": services.health.run, "link loads": services.link_loads.run})
         if self.settings.discovery.log_topics:
             watch = services.log_watch
             yield Part(topics=dict.fromkeys(LOG_LINES, watch.on_line), tasks={"log": watch.run})
@@ -213,6 +209,13 @@ class Agent:
             yield Part(messages={msg.DatagramOffer: datagrams.on_offer}, tasks=tasks)
         if keys is not None:
             yield Part(messages={msg.Revoked: keys.on_revoked}, tasks={"keys": keys.run})
+        if settings.steer.follow:
+            plans = self.services.plans
+            yield Part(
+                subscriptions=[plans.subscription()],
+                topics={plans.topic: plans.on_publish},
+                tasks={"loads": self.services.load_teller.run},
+            )
         if settings.topology.mode == "auto":
             yield Part(tasks={"topology": control.arranger.run})
         if settings.mesh.core == "placed":

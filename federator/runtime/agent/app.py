@@ -76,7 +76,9 @@ def view_of(agent: Agent) -> v.LiveView:
         controller=lambda: controller_page(node.failover, settings.broker_id),
         topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
         values=lambda: _values(agent),
-        links=m.LinkMetrics(node.links, agent.control.connections, data.datagrams),
+        links=m.LinkMetrics(
+            node.links, agent.control.connections, data.datagrams, agent.services.link_loads
+        ),
         tls={(file,): end_s for file, end_s in ends_s.items()},
     )
 
@@ -113,8 +115,13 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
             "strangers_may_speak": services.strangers.speakers,
         },
         "links": v.links_section(
-            services.ready.judge(), control.connections, datagrams, control.node.failover.name_of
+            services.ready.judge(),
+            control.connections,
+            datagrams,
+            services.link_loads,
+            control.node.failover.name_of,
         ),
+        "flows": v.flows_section(path.intake.flows, data.forwarder),
         "datagrams": None if datagrams is None else datagrams.totals(),
         **routes.status(),
         "discovery": services.discovery.snapshot(),

@@ -180,6 +180,7 @@ class DataParts:
             retained=self.retained,
             frame_events=self.frame_events,
             datagrams=self.datagrams,
+            flows_max=settings.steer.flows_max,
         )
         plane.delivery.link = self._data_link
         plane.traces = self.tracing

@@ -26,6 +26,8 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.settling.service import SettlingService
+from federator.runtime.steering.link_loads import LinkLoads
+from federator.runtime.steering.load_teller import LoadTeller
 from federator.runtime.steering.plans import Plans
 from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
@@ -87,6 +89,23 @@ class Services:
             guard=None if control.trust is None else control.trust.guard,
             end=self.end,
             give_way=lambda: self.presence.give_way(),
+        )
+        self.link_loads = LinkLoads(
+            settings=settings,
+            links=node.links,
+            connections=control.connections,
+            datagrams=data.datagrams,
+            policies=data.link_policies,
+        )
+        self.load_teller = LoadTeller(
+            settings=settings,
+            epoch=lambda: control.epoch,
+            link=link,
+            words=control.words,
+            forwarder=data.forwarder,
+            flows=data.path.intake.flows,
+            loads=self.link_loads,
+            holding=self.plans.holding,
         )
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
         self.presence = OwnBrokerPresence(
@@ -200,6 +219,7 @@ class Services:
             clients=lambda: self.failover.clients if settings.failover.enabled else None,
             peers=peers,
             echo=self.echo,
+            capacity=self.link_loads.capacity,
         )
         return MetricsStream(
             settings=settings.metrics,

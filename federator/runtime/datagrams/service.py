@@ -65,6 +65,7 @@ class DatagramCounters:
 class _Peer:
     """A neighbour with which we have a link."""
 
+    bytes_out: int = 0
     epoch: Epoch | None = None
     offered: str = ""  # where it takes datagrams, as it said; empty when it did not
     address: tuple[str, int] | None = None
@@ -221,6 +222,7 @@ class DatagramService:
             if sent:
                 self.counters.datagrams_out += 1
                 self.counters.bytes_out += sent
+                peer.bytes_out += sent
             else:
                 self.counters.unsent += 1
 
@@ -294,6 +296,11 @@ class DatagramService:
     def links(self) -> dict[BrokerId, DatagramLink]:
         """The links over datagrams there are."""
         return {id_: peer.link for id_, peer in self._peers.items() if peer.link is not None}
+
+    def bytes_to(self, neighbour: BrokerId) -> int:
+        """Bytes of datagrams sent to one neighbour, with their seals."""
+        peer = self._peers.get(neighbour)
+        return 0 if peer is None else peer.bytes_out
 
     def snapshot(self, neighbour: BrokerId | None) -> dict[str, object] | None:
         """For ``/status``: the link to one neighbour."""

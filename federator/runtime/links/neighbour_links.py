@@ -48,6 +48,7 @@ class NeighbourLink:
         conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
         kept: The operator named it among the neighbours.
+        capacity: As the operator says, in bit/s.
         control: Carries control messages, and has the Will; set when the address is dialled, as
         data: which carries frames.
     """
@@ -57,6 +58,7 @@ class NeighbourLink:
     cost: Cost | None
     dialled_for: BrokerId | None = None
     kept: bool = False
+    capacity: int | None = None
     control: MqttLink = field(init=False)
     data: MqttLink = field(init=False)
     conn: ConnId | None = None
@@ -104,7 +106,9 @@ class NeighbourLinks:
         for neighbour in self.settings.neighbours:
             expected = BrokerId(neighbour.id) if neighbour.id is not None else None
             cost = Cost(neighbour.cost) if neighbour.cost is not None else None
-            link = NeighbourLink(neighbour.url, expected, cost, kept=True)
+            link = NeighbourLink(
+                neighbour.url, expected, cost, kept=True, capacity=neighbour.capacity
+            )
             self._dial(link, self.settings.neighbour_connection(neighbour))
 
     def dial_back(self, neighbour: BrokerId, address: str) -> None:

@@ -84,6 +84,20 @@ class PacketSender:
         return pipe is None or not (pipe.queued_bytes or pipe.backlog_bytes)
 
     @property
+    def bytes_arrived(self) -> int:
+        """Bytes sent since the link was made that the other end has, as far as the kernel tells."""
+        pipe, sent = self._pipe, self._counters.bytes_out
+        return sent if pipe is None else sent + pipe.bytes_out - pipe.undelivered_bytes
+
+    @property
+    def stint(self) -> tuple[int, int]:
+        """Another pair whenever the queues were empty for a moment, or the connection is another.
+
+        While nothing ever waits it may stay.
+        """
+        return self._counters.connects, self._pipe.emptied if self._pipe is not None else 0
+
+    @property
     def urgent_bytes(self) -> int:
         """Bytes of urgent packets that wait in the send queues."""
         return self._pipe.urgent_bytes if self._pipe is not None else 0

@@ -19,9 +19,13 @@ Source: docs/ARCHITECTURE.md, "The link".
 """
 
 import asyncio
+import contextlib
+import fcntl
 import math
 import os
 import socket
+import sys
+import termios
 from collections import deque
 from collections.abc import Callable
 from typing import cast
@@ -103,6 +107,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self.reason: BaseException | None = None
         self.bytes_in = 0
         self.bytes_out = 0
+        self.emptied = 0  # times that nothing waited any more
 
     # Receiving
 
@@ -250,6 +255,15 @@ class PacketTransport(asyncio.BufferedProtocol):
         return self._transport.get_write_buffer_size() if self._transport is not None else 0
 
     @property
+    def undelivered_bytes(self) -> int:
+        """Bytes that left our queues and did not arrive yet, as far as the kernel tells."""
+        sent = bytearray(4)
+        if self._tcp is not None:
+            with contextlib.suppress(OSError):
+                fcntl.ioctl(self._tcp, termios.TIOCOUTQ, sent)
+        return self.backlog_bytes + int.from_bytes(sent, sys.byteorder)
+
+    @property
     def urgent_bytes(self) -> int:
         """Bytes in the urgent queue."""
         return self._urgent.bytes
@@ -272,6 +286,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             first, second = self._turns
             batch = first.pop(FLUSH_BYTES) or second.pop(FLUSH_BYTES)
             if not batch:
+                self.emptied += 1
                 return
             self._turns = (second, first)
             self.bytes_out += len(batch)

@@ -28,6 +28,7 @@ from federator.runtime.observability.topology_view import links_told, mutual_lin
 from federator.runtime.process.exposition import Distribution, Labelled, Value
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
+from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.telemetry.stream import MetricsStream
 from federator.runtime.trust.guarding import Trust
 
@@ -42,6 +43,7 @@ class LinkMetrics:
     known: Links
     neighbours: NeighbourLinks
     datagrams: DatagramService | None
+    loads: LinkLoads
     _ids: dict[str, BrokerId] = field(default_factory=dict)  # who was last behind an address
 
     def read(self) -> Mapping[str, Labelled]:
@@ -79,6 +81,8 @@ class LinkMetrics:
         }
         if cost is not None:
             values["cost"] = cost
+        if (capacity := self.loads.capacity(id_)) is not None:
+            values["capacity"] = capacity
         if known is not None and known.up and known.round_trip_ms is not None:
             values["rtt_s"] = known.round_trip_ms / 1_000
         return values | self._datagram_link(id_)

@@ -20,6 +20,7 @@ from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.retained.places import Places
 from federator.protocol.routing_table import table_of
+from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.types import BrokerId
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
@@ -35,6 +36,7 @@ from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.process.exposition import Labelled, families
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
+from federator.runtime.steering.link_loads import LinkLoads
 
 LAGS_KEPT = 60
 """Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
@@ -209,6 +211,7 @@ def links_section(
     judge: LinkJudge,
     neighbours: NeighbourLinks,
     datagrams: DatagramService | None,
+    loads: LinkLoads,
     name_of: Callable[[BrokerId], str],
 ) -> list[Answer]:
     """The connections to neighbours, and what hinders a link over each."""
@@ -218,6 +221,7 @@ def links_section(
         connection = links.connections.get(neighbour.conn) if neighbour.conn else None
         found = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
         known = links.neighbours.get(found.neighbour) if found.neighbour is not None else None
+        rate, capacity = loads.rate(found.neighbour), loads.capacity(found.neighbour)
         told.append(
             {
                 "neighbour": found.neighbour,
@@ -230,6 +234,9 @@ def links_section(
                 "reason": found.reason,
                 "refuses": found.refuses,
                 "rtt_ms": known and known.round_trip_ms,
+                "rate": None if rate is None else round(rate),
+                "capacity": None if capacity is None else round(capacity),
+                "load": None if rate is None or not capacity else round(rate / capacity, 4),
             }
         )
         if known is not None:
@@ -237,6 +244,25 @@ def links_section(
         if datagrams is not None:
             told[-1]["datagrams"] = datagrams.snapshot(found.neighbour)
     return told
+
+
+def flows_section(meter: FlowMeter, forwarder: Forwarder) -> Answer:
+    """The heaviest flows of our clients, in bit/s, and all others together."""
+    flows, rest = meter.told(forwarder)
+    return {
+        "heaviest": [
+            {
+                "filters": list(flow.filters),
+                "destinations": list(flow.destinations),
+                "meshed": flow.meshed,
+                "rate": round(flow.rate),
+                "error": round(flow.error),
+                "publications": round(flow.publications, 2),
+            }
+            for flow in flows
+        ],
+        "rest": round(rest),
+    }
 
 
 def _state(neighbour: NeighbourLink, *, up: bool) -> str:

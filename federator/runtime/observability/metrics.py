@@ -274,6 +274,7 @@ LINK: Final = table(
     ("rtt_s", "link_round_trip_seconds", "Last measured round trip."),
     ("cost", "link_cost", "Cost of the link."),
     ("queue_bytes", "link_send_queue_bytes", "Bytes waiting to be sent to the neighbour."),
+    ("capacity", "link_capacity_bits", "bit/s that the link carries, where that is known."),
     ("datagrams_used", "link_datagrams_used", "1 when frames go in datagrams."),
     ("datagrams_lost", "link_datagram_loss_ratio", "Share of datagrams to it lost, lately."),
     ("datagrams_burst", "link_datagram_burst", "Datagrams lost in a row on average, lately."),

@@ -57,6 +57,7 @@ class AgentState:
     clients: Callable[[], int | None]  # connected to our broker; ``None`` where nobody counts them
     peers: PeerTraffic
     echo: BrokerEcho
+    capacity: Callable[[BrokerId], float | None]  # of the link to a neighbour, in bit/s
     _before: dict[str, int] = field(default_factory=dict, init=False)
     _sys: dict[str, int] = field(default_factory=dict, init=False)
 
@@ -93,6 +94,7 @@ class AgentState:
         for id_ in sorted({*links.neighbours, *carried}):
             known, link = links.neighbours.get(id_), queues.get(id_)
             round_trip_ms = known.round_trip_ms if known is not None else None
+            capacity = self.capacity(id_)
             counts = carried.get(id_, Neighbour())
             fields: dict[str, Any] = {
                 "neighbour": id_,
@@ -100,6 +102,7 @@ class AgentState:
                 "cost": links.cost_to(id_) or 0,
                 "round_trip_us": None if round_trip_ms is None else 1_000 * max(0, round_trip_ms),
                 "queue_bytes": 0 if link is None else sum(k.queued_bytes for k in link.links),
+                "capacity": None if capacity is None else round(capacity),
             }
             fields |= {name: getattr(counts, name) for name in counts.__slots__}
             rows.append((Links, when | fields))

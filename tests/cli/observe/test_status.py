@@ -84,3 +84,38 @@ def test_unknown_subscriptions_are_told_with_their_cost_and_what_to_do():
 
 def test_nothing_is_said_of_subscriptions_while_all_are_known():
     assert "UNKNOWN" not in "\n".join(as_text({"discovery": {"unknown": 0}}))
+
+
+def test_the_fullest_link_comes_first_and_each_says_what_it_carries():
+    links = [
+        {"neighbour": 2, "state": "up", "rate": 1_250, "capacity": None, "load": None},
+        {"neighbour": 3, "state": "up", "rate": 1e6, "capacity": 2e6, "load": 0.5},
+        {"neighbour": 4, "state": "up", "rate": 1.9e6, "capacity": 2e6, "load": 0.95},
+        {"neighbour": 5, "state": "down", "rate": None, "capacity": 64_000, "load": None},
+    ]
+
+    lines = as_text({"ready": True, "links": links})
+
+    at = lines.index("links: 3 of 4 up")
+    told = [" ".join(line.split()) for line in lines[at + 2 : at + 6]]
+    assert told == [
+        "5 - down - - -",
+        "4 - up - - 95 % of 2 Mbit/s",
+        "3 - up - - 50 % of 2 Mbit/s",
+        "2 - up - - 1.25 kbit/s",
+    ]
+
+
+def test_the_heaviest_flows_are_told_in_full_with_brokers_by_name():
+    flow = {"filters": ["a/#", "b"], "destinations": [2], "rate": 64_000, "error": 1_500}
+    flow["publications"] = 12.0
+    status = {
+        "ready": True,
+        "names": {"2": "hall"},
+        "flows": {"heaviest": [flow], "rest": 800},
+    }
+
+    lines = as_text(status, verbose=True)
+
+    at = lines.index("flows: 1, others together 800 bit/s")
+    assert " ".join(lines[at + 2].split()) == "a/# b hall (2) 64 kbit/s 1.5 kbit/s 12.0"

@@ -168,3 +168,33 @@ def test_a_file_that_is_no_grid_is_named(tmp_path, text, code):
     assert isinstance(result.exception, ConfigError)
     assert result.exception.exit_code == code
     assert str(file) in str(result.exception)
+
+
+def test_the_fullest_link_comes_first_with_its_load_and_the_heaviest_flow_with_its_error():
+    narrow = link(2) | {"rate": 1_900_000, "capacity": 2_000_000, "load": 0.95}
+    wide = link(3) | {"rate": 9_000_000, "capacity": 1_000_000_000, "load": 0.009}
+    flows = [
+        {"filters": [f"{name}/#"], "destinations": [2, 3], "rate": rate, "error": 5_000}
+        for name, rate in (("light", 40_000), ("heavy\x1b", 1_300_000))
+    ]
+    made = snapshot(1.0, 1, links=[wide, narrow])
+    made.status["flows"] = {"heaviest": flows, "rest": 0}
+
+    text = drawn(watched(made))
+
+    lines = text.splitlines()
+    first = next(at for at, line in enumerate(lines) if "1 → 2" in line)
+    assert "95 % of 2 Mbit/s" in lines[first]
+    assert "0.9" not in lines[first + 1]
+    assert "1 % of 1 Gbit/s" in lines[first + 1]
+    flow = next(at for at, line in enumerate(lines) if "heavy" in line)
+    assert lines[flow].split() == [
+        *("'heavy\\x1b/#'", "1", "2", "3"),
+        "1.3",
+        "Mbit/s",
+        "5",
+        "kbit/s",
+        "-",
+    ]
+    assert "light/#" in lines[flow + 1]
+    assert "load" not in drawn(watched(snapshot(1.0, links=[link(2)])))

@@ -30,6 +30,9 @@ SLOW_S = 8.0
 GROWTH_BYTES_MAX = 24 * QUEUE_BYTES
 """What is bounded, and room for noise; 40 MB do not fit through the narrow link in that time."""
 
+CARRIED_S = 5.0
+"""Of the time in which the narrow link is full, so long is counted what comes over it."""
+
 LATE_S = 0.8
 """Less than the full queue to a slow one takes, and more than a busy machine is late."""
 
@@ -107,7 +110,10 @@ async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
         first = await slow_phase(publisher)
         await until(lambda: max(quick.came) > first, "the quick one is served")
         slowed_s = p90(publisher.delays_s(quick, since=first))
-        dropped = (await data_counters(line, 1))["dropped"]
+        status, late_s = await line.agents[1].status(), time.monotonic() - CARRIED_S
+        carried = 8 * PAYLOAD_BYTES * sum(at_s > late_s for at_s in slow.at_s) / CARRIED_S
+        dropped = status["counters"]["data"]["dropped"]
+        learnt = {link["neighbour"]: link["capacity"] for link in status["links"]}
         grown = resident_bytes(line.agents[1].pid) - before
 
         assert not named(line.agents[1], "link.down"), "hellos waited behind data"
@@ -117,6 +123,7 @@ async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
         (told,) = named(line.agents[1], "connection.dropped")
         assert 0 < told["dropped"] == told["so_far"]
         assert grown < GROWTH_BYTES_MAX
+        assert learnt == {0: None, 2: pytest.approx(carried, rel=0.2)}
 
         await line.order("narrow", Link(1, 2), bytes_per_s=None)
         await gets_through(publisher, slow)

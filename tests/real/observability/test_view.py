@@ -14,6 +14,9 @@ NAME = 'hall {} "\\'
 """Of a broker: printable, and nothing that may stand in a label of Prometheus as it is."""
 
 
+CAPACITY = 'capacity = "2 Mbit/s"'
+
+
 def everything(folder, tls, id):
     """The sections of an agent that has all there is to have a metric."""
     sections = {
@@ -36,7 +39,7 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         brokers = [await plain.broker() for _ in range(2)]
         folder = KeyFolder(tmp_path / "keys", "fed")
         agents = [
-            await plain.agent(id, at, other.url, **everything(folder, keys, id))
+            await plain.agent(id, at, (other.url, 3 - id, CAPACITY), **everything(folder, keys, id))
             for id, (at, other) in enumerate((brokers, brokers[::-1]), 1)
         ]
         agent = agents[0]

@@ -1,5 +1,6 @@
 """The queues between us and a broker that does not keep up."""
 
+import asyncio
 from collections import deque
 
 import pytest
@@ -99,6 +100,30 @@ async def test_what_is_urgent_and_what_is_not_take_turns():
     pipe.resume_writing()
 
     assert kernel.written == [b"u", b"d", b"u", b"d", b"d", b"d"]
+    assert pipe.emptied == 1
+
+
+async def test_what_the_other_end_has_not_taken_is_undelivered():
+    size, reads = 16_777_216, asyncio.Event()
+
+    async def read_late(reader, writer):
+        await reads.wait()
+        await reader.readexactly(size)
+        writer.close()
+
+    server = await asyncio.start_server(read_late, "127.0.0.1", limit=65_536)
+    async with server:
+        pipe = PacketTransport(len, packet_bytes_max=1, queue_bytes_max=10)
+        loop, place = asyncio.get_running_loop(), server.sockets[0].getsockname()
+        await loop.create_connection(lambda: pipe, *place)
+        pipe.send(bytes(size))
+        assert pipe.bytes_out == size
+        assert 0 < pipe.undelivered_bytes <= size
+
+        reads.set()
+
+        await until(lambda: pipe.undelivered_bytes == 0, "all arrived")
+        pipe.abort()
 
 
 async def test_a_connection_that_costs_much_to_read_lets_others_have_their_turn():

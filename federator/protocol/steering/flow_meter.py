@@ -1,0 +1,236 @@
+"""What our own clients publish, by flow: how much, and how sure that is.
+
+A flow is what one set of filters matches. The data plane adds each frame of ours to the count of
+its route, and nothing more; once a second the counts become a **window** of each flow. A rate is
+the mean of the last ``WINDOWS``; its standard error comes from how much they differ. So a shift
+that lasts is the whole of the mean after ten seconds, with a small error, while a burst of two
+seconds moves the mean by a fifth of itself and makes the error nearly as large: who asks for two
+errors does not move for it.
+
+Flows may be as many as clients can think of filters, so the heaviest only are followed. Those that
+are followed count exactly, whatever the crowd does. A newcomer among a crowd is found as one finds
+who has a majority, by crossing out votes in pairs (Misra and Gries 1982): a flow that carries more
+than one part in ``NEWCOMERS_MAX`` of a window's bytes is found in that window.
+
+Source: docs/observability.md, "How full links are".
+"""
+
+import heapq
+from bisect import bisect_left
+from collections import deque
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from math import sqrt
+from operator import itemgetter
+from typing import Final
+
+from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
+from federator.protocol.forwarding.frames import KEY_BYTES, keys_in, label_bytes
+from federator.protocol.messages.steering import BROKERS_MAX, FILTERS_MAX, FlowLoad
+from federator.protocol.types import BrokerId, Millis
+
+WINDOW_MS: Final = 1_000
+WINDOWS: Final = 10
+ROUTES_MAX: Final = 1_024
+"""Routes whose counts wait to be added to flows."""
+
+NEWCOMERS_MAX: Final = 1_024
+SPARE: Final = 2
+"""So many times the flows told are followed, so that others can overtake the lightest told:
+of those that can be steered, and as many others; neither crowds out the other."""
+
+FILTER_CHARS_MAX: Final = 65_536
+"""In the names of all flows told: filters may be 65,535 bytes long each."""
+
+_BEYOND_FILTERS: Final = b"\xff\xff\xff\xfc"
+"""Keys from here on name brokers, inboxes and trees."""
+
+
+@dataclass(slots=True)
+class _Flow:
+    """Bytes and publications of one flow: of the open window, and of each closed one."""
+
+    bytes: int = 0
+    publications: int = 0
+    steerable: bool = False  # somebody wanted it over the shortest path when it was last seen
+    windows: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOWS))
+
+    def close(self) -> None:
+        """The open window is over."""
+        self.windows.append((self.bytes, self.publications))
+        self.bytes = self.publications = 0
+
+    def carried(self) -> int:
+        """The bytes of all closed windows."""
+        return sum(map(itemgetter(0), self.windows))
+
+
+class FlowMeter:
+    """Measures the flows of one broker's clients.
+
+    Args:
+        flows_max: Flows that are told.
+        frame_overhead_bytes: What a frame takes on the wire beside its label and its body.
+    """
+
+    def __init__(self, flows_max: int, *, frame_overhead_bytes: int = 0) -> None:
+        self._flows_max = flows_max
+        self._overhead_bytes = frame_overhead_bytes
+        self._open: dict[TopicRoute, list[int]] = {}  # bodies' bytes, publications, frames
+        self._flows: dict[bytes, _Flow] = {}  # followed, by the keys of their filters
+        # Bytes, at least so many; publications; steerable or not.
+        self._newcomers: dict[bytes, list[int]] = {}
+        self._all = _Flow()
+        self._spans_ms: deque[int] = deque(maxlen=WINDOWS)
+        self._since_ms: Millis | None = None
+
+    def add(self, route: TopicRoute, size: int, publications: int) -> None:
+        """A frame with a body of ``size`` bytes goes by ``route``, or would if it had next hops.
+
+        What is in its label beside keys and mask counts as its body. Called for each frame.
+        """
+        counted = self._open.get(route)
+        if counted is None:
+            if len(self._open) >= ROUTES_MAX:
+                self._fold()
+            counted = self._open[route] = [0, 0, 0]
+        counted[0] += size
+        counted[1] += publications
+        counted[2] += 1
+
+    def on_time(self, now_ms: Millis) -> None:
+        """End the window if it is due; to be called every ``WINDOW_MS`` or so."""
+        if self._since_ms is None:
+            self._since_ms = now_ms
+        span_ms = now_ms - self._since_ms
+        if 2 * span_ms <= WINDOW_MS:
+            return
+        self._fold()
+        for keys, (size, publications, steerable) in self._newcomers.items():
+            flow = self._flows[keys] = _Flow(size, publications, steerable=bool(steerable))
+            flow.windows.extend([(0, 0)] * len(self._spans_ms))
+        self._newcomers.clear()
+        self._spans_ms.append(span_ms)
+        self._since_ms = now_ms
+        self._all.close()
+        for flow in self._flows.values():
+            flow.close()
+        self._follow_heaviest()
+
+    def told(
+        self, forwarder: Forwarder, *, steerable: bool = False
+    ) -> tuple[tuple[FlowLoad, ...], float]:
+        """The heaviest flows, heaviest first, and the bit/s of all others together.
+
+        Args:
+            forwarder: Knows filters by key, and who wants them now.
+            steerable: Only those that somebody wants over the shortest path.
+        """
+        flows: list[FlowLoad] = []
+        room = FILTER_CHARS_MAX
+        for keys, flow in self._flows.items():  # heaviest first, since the last window
+            if len(flows) == self._flows_max:
+                break
+            about = _about(keys, forwarder)
+            if about is None or (steerable and not about[1]):
+                continue
+            filters, destinations, meshed = about
+            size = sum(map(len, filters))
+            if size > room:
+                continue
+            room -= size
+            rate, error = self._rate(flow)
+            publications = sum(count for _, count in flow.windows) * 1_000 / sum(self._spans_ms)
+            is_planned = bool(forwarder.trees.of_flow(filters))
+            flows.append(
+                FlowLoad(filters, destinations, rate, error, publications, meshed, is_planned)
+            )
+        total = self._rate(self._all)[0]
+        return tuple(flows), max(0.0, total - sum(flow.rate for flow in flows))
+
+    # Within
+
+    def _follow_heaviest(self) -> None:
+        ranked: list[tuple[int, bytes, _Flow]] = []
+        for steerable in (True, False):
+            alike = [
+                (flow.carried(), keys, flow)
+                for keys, flow in self._flows.items()
+                if flow.steerable is steerable
+            ]
+            ranked += heapq.nlargest(SPARE * self._flows_max, alike, key=itemgetter(0))
+        ranked.sort(key=lambda each: (-each[0], each[1]))
+        self._flows = {keys: flow for carried, keys, flow in ranked if carried}
+
+    def _rate(self, flow: _Flow) -> tuple[float, float]:
+        """bit/s, and its standard error: that of a ratio, for windows differ in length."""
+        spans_ms, sizes = self._spans_ms, [size for size, _ in flow.windows]
+        count, total_ms = len(spans_ms), sum(spans_ms)
+        if not count:
+            return 0.0, 0.0
+        per_ms = sum(sizes) / total_ms
+        if count == 1:
+            return 8_000 * per_ms, 8_000 * per_ms
+        squares = sum((s - per_ms * t) ** 2 for s, t in zip(sizes, spans_ms, strict=True))
+        return 8_000 * per_ms, 8_000 * sqrt(squares * count / (count - 1)) / total_ms
+
+    def _fold(self) -> None:
+        """Add the counts of routes to their flows."""
+        for route, (bodies, publications, frames) in self._open.items():
+            size = bodies + frames * (label_bytes(route.keys) + self._overhead_bytes)
+            self._all.bytes += size
+            self._all.publications += publications
+            keys = _filter_keys(route.keys)
+            if not 0 < len(keys) <= FILTERS_MAX * KEY_BYTES:
+                continue
+            steerable = len(route.keys) > len(keys)
+            flow = self._flows.get(keys)
+            if flow is not None:
+                flow.bytes += size
+                flow.publications += publications
+                flow.steerable = steerable
+                continue
+            counted = self._newcomers.setdefault(keys, [0, 0, steerable])
+            counted[0] += size
+            counted[1] += publications
+            if len(self._newcomers) >= 2 * NEWCOMERS_MAX:
+                self._cross_out()
+        self._open.clear()
+
+    def _cross_out(self) -> None:
+        """Leave ``NEWCOMERS_MAX`` at most: take from each what the first of the others has."""
+        sizes = heapq.nlargest(NEWCOMERS_MAX + 1, (size for size, *_ in self._newcomers.values()))
+        crossed = sizes[-1]
+        self._newcomers = {
+            keys: [size - crossed, publications, steerable]
+            for keys, (size, publications, steerable) in self._newcomers.items()
+            if size > crossed
+        }
+
+
+def _filter_keys(keys: bytes) -> bytes:
+    """Those of ``keys``, ascending, that are of filters."""
+    count = len(keys) // KEY_BYTES
+    end = bisect_left(
+        range(count), _BEYOND_FILTERS, key=lambda at: keys[KEY_BYTES * at :][: len(_BEYOND_FILTERS)]
+    )
+    return keys[: KEY_BYTES * end]
+
+
+def _about(
+    keys: bytes, forwarder: Forwarder
+) -> tuple[tuple[str, ...], tuple[BrokerId, ...], bool] | None:
+    """Filters, destinations, and whether a mesh has them, too; ``None``: it cannot be told."""
+    filters = sorted(_named(keys, forwarder))
+    routes = [route for each in filters if (route := forwarder.route_of(each)) is not None]
+    ends = {end for route in routes for end in route.destinations}
+    meshed = any(r.next_hops or (r.wanted and not r.destinations) for r in routes)
+    whole = len(routes) == len(filters) >= len(keys) // KEY_BYTES  # each still has a route
+    if not whole or len(filters) > FILTERS_MAX or len(ends) > BROKERS_MAX:
+        return None
+    return tuple(filters), tuple(sorted(ends)), meshed
+
+
+def _named(keys: bytes, forwarder: Forwarder) -> Iterator[str]:
+    for key in keys_in(keys):
+        yield from forwarder.filters_with(key)

@@ -1,0 +1,98 @@
+"""How much goes over each link of ours, and how much it can carry.
+
+A rate is what left in the last ten seconds. What a link can carry shows when it cannot take all:
+while something waits in our queue all the time, what leaves is the link's capacity, as the flow
+through a tap tells its width only while it is open. That is averaged over such a stretch of up to
+ten seconds, so that it follows a link whose capacity changes, and remembered for ten minutes
+after. A link that has always kept up tells nothing.
+
+Source: docs/observability.md, "How full links are".
+"""
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Final
+
+from federator.protocol.types import BrokerId, Millis
+
+SPAN_MS: Final = 10_000
+FULL_MS_MIN: Final = 3_000
+"""A shorter stretch with a queue says little: what the kernel takes in pieces weighs too much."""
+
+FORGET_MS: Final = 600_000
+SAMPLES_MAX: Final = 64
+"""Of one link; fewer are taken in ``SPAN_MS``."""
+
+
+@dataclass(frozen=True, slots=True)
+class LinkSample:
+    """A link at one moment."""
+
+    at_ms: Millis
+    bytes_left: int  # that left us since some beginning
+    queue_bytes: int  # that wait to be sent
+    stint: tuple[int, ...] = ()  # another one whenever nothing waited for a moment, or it was down
+
+
+@dataclass(slots=True)
+class _Link:
+    samples: deque[LinkSample] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
+    full_from: LinkSample | None = None  # since when something has waited all the time
+    learnt: float | None = None  # bit/s
+    learnt_ms: Millis = Millis(0)
+
+
+class LinkMeter:
+    """The links of one agent, by neighbour."""
+
+    def __init__(self) -> None:
+        self._links: dict[BrokerId, _Link] = {}
+
+    def take(self, samples: dict[BrokerId, LinkSample]) -> None:
+        """Take one sample of each link there is; others are forgotten."""
+        self._links = {id: self._links.get(id) or _Link() for id in samples}
+        for id, sample in samples.items():
+            self._take(self._links[id], sample)
+
+    def rate(self, neighbour: BrokerId) -> float | None:
+        """bit/s of late; ``None`` before there are two samples."""
+        link = self._links.get(neighbour)
+        return None if link is None else _rate(link.samples)
+
+    def queue_bytes(self, neighbour: BrokerId) -> int:
+        """What waited to be sent at the last sample."""
+        link = self._links.get(neighbour)
+        return link.samples[-1].queue_bytes if link is not None and link.samples else 0
+
+    def capacity(self, neighbour: BrokerId) -> float | None:
+        """bit/s that the link carried while it was full; ``None``: it was not, of late."""
+        link = self._links.get(neighbour)
+        return None if link is None else link.learnt
+
+    def _take(self, link: _Link, sample: LinkSample) -> None:
+        samples, full = link.samples, link.full_from
+        if samples and sample.bytes_left < samples[-1].bytes_left:  # counts from 0 again
+            samples.clear()
+            full = None
+        samples.append(sample)
+        while len(samples) > 1 and sample.at_ms - samples[1].at_ms >= SPAN_MS:
+            samples.popleft()
+        if not sample.queue_bytes:
+            full = None
+        elif full is None or full.stint != sample.stint:
+            full = sample
+        link.full_from = full
+        if full is not None and sample.at_ms - full.at_ms >= FULL_MS_MIN:
+            rate = _rate([each for each in samples if each.at_ms >= full.at_ms])
+            if rate:  # a link that takes nothing is about to go down, and has no capacity to learn
+                link.learnt, link.learnt_ms = rate, sample.at_ms
+        if sample.at_ms - link.learnt_ms > FORGET_MS:
+            link.learnt = None
+
+
+def _rate(samples: deque[LinkSample] | list[LinkSample]) -> float | None:
+    """bit/s between the first and the last."""
+    if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:
+        return None
+    first, last = samples[0], samples[-1]
+    return 8_000 * (last.bytes_left - first.bytes_left) / (last.at_ms - first.at_ms)

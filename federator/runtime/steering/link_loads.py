@@ -1,0 +1,86 @@
+"""The load of our links, sampled once a second: who is up, what left, what waits, what may pass.
+
+Source: docs/observability.md, "How full links are".
+"""
+
+import asyncio
+from dataclasses import dataclass
+from typing import Final
+
+from federator.config.settings import Settings
+from federator.protocol.links.links import Links
+from federator.protocol.messages.steering import LINKS_MAX, LinkLoad
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.steering.link_meter import LinkMeter, LinkSample
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import monotonic_ms
+
+SAMPLE_S: Final = 1.0
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LinkLoads:
+    """What goes over each link of ours, and what it can carry."""
+
+    settings: Settings
+    links: Links
+    connections: NeighbourLinks
+    datagrams: DatagramService | None
+    policies: LinkPolicies
+
+    def __post_init__(self) -> None:
+        self._meter = LinkMeter()
+        named = ((each.id, each.capacity) for each in self.settings.neighbours)
+        self._configured = {id: bits for id, bits in named if id is not None and bits is not None}
+
+    async def run(self) -> None:
+        """Sample until cancelled."""
+        while True:
+            self.sample(monotonic_ms())
+            await asyncio.sleep(SAMPLE_S)
+
+    def sample(self, now_ms: Millis) -> None:
+        """See what has left to each neighbour, and what waits."""
+        by_datagrams = self.datagrams.bytes_to if self.datagrams is not None else lambda id: 0
+        samples: dict[BrokerId, LinkSample] = {}
+        for id in self.links.up:
+            if (link := self._data_link(id)) is not None:
+                left = link.bytes_arrived + by_datagrams(id)
+                samples[id] = LinkSample(now_ms, left, link.queued_bytes, link.stint)
+        self._meter.take(samples)
+
+    def rate(self, neighbour: BrokerId | None) -> float | None:
+        """bit/s of data of late; ``None`` while nobody can tell."""
+        return None if neighbour is None else self._meter.rate(neighbour)
+
+    def capacity(self, neighbour: BrokerId | None) -> float | None:
+        """bit/s: as configured, else as learnt, else ``None``."""
+        if neighbour is None:
+            return None
+        link = self._data_link(neighbour)
+        dialled = self.connections.having(link) if link is not None else None
+        configured = self._configured.get(int(neighbour))
+        if configured is None and dialled is not None:
+            configured = dialled.capacity  # named by address alone
+        return self._meter.capacity(neighbour) if configured is None else float(configured)
+
+    def told(self) -> tuple[LinkLoad, ...]:
+        """The links that are up."""
+        return tuple(
+            LinkLoad(
+                neighbour=id,
+                cost=connection.cost,
+                rate=self._meter.rate(id) or 0.0,
+                queue=self._meter.queue_bytes(id),
+                capacity=self.capacity(id),
+                open=self.policies.rules_of(id).stops_nothing,
+            )
+            for id, connection in list(self.links.up.items())[:LINKS_MAX]
+        )
+
+    def _data_link(self, neighbour: BrokerId) -> MqttLink | None:
+        known = self.links.neighbours.get(neighbour)
+        return self.connections.data_of(known.conn) if known and known.conn is not None else None

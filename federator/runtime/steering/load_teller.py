@@ -1,0 +1,76 @@
+"""Tells what we carry on our own broker, while somebody steers; see ``messages.steering``.
+
+Source: docs/observability.md, "How full links are".
+"""
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from msgspec.structs import replace
+
+from federator.config.settings import Settings
+from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.messages import json_codec
+from federator.protocol.messages.steering import LOAD_EVERY_MS, STEERING_VERSION, Load, Plan
+from federator.protocol.messages.topics import load_topic
+from federator.protocol.steering.flow_meter import FlowMeter
+from federator.protocol.types import Epoch
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.process.clocks import wall_clock_ms
+from federator.runtime.steering.link_loads import LinkLoads
+from federator.runtime.trust.words import SignedWords
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class LoadTeller:
+    """Tells our load every ``LOAD_EVERY_MS`` while a plan holds."""
+
+    settings: Settings
+    epoch: Callable[[], Epoch]
+    link: MqttLink  # the control connection to our broker
+    words: SignedWords
+    forwarder: Forwarder
+    flows: FlowMeter
+    loads: LinkLoads
+    holding: Callable[[], Plan | None]  # the plan that holds now
+
+    async def run(self) -> None:
+        """Tell until cancelled."""
+        while True:
+            await asyncio.sleep(LOAD_EVERY_MS / 1_000)
+            self.tell()
+
+    def tell(self) -> None:
+        """Tell now, if a plan holds."""
+        plan = self.holding()
+        if plan is not None and self.link.connected:
+            topic = load_topic(self.settings.federation)
+            self.link.publish(topic, self._payload(topic, self._load(plan)))
+
+    def _load(self, plan: Plan) -> Load:
+        """What we carry while ``plan`` holds."""
+        flows, rest = self.flows.told(self.forwarder, steerable=True)
+        return Load(
+            version=STEERING_VERSION,
+            federation=self.settings.federation,
+            broker=self.settings.broker_id,
+            epoch=self.epoch(),
+            at_ms=wall_clock_ms(),
+            links=self.loads.told(),
+            flows=flows,
+            rest=rest,
+            steerer=plan.steerer,
+            number=plan.number,
+            name=self.settings.broker.name,
+        )
+
+    def _payload(self, topic: str, load: Load) -> bytes:
+        """``load``, signed where we have keys, with as many flows as a message has room for."""
+        while True:
+            payload = self.words.sign(topic, json_codec.encode(load))
+            if len(payload) <= json_codec.MESSAGE_BYTES_MAX or not load.flows:
+                return payload
+            kept = len(load.flows) // 2
+            rest = load.rest + sum(flow.rate for flow in load.flows[kept:])
+            load = replace(load, flows=load.flows[:kept], rest=rest)
