@@ -154,6 +154,13 @@ class Decider:
                 flow = self._flows.setdefault(key, _Flow(heard_ms=now_ms))
                 flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
 
+    def take_back(self, decision: Decision) -> None:
+        """Forget the moves of a decision that nobody obeys."""
+        for move in decision.moves:
+            flow = self._flows[move.origin, move.filters]
+            flow.tree, flow.moved_ms, flow.planned = move.was, None, move.was is not None
+        self._moved_ms = None
+
     @property
     def trees(self) -> tuple[Tree, ...]:
         """All that hold."""
@@ -226,8 +233,8 @@ class Decider:
                 continue
             why = broken(flow.tree, flow.destinations, network)
             if why:
+                moves.append(Move(origin, filters, flow.rate.value, None, why, flow.tree))
                 flow.tree = None
-                moves.append(Move(origin, filters, flow.rate.value, None, why))
         return moves
 
     def _look(
@@ -393,9 +400,9 @@ class Decider:
             tree = None if ordinary else tree_of(*key, now.network.tree(way))
             left = [now.network.links[link] for link in now.ways[key] if link not in way]
             why = f"leaves {named(left, before)}"
+            moves.append(Move(*key, flow.rate.value, tree, why, flow.tree))
             flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
             flow.good_since_ms = None
-            moves.append(Move(*key, flow.rate.value, tree, why))
         return moves
 
     # -- giving back -----------------------------------------------------------------------------
@@ -425,10 +432,10 @@ class Decider:
             lasting = lasting and now_ms - (flow.good_since_ms or now_ms) >= GIVE_BACK_MS
             if held or not (saves or lasting):
                 continue
-            load = after
+            load, was = after, flow.tree
             flow.tree, flow.moved_ms, flow.good_since_ms = None, now_ms, None
             why = f"saves {saved / cost:.0%} of the cost" if saves else "its ordinary way is free"
-            moves.append(Move(*key, rate, None, why))
+            moves.append(Move(*key, rate, None, why, was))
         return moves
 
     def _cost(self, now: _Now) -> float:

@@ -32,6 +32,9 @@ DEARER_MAX: Final = 0.03
 EXACT_CELLS_MAX: Final = 3_000
 """Requests times arcs up to which the exact method is quick."""
 
+TIGHT_SHARE: Final = 0.7
+"""Of the time, what the first question may take."""
+
 RATE_UNIT: Final = 100.0
 """The greatest rate in an instance: tolerances of solvers are absolute."""
 
@@ -114,7 +117,7 @@ class Problem:
 def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
     """Ways for all wishes; where it costs hardly more, links stay below ``threshold``."""
     empty = threshold - BELOW_THRESHOLD
-    tight = _solved(problem.instance(FILL_MAX), seed, _until(watch, 0.5))
+    tight = _solved(problem.instance(FILL_MAX), seed, _until(watch, TIGHT_SHARE))
     chosen, fill = tight, FILL_MAX
     if not tight.unmet and empty < FILL_MAX and not watch.over():
         roomy = _solved(problem.instance(empty), seed, watch)

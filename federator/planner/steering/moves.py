@@ -39,6 +39,7 @@ class Move:
     rate: float  # bit/s
     tree: Tree | None
     why: str
+    was: Tree | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 import random
 from collections import defaultdict
+from itertools import pairwise
 
 import pytest
 
@@ -137,7 +138,7 @@ def test_under_noise_a_flow_moves_at_most_once_in_five_minutes(seed):
 
     for flow, times in moves_by_flow(world).items():
         late = [at for at in times if at > 60]
-        assert all(b - a >= 300 for a, b in zip(late, late[1:], strict=False)), (flow, times)
+        assert all(b - a >= 300 for a, b in pairwise(late)), (flow, times)
 
 
 def test_a_lasting_shift_is_followed_within_half_a_minute():
