@@ -10,6 +10,7 @@ import sys
 import traceback
 from collections.abc import Callable, Mapping
 from importlib import import_module
+from types import ModuleType
 from typing import NoReturn
 
 import click
@@ -52,15 +53,24 @@ def verbs(modules: Mapping[str, tuple[str, str]], *, extra: str | None = None) -
 
 def _command(place: str, extra: str | None) -> click.Command:
     module, _, name = place.partition(":")
+    command: click.Command = getattr(imported(module, extra), name or "command")
+    return command
+
+
+def imported(module: str, extra: str | None) -> ModuleType:
+    """That module of ours.
+
+    Raises:
+        ExtraMissingError: It needs packages that ``extra`` brings.
+    """
     try:
-        command: click.Command = getattr(import_module(module), name or "command")
+        return import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
         if extra is None or missing in OURS:
             raise
         text = f"{missing} is not installed: run pip install 'federator[{extra}]'"
         raise ExtraMissingError(text) from None
-    return command
 
 
 def reference_option(

@@ -10,10 +10,11 @@ from federator.collector.app import COLLECTOR
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.process.exposition import PROCESS, Definition
+from federator.steerer.app import STEERER
 
 PAGE = (Path(__file__).parents[1] / "docs" / "observability.md").read_text("utf-8")
 TABLES = {"process": PROCESS, "agent": AGENT, "link": LINK, "gateway": GATEWAY}
-TABLES["collector"] = COLLECTOR
+TABLES |= {"collector": COLLECTOR, "steerer": STEERER}
 EVERY = [row for rows in TABLES.values() for row in rows]
 
 

@@ -10,6 +10,7 @@ VERBS = {
     "run": ("daemons.run", "Be the agent of one broker, until stopped."),
     "gateway": ("daemons.gateway", "Be a gateway, by which clients outlive their brokers."),
     "collect": ("daemons.collect", "Land the metrics streams of a federation in a folder."),
+    "steer": ("daemons.steer", "Fit the heavy flows of a federation to its links."),
     "check-config": ("setup.check_config", "Say whether a configuration can be used."),
     "doctor": ("setup.doctor", "Ask the broker whether it can take part, and what is missing."),
     "status": ("observe.status", "Show how the agent of this machine is doing."),

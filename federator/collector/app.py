@@ -103,9 +103,9 @@ class CollectorView(AgentView):
         for counted in (*spools, asdict(collector.collection.counters)):
             for name, value in counted.items():
                 counters[name] += value
-        counters["malformed"] = collector.malformed
+        counters["malformed"] = collector.connections.malformed
         counters["refused"] = sum(collector.words.refused.values())
-        counters["misled"] = collector.misled
+        counters["misled"] = collector.connections.misled
         counters["land_failures"] = collector.land_failures
         return counters
 
@@ -127,7 +127,7 @@ class CollectorView(AgentView):
                 }
                 for source in islice(collector.sources.values(), LISTED_MAX)
             ],
-            "unreached": collector.directory.unreached,
+            "unreached": collector.connections.directory.unreached,
             "spools": list(self.routes()),
             "files": collector.landing.files,
             "bytes": collector.landing.bytes,

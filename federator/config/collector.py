@@ -82,23 +82,16 @@ class CollectorHttpSettings(HttpSettings):
     """0 takes any free port, which the log tells."""
 
 
-class CollectorSettings(Section):
-    """Everything one collector needs to start."""
+class FollowingSettings(Section):
+    """What whoever reads all brokers needs to find them."""
 
     federation: Name = "fed"
     """Name shared by all agents."""
-    landing: Path
-    """Folder of the landed files; one collector each. `--to`"""
     only: Switch = False
     """Keep to [[brokers]], and look for no others. `--only`"""
     brokers: tuple[CollectedBrokerSettings, ...] = Field(max_length=COLLECTED_BROKERS_MAX)
     """Any one finds the others. `--broker URL` adds one."""
     login: LoginSettings = LoginSettings()
-    files: LandingSettings = LandingSettings()
-    reading: CollectingSettings = CollectingSettings()
-    keys: CollectorKeySettings = CollectorKeySettings()
-    http: CollectorHttpSettings = CollectorHttpSettings()
-    log: LogSettings = LogSettings()
 
     @model_validator(mode="after")
     def _each_is_named_once(self) -> Self:
@@ -130,3 +123,15 @@ class CollectorSettings(Section):
             (f"brokers.{index}", self.connection(broker))
             for index, broker in enumerate(self.brokers)
         )
+
+
+class CollectorSettings(FollowingSettings):
+    """Everything one collector needs to start."""
+
+    landing: Path
+    """Folder of the landed files; one collector each. `--to`"""
+    files: LandingSettings = LandingSettings()
+    reading: CollectingSettings = CollectingSettings()
+    keys: CollectorKeySettings = CollectorKeySettings()
+    http: CollectorHttpSettings = CollectorHttpSettings()
+    log: LogSettings = LogSettings()

@@ -29,6 +29,7 @@ from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
 from federator.config.gateway import GatewaySettings
 from federator.config.settings import Settings
+from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
 
 CONFIG_BYTES_MAX = 4_194_304
@@ -59,7 +60,7 @@ class _Source:
         return _refusal(f"{place}: {complaint}", exit_code)
 
 
-_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings)
+_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings)
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True) -> Settings:
@@ -113,19 +114,10 @@ def load_collector(
     """
 
     def put_over(values: dict[str, Any], source: _Source) -> None:
-        if path is None:
-            source.name = "command line"
         if landing is not None:
             values["landing"] = str(landing)
             source.variables[("landing",)] = "--to"
-        if only:
-            values["only"] = True
-            source.variables[("only",)] = "--only"
-        named = values.setdefault("brokers", []) if brokers else None
-        if isinstance(named, list):
-            for url in brokers:
-                source.variables[("brokers", len(named))] = "--broker"
-                named.append({"url": url})
+        _put_brokers(values, source, path, brokers, only)
 
     settings, source = _settings(CollectorSettings, path, environ, put_over)
     _check_credentials(path, settings, source)
@@ -133,6 +125,46 @@ def load_collector(
         _check_secret_file(settings.keys.collector_file, ("keys", "collector_file"), source)
         settings.keys.own_keys()
     return settings
+
+
+def load_steerer(
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    brokers: Sequence[str] = (),
+    only: bool = False,
+) -> SteererSettings:
+    """Read, merge and check everything a steerer is told; as ``load_collector``."""
+
+    def put_over(values: dict[str, Any], source: _Source) -> None:
+        _put_brokers(values, source, path, brokers, only)
+
+    settings, source = _settings(SteererSettings, path, environ, put_over)
+    _check_credentials(path, settings, source)
+    if settings.keys.steerer_file is not None:
+        _check_secret_file(settings.keys.steerer_file, ("keys", "steerer_file"), source)
+        settings.keys.own_keys()
+    return settings
+
+
+def _put_brokers(
+    values: dict[str, Any],
+    source: _Source,
+    path: Path | None,
+    brokers: Sequence[str],
+    only: bool,
+) -> None:
+    """Put what the command line says of brokers over what was read."""
+    if path is None:
+        source.name = "command line"
+    if only:
+        values["only"] = True
+        source.variables[("only",)] = "--only"
+    named = values.setdefault("brokers", []) if brokers else None
+    if isinstance(named, list):
+        for url in brokers:
+            source.variables[("brokers", len(named))] = "--broker"
+            named.append({"url": url})
 
 
 def _settings(

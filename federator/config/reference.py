@@ -24,6 +24,7 @@ from federator.config.gateway import (
     UpstreamSettings,
 )
 from federator.config.settings import Settings
+from federator.config.steerer import SteererSettings
 
 _HEAD = """\
 # Configuration
@@ -122,13 +123,35 @@ federation_files = ["/etc/federator/federation.pub"]
 """
 
 
+_STEERER_HEAD = """\
+# The steerer's configuration
+
+`federator steer --broker URL` needs no file ([steering.md](steering.md) tells what a steerer does).
+One for credentials, keys and the rest is read from `-c FILE`, by default
+`/etc/federator/steer.toml` where that exists, with the same manners:
+
+```toml
+[[brokers]]
+url = "mqtts://broker-1"
+[login]
+username = "steerer"
+password_file = "/etc/federator/steerer.password"
+hosts = ["*.example.org"]       # where else the password may go
+[keys]
+steerer_file = "/etc/federator/steerer-NAME.key"
+federation_files = ["/etc/federator/federation.pub"]
+```
+"""
+
+
 def reference() -> str:
-    """Markdown: every key of an agent, a gateway and a collector: its type, default, meaning."""
+    """Markdown: every key of all our daemons: its type, default, meaning."""
     blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
     tables: dict[str, type[BaseModel]] = {"upstreams": UpstreamSettings}
     tables |= {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables), _COLLECTOR_HEAD]
     blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
+    blocks += [_STEERER_HEAD, *_sections(SteererSettings, {"brokers": CollectedBrokerSettings})]
     return "\n".join(blocks)
 
 

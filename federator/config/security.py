@@ -122,6 +122,24 @@ class CollectorKeySettings(TrustSettings):
         return role_keys(self.collector_file, "collector", "keys.collector_file")
 
 
+class SteererKeySettings(TrustSettings):
+    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
+    change. With federation_files agents have to sign their loads, and steerers their plans."""
+
+    steerer_file: Path | None = None
+    """This steerer's key and certificate; closed to others. Agents with keys obey no other."""
+
+    @model_validator(mode="after")
+    def _own_key_can_be_judged(self) -> Self:
+        if self.steerer_file is not None and not self.federation_files:
+            raise wrong("steerer_file", "steerer_file alone", "add federation_files")
+        return self
+
+    def own_keys(self) -> AgentKeys | None:
+        """The key in ``steerer_file``."""
+        return role_keys(self.steerer_file, "steerer", "keys.steerer_file")
+
+
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
     """The key of another role than an agent's, if a file is named; ``at``: who named it."""
     keys = None if path is None else _read(path, AgentKeys, at)

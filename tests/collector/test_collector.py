@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 from mqtt5 import PublishPacket
 
-from federator.collector.collector import Source
+from federator.collector.sources import Source
 from federator.config.brokers import BrokerAddress
 from tests.real.polling import until
 
@@ -19,10 +19,9 @@ async def test_a_flood_of_guides_does_not_hold_the_loop():
         time.sleep(LONG_S)
         judged.append(payload)
 
-    listener = SimpleNamespace(
-        settings=SimpleNamespace(federation="fed"), on_guide=judge, malformed=0
-    )
-    source = Source(listener, BrokerAddress(url="mqtt://here"), name="name", token="token")
+    listener = SimpleNamespace(federation="fed", on_guide=judge, malformed=0)
+    address = BrokerAddress(url="mqtt://here")
+    source = Source(listener, address, heard=[], client_id="name", send_queue_bytes_max=1_000)
     source.link = SimpleNamespace(connected=True)
     said = [b"%d" % number for number in range(5)]
 

@@ -52,6 +52,7 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
 @_others("peer", of=f"other agents. [links.username or {AGENT}-peer]")
 @_others("gateway", of=f"gateways. [{AGENT}-gateway]")
 @_others("collector", of=f"collectors. [{AGENT}-collector]")
+@_others("steerer", of=f"steerers. [{AGENT}-steerer]")
 def command(
     config: Path | None,
     as_json: bool,
@@ -61,6 +62,7 @@ def command(
     peers: tuple[str, ...],
     gateways: tuple[str, ...],
     collectors: tuple[str, ...],
+    steerers: tuple[str, ...],
 ) -> int:
     """Ask the broker whether it can take part, and what is missing.
 
@@ -77,6 +79,7 @@ def command(
             peers=peers or (settings.links.username or f"{AGENT}-peer",),
             gateways=gateways or (f"{AGENT}-gateway",),
             collectors=collectors or (f"{AGENT}-collector",),
+            steerers=steerers or (f"{AGENT}-steerer",),
         )
         click.echo("\n".join(lines))
         if user is None and settings.broker.username is None:

@@ -75,7 +75,7 @@ def init(folder: Path, federation: str) -> None:
 def issue(
     role: Role, broker: int | None, name: str | None, days: int, out: Path | None, folder: Path
 ) -> None:
-    """Make the key and the certificate of one agent, gateway, operator or collector."""
+    """Make the key and the certificate of one agent, gateway, operator, collector or steerer."""
     who = broker if role == "agent" else name
     if who is None or (broker is None) == (name is None):
         raise click.UsageError(f"{'--broker ID' if role == 'agent' else '--name NAME'} wanted")

@@ -1,12 +1,13 @@
 """Who needs which topics of a broker, as Mosquitto's acl_file: least rights, from our own names.
 
-Everything that agents, gateways and collectors say to each other goes by the broker, and the broker
-decides who may say it. Four parts are played there:
+Everything that agents, gateways, collectors and steerers say to each other goes by the broker, and
+the broker decides who may say it. Five parts are played there:
 
 - the **agent** of this broker, which alone learns who subscribes to what;
 - **peers**, the agents of neighbours: they speak to ours, and hear nothing;
 - **gateways**, which read the guide, ask, and tell who is there;
-- **collectors**, which ask for records.
+- **collectors**, which ask for records;
+- **steerers**, which hear loads and tell plans.
 
 Clients play none, and get nothing that begins with ``$``.
 
@@ -48,6 +49,7 @@ def agent_grants(settings: Settings) -> Grants:
         topics.settle_topic(federation),
         topics.fetch_topic(federation),
         topics.metrics_ask_topic(federation),
+        topics.plan_topic(federation),
         *discovery.LOG_TOPICS,
         *discovery.SYS_TOPICS,
         *SYS_TOPICS,
@@ -62,6 +64,7 @@ def agent_grants(settings: Settings) -> Grants:
         topics.fetched_topic(federation, _ANY),
         topics.metrics_table_topic(federation, _ANY),
         topics.metrics_again_topic(federation, _ANY),
+        topics.load_topic(federation),
     )
     both = (
         topics.data_topic(federation),  # the doctor writes there
@@ -116,6 +119,14 @@ def collector_grants(federation: str) -> Grants:
     )
 
 
+def steerer_grants(federation: str) -> Grants:
+    """What a steerer needs; it hears the plans of others, too."""
+    return _grants(
+        read=(topics.guide_topic(federation), topics.load_topic(federation)),
+        both=(topics.plan_topic(federation),),
+    )
+
+
 def access_list(
     settings: Settings,
     *,
@@ -123,6 +134,7 @@ def access_list(
     peers: Sequence[str],
     gateways: Sequence[str],
     collectors: Sequence[str],
+    steerers: Sequence[str],
 ) -> list[str]:
     """The lines of an acl_file for our broker, given the user names of those who come there."""
     federation = settings.federation
@@ -134,6 +146,7 @@ def access_list(
         ("agents of neighbours", peers, _grants(write=spoken)),
         ("gateways", gateways, gateway_grants(federation)),
         ("collectors", collectors, collector_grants(federation)),
+        ("steerers", steerers, steerer_grants(federation)),
     ]
     by_user: dict[str, dict[str, Right]] = {}
     whats: dict[str, list[str]] = {}
@@ -144,8 +157,8 @@ def access_list(
             for topic, right in grants.items():
                 rights[topic] = right if rights.get(topic, right) == right else "readwrite"
     lines = [
-        f"# Broker {settings.broker.id} of federation {federation}: what agents, gateways and",
-        "# collectors need, and no more. Made by `federator doctor --acl`.",
+        f"# Broker {settings.broker.id} of federation {federation}: what agents, gateways,",
+        "# collectors and steerers need, and no more. Made by `federator doctor --acl`.",
         "",
         "# Everybody: all topics but those that begin with $. Put what your clients need here.",
         "pattern readwrite #",

@@ -7,7 +7,7 @@ from federator.config.reading import load
 from federator.runtime.doctor.access_list import access_list
 
 ROOT = Path(__file__).parents[3]
-NAMES = {"peers": ["federator-peer"], "gateways": ["g"], "collectors": ["c"]}
+NAMES = {"peers": ["federator-peer"], "gateways": ["g"], "collectors": ["c"], "steerers": ["s"]}
 
 
 def lines_for(folder, *toml, agent="federator", **names):
@@ -23,13 +23,26 @@ def of(lines, user):
 
 
 def test_the_shipped_file_is_what_the_verb_prints(tmp_path):
-    lines = lines_for(tmp_path, gateways=["federator-gateway"], collectors=["federator-collector"])
+    others = ("gateway", "collector", "steerer")
+    lines = lines_for(tmp_path, **{f"{each}s": [f"federator-{each}"] for each in others})
 
     assert (ROOT / "deploy/systemd/acl").read_text() == "\n".join(lines) + "\n"
 
 
 def test_an_agent_marks_what_its_own_clients_said_as_gateways_do(tmp_path):
     assert "topic readwrite $fed/fed/mark" in of(lines_for(tmp_path), "federator")
+
+
+def test_a_steerer_hears_loads_and_tells_plans_and_the_agent_hears_these(tmp_path):
+    lines = lines_for(tmp_path)
+
+    assert of(lines, "s") == [
+        "topic read $fed/fed/guide",
+        "topic read $fed/fed/load",
+        "topic readwrite $fed/fed/plan",
+    ]
+    assert "topic read $fed/fed/plan" in of(lines, "federator")
+    assert "topic write $fed/fed/load" in of(lines, "federator")
 
 
 def test_every_topic_of_ours_is_named_in_one_place():

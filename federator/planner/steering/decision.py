@@ -1,0 +1,446 @@
+"""What to move, and why: trees for the heavy flows of links that are too full, and no others.
+
+Like a bus company that reroutes a line only when a street has been jammed for a while, leaves it
+on its new route for some minutes, and returns it when the old street has long been free.
+
+Nothing moves unless it relieves a link over the threshold or saves more than a margin. Rates are
+medians (``estimate``), a jam must last, a flow that moved stays for a while unless it crosses a
+link that is over its capacity, and an answer that relieves nothing is not asked for again at once.
+
+Source: docs/steering.md.
+"""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+import numpy as np
+
+from federator.planner.flow.instance import FloatArray
+from federator.planner.flow.watch import UNWATCHED, Watch
+from federator.planner.steering.estimate import Estimate
+from federator.planner.steering.fitting import Fit, Problem, Wish, fit
+from federator.planner.steering.moves import Decision, Manner, Move, better, broken, named
+from federator.planner.steering.network import Ends, Network, capacities_of, network_of
+from federator.protocol.messages.steering import (
+    BROKERS_MAX,
+    FLOWS_MAX,
+    FlowLoad,
+    Load,
+    Tree,
+    tree_of,
+)
+from federator.protocol.types import BrokerId, Millis
+
+FlowKey = tuple[BrokerId, tuple[str, ...]]
+"""A flow: its origin and its filters."""
+
+FRESH_MS: Final = Millis(10_000)
+"""An agent that told nothing for so long is not relied on."""
+
+FLOW_KEPT_MS: Final = Millis(30_000)
+"""A flow that is not told for so long is none."""
+
+FLOWS_OF_ONE_MAX: Final = 2 * FLOWS_MAX
+"""Flows of one origin: what it tells now, and what it told of late."""
+
+RATE_MAX: Final = 1e15
+"""bit/s; more is nonsense."""
+
+JAM_MS: Final = Millis(6_000)
+"""How long a link is over the threshold before anything moves."""
+
+DOUBT: Final = 2.0
+"""Standard errors by which a link has to be over a limit to count as over it."""
+
+SETTLE_MS: Final = Millis(10_000)
+"""After a move, measurements still tell of the time before it."""
+
+RETRY_MS: Final = Millis(30_000)
+"""After an answer that helped nobody, unless a link gets fuller by ``WORSE``."""
+
+WORSE: Final = 0.05
+GIVE_BACK_MS: Final = Millis(120_000)
+"""How long the ordinary way is good, with a margin, before a flow returns to it."""
+
+GIVE_BACK_BELOW: Final = 0.1
+"""That margin: so far below the threshold links have to stay."""
+
+EXPLAINED: Final = 0.95
+"""Of the flows on links too full, the heaviest that make this share of their load may move."""
+
+
+@dataclass(slots=True)
+class _Flow:
+    rate: Estimate = field(default_factory=Estimate)
+    newest: float = 0.0
+    destinations: tuple[BrokerId, ...] = ()
+    heard_ms: Millis = Millis(0)
+    planned: bool = False
+    tree: Tree | None = None
+    moved_ms: Millis | None = None
+    good_since_ms: Millis | None = None  # since when its ordinary way would be good
+
+
+@dataclass(frozen=True, slots=True)
+class _Now:
+    """The federation at one moment: flows with their ways, and what links carry."""
+
+    network: Network
+    capacity: FloatArray
+    ways: Mapping[FlowKey, tuple[int, ...]]
+    load: FloatArray  # bit/s
+    error: FloatArray  # standard error of ``load``
+
+    def shares(self, load: FloatArray) -> dict[Ends, float]:
+        """Load over capacity, where that is known."""
+        known = np.flatnonzero(np.isfinite(self.capacity))
+        return {self.network.links[k]: float(load[k] / self.capacity[k]) for k in known.tolist()}
+
+
+class Decider:
+    """Hears loads, and decides when asked. One call at a time, from any thread."""
+
+    def __init__(self, manner: Manner | None = None, *, seed: int = 0) -> None:
+        self.manner = manner or Manner()
+        self._seed = seed
+        self._heard: dict[BrokerId, tuple[Load, Millis]] = {}
+        self._flows: dict[FlowKey, _Flow] = {}
+        self._background: dict[Ends, Estimate] = {}
+        self._jammed_since: dict[Ends, Millis] = {}
+        self._tried: tuple[Millis, dict[Ends, float]] | None = None
+        self._moved_ms: Millis | None = None
+        self._network: Network | None = None
+        self._new: set[BrokerId] = set()  # whose load no background was taken from yet
+        self._decided_ms: Millis | None = None
+        self._of_origin: Counter[BrokerId] = Counter()  # how many flows are known
+
+    # -- what is heard ---------------------------------------------------------------------------
+
+    def on_load(self, load: Load, *, now_ms: Millis) -> None:
+        """Take what the agent of a broker told, of which it is believed."""
+        before = self._heard.get(load.broker)
+        if before is not None and before[0].epoch == load.epoch and before[0].at_ms == load.at_ms:
+            return  # told already
+        self._heard[load.broker] = load, now_ms
+        self._new.add(load.broker)
+        told: set[FlowKey] = set()
+        for each in load.flows:
+            key = load.broker, each.filters
+            if key not in told and self._has_room(key):
+                told.add(key)
+                self._take(self._flows.setdefault(key, _Flow()), each, load.broker, now_ms)
+
+    def _has_room(self, key: FlowKey) -> bool:
+        """Whether to know that flow; nobody takes the places of others by inventing flows."""
+        if key in self._flows:
+            return True
+        self._of_origin[key[0]] += 1
+        return self._of_origin[key[0]] <= FLOWS_OF_ONE_MAX
+
+    @staticmethod
+    def _take(flow: _Flow, told: FlowLoad, origin: BrokerId, now_ms: Millis) -> None:
+        flow.newest = min(told.rate, RATE_MAX)
+        flow.rate.add(flow.newest, min(told.error, RATE_MAX))
+        flow.destinations = tuple(sorted({*told.destinations} - {origin}))
+        flow.planned, flow.heard_ms = told.planned, now_ms
+
+    def adopt(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
+        """Go on with the trees of whoever steered before."""
+        for tree in trees:
+            key = tree.origin, tree.filters
+            if self._has_room(key):
+                flow = self._flows.setdefault(key, _Flow(heard_ms=now_ms))
+                flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
+
+    def take_back(self, decision: Decision) -> None:
+        """Forget the moves of a decision that nobody obeys."""
+        for move in decision.moves:
+            flow = self._flows[move.origin, move.filters]
+            flow.tree, flow.moved_ms, flow.planned = move.was, None, move.was is not None
+        self._moved_ms = None
+
+    @property
+    def trees(self) -> tuple[Tree, ...]:
+        """All that hold."""
+        return tuple(flow.tree for _, flow in sorted(self._flows.items()) if flow.tree is not None)
+
+    @property
+    def told_by(self) -> list[BrokerId]:
+        """Whose load has been heard."""
+        return sorted(self._heard)
+
+    @property
+    def flows(self) -> int:
+        """How many are known."""
+        return len(self._flows)
+
+    # -- deciding --------------------------------------------------------------------------------
+
+    def decide(self, *, now_ms: Millis, watch: Watch = UNWATCHED) -> Decision:
+        """What shall be from now on; solvers end when ``watch`` says so."""
+        away = self._decided_ms is not None and now_ms - self._decided_ms > FRESH_MS
+        self._decided_ms = now_ms
+        if away:  # nobody is silent because we did not listen
+            return Decision(self.trees, why="we were away and listen first")
+        self._forget(now_ms)
+        loads = [load for load, _ in self._heard.values()]
+        network = self._network = self._network_of(loads)
+        dropped = self._dropbroken(network)
+        now = self._look(network, capacities_of(loads, network), now_ms)
+        settling = self._moved_ms is not None and now_ms - self._moved_ms < SETTLE_MS
+        before, cost = now.shares(now.load), self._cost(now)
+        jam = self._jam(before, now, now_ms)
+        returned: list[Move] = []
+        if settling:
+            why = "the last moves have to show first"
+        elif jam:
+            return self._relieve(now, jam, dropped, now_ms=now_ms, watch=watch)
+        else:
+            returned = self._give_back(now, before, now_ms)
+            lasts = [link for link, share in before.items() if share > self.manner.threshold]
+            why = "no link has been over the threshold for long"
+            why = f"{why}: {named(lasts, before)} is watched" if lasts else why
+            if returned:
+                why = "the ordinary ways are good again"
+        moves = (*dropped, *returned)
+        if returned:
+            self._moved_ms = now_ms
+            now = self._look(network, now.capacity, now_ms, sampling=False)
+        return Decision(self.trees, moves, before, now.shares(now.load), why, cost, self._cost(now))
+
+    def _forget(self, now_ms: Millis) -> None:
+        heard, flows = self._heard.items(), self._flows.items()
+        self._heard = {at: told for at, told in heard if now_ms - told[1] <= FRESH_MS}
+        self._flows = {at: flow for at, flow in flows if now_ms - flow.heard_ms <= FLOW_KEPT_MS}
+        self._of_origin = Counter(origin for origin, _ in self._flows)
+
+    def _network_of(self, loads: list[Load]) -> Network:
+        """The same object while nothing changed, as it remembers ways."""
+        network = network_of(loads)
+        if self._network is not None and self._network.told == network.told:
+            return self._network
+        links = self._background.items()
+        self._background = {at: each for at, each in links if at in network.at}
+        return network
+
+    def _dropbroken(self, network: Network) -> list[Move]:
+        """Flows whose tree cannot be used any longer go the ordinary way."""
+        moves = []
+        for (origin, filters), flow in sorted(self._flows.items()):
+            if flow.tree is None:
+                continue
+            why = broken(flow.tree, flow.destinations, network)
+            if why:
+                moves.append(Move(origin, filters, flow.rate.value, None, why, flow.tree))
+                flow.tree = None
+        return moves
+
+    def _look(
+        self, network: Network, capacity: FloatArray, now_ms: Millis, *, sampling: bool = True
+    ) -> _Now:
+        """Where flows go now and what links carry; what no flow explains is their background."""
+        settled = self._moved_ms is None or now_ms - self._moved_ms >= SETTLE_MS
+        ways: dict[FlowKey, tuple[int, ...]] = {}
+        load, variance, newest = (np.zeros(len(network.links)) for _ in range(3))
+        for key, flow in self._flows.items():
+            way = list(self._way(key, flow, network, settled=settled))
+            ways[key] = tuple(way)
+            load[way] += flow.rate.value
+            variance[way] += flow.rate.error**2
+            newest[way] += flow.newest
+        if sampling:
+            if settled:
+                self._sample_background(network, newest)
+            self._new.clear()
+        for ends, estimate in self._background.items():
+            if (link := network.at.get(ends)) is not None:
+                load[link] += max(0.0, estimate.value)  # less than none is noise, or lost
+                variance[link] += estimate.error**2
+        return _Now(network, capacity, ways, load, np.sqrt(variance))
+
+    def _way(
+        self, key: FlowKey, flow: _Flow, network: Network, *, settled: bool
+    ) -> tuple[int, ...]:
+        if flow.tree is not None and (flow.planned or not settled):
+            return tuple(sorted(network.at[ends] for ends in flow.tree.edges))
+        return network.way(key[0], flow.destinations)
+
+    def _sample_background(self, network: Network, by_flows: FloatArray) -> None:
+        for broker in sorted(self._new & self._heard.keys()):
+            for each in self._heard[broker][0].links:
+                ends = broker, each.neighbour
+                if (link := network.at.get(ends)) is not None:
+                    rest = min(each.rate, RATE_MAX) - float(by_flows[link])
+                    self._background.setdefault(ends, Estimate()).add(rest)
+
+    def _jam(self, shares: Mapping[Ends, float], now: _Now, now_ms: Millis) -> set[Ends]:
+        """Links that have been over the threshold for long."""
+        over = set()
+        for ends, share in shares.items():
+            link = now.network.at[ends]
+            doubt = DOUBT * now.error[link] / now.capacity[link]
+            if share - doubt > self.manner.threshold:
+                over.add(ends)
+        self._jammed_since = {at: self._jammed_since.get(at, now_ms) for at in over}
+        return {at for at, since in self._jammed_since.items() if now_ms - since >= JAM_MS}
+
+    # -- moving ----------------------------------------------------------------------------------
+
+    def _relieve(
+        self, now: _Now, jam: set[Ends], dropped: list[Move], *, now_ms: Millis, watch: Watch
+    ) -> Decision:
+        before, cost = now.shares(now.load), self._cost(now)
+        full = named(jam, before)
+
+        def nothing(why: str) -> Decision:
+            moves = tuple(dropped)
+            return Decision(self.trees, moves, before, before, f"{full}: {why}", cost, cost)
+
+        if self._tried is not None:
+            tried_ms, then = self._tried
+            worse = any(before[at] > then.get(at, 0.0) + WORSE for at in jam)
+            if now_ms - tried_ms < RETRY_MS and not worse:
+                return nothing("nothing better was found of late")
+        keys = self._candidates(now, jam, now_ms)
+        self._tried = now_ms, {at: before[at] for at in jam}
+        if not keys:
+            return nothing("no flow there may move")
+        problem = self._problem(now, keys)
+        found = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=watch)
+        load = now.load.copy()
+        for wish, way in zip(problem.wishes, found.ways, strict=True):
+            load[list(wish.way)] -= wish.rate
+            load[list(way)] += wish.rate
+        after = now.shares(load)
+        if not better(before, after, self.manner.threshold):
+            return nothing("no other way would relieve it")
+        moves = self._move(now, keys, found, before, now_ms)
+        self._moved_ms, self._tried = now_ms, None
+        self._jammed_since.clear()
+        moved = self._look(now.network, now.capacity, now_ms, sampling=False)
+        why = f"{full}: {len(moves)} of {self.flows} flows move"
+        return Decision(
+            self.trees,
+            (*dropped, *moves),
+            before,
+            after,
+            why,
+            cost,
+            self._cost(moved),
+            found,
+            problem,
+        )
+
+    def _candidates(self, now: _Now, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
+        """The heaviest flows of the jammed links, heaviest first; and those that have trees."""
+        jammed = {now.network.at[ends] for ends in jam}
+        over = now.load - DOUBT * now.error > now.capacity
+        on_jam, others = [], []
+        for key, flow in self._flows.items():
+            way = now.ways[key]
+            held = flow.moved_ms is not None and now_ms - flow.moved_ms < self.manner.hold_ms
+            if held and not over[list(way)].any():
+                continue
+            if not (way and self._may_move(key, flow, now.network, way)):
+                continue
+            if jammed.intersection(way):
+                on_jam.append((flow.rate.value, key))
+            elif flow.tree is not None:
+                others.append((flow.rate.value, key))
+        on_jam.sort(reverse=True)
+        total, so_far, chosen = sum(rate for rate, _ in on_jam), 0.0, list[FlowKey]()
+        for rate, key in on_jam[: self.manner.candidates_max]:
+            if so_far >= EXPLAINED * total:
+                break
+            chosen.append(key)
+            so_far += rate
+        if chosen:
+            chosen += [key for _, key in sorted(others, reverse=True)]
+        return chosen[: self.manner.candidates_max]
+
+    @staticmethod
+    def _may_move(key: FlowKey, flow: _Flow, network: Network, way: tuple[int, ...]) -> bool:
+        relied_on = {network.brokers[node] for node in network.head[network.open].tolist()}
+        all_told = all(broker in relied_on for broker in flow.destinations)
+        return (
+            flow.rate.value > 0
+            and 0 < len(flow.destinations) < BROKERS_MAX
+            and key[0] in network.node
+            and all_told
+            and bool(network.open[list(way)].all())
+        )
+
+    def _problem(self, now: _Now, keys: list[FlowKey]) -> Problem:
+        wishes = []
+        room = now.capacity - now.load
+        for key in keys:
+            flow, way = self._flows[key], now.ways[key]
+            wishes.append(Wish(key[0], flow.destinations, flow.rate.value, way))
+            room[list(way)] += flow.rate.value
+        wishes_ = sorted(zip(wishes, keys, strict=True), key=lambda each: -each[0].rate)
+        keys[:] = [key for _, key in wishes_]
+        return Problem(now.network, tuple(wish for wish, _ in wishes_), room, now.capacity)
+
+    def _move(
+        self,
+        now: _Now,
+        keys: list[FlowKey],
+        found: Fit,
+        before: Mapping[Ends, float],
+        now_ms: Millis,
+    ) -> list[Move]:
+        moves = []
+        for key, way in zip(keys, found.ways, strict=True):
+            flow = self._flows[key]
+            if way == now.ways[key] or len(way) >= BROKERS_MAX:
+                continue
+            ordinary = way == now.network.way(key[0], flow.destinations)
+            tree = None if ordinary else tree_of(*key, now.network.tree(way))
+            left = [now.network.links[link] for link in now.ways[key] if link not in way]
+            why = f"leaves {named(left, before)}"
+            moves.append(Move(*key, flow.rate.value, tree, why, flow.tree))
+            flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
+            flow.good_since_ms = None
+        return moves
+
+    # -- giving back -----------------------------------------------------------------------------
+
+    def _give_back(self, now: _Now, shares: Mapping[Ends, float], now_ms: Millis) -> list[Move]:
+        """Let flows return to their ordinary ways, if these are good for long or save much."""
+        manner, load = self.manner, now.load.copy()
+        cost = max(self._cost(now), 1e-9)
+        moves = []
+        for key, flow in sorted(self._flows.items(), key=lambda each: each[1].rate.value):
+            if flow.tree is None:
+                continue
+            rate, way = flow.rate.value, list(now.ways[key])
+            ordinary = list(now.network.way(key[0], flow.destinations))
+            after = load.copy()
+            after[way] -= rate
+            after[ordinary] += rate
+            new = [link for link in ordinary if link not in way]
+            fullest = float((after[new] / now.capacity[new]).max(initial=0.0))
+            good = bool(ordinary) and fullest <= manner.threshold - GIVE_BACK_BELOW
+            flow.good_since_ms = (flow.good_since_ms or now_ms) if good else None
+            held = flow.moved_ms is not None and now_ms - flow.moved_ms < manner.hold_ms
+            costs = now.network.cost
+            saved = rate * float(costs[way].sum() - costs[ordinary].sum())
+            saves = saved > manner.margin * cost and good
+            lasting = flow.good_since_ms is not None
+            lasting = lasting and now_ms - (flow.good_since_ms or now_ms) >= GIVE_BACK_MS
+            if held or not (saves or lasting):
+                continue
+            load, was = after, flow.tree
+            flow.tree, flow.moved_ms, flow.good_since_ms = None, now_ms, None
+            why = f"saves {saved / cost:.0%} of the cost" if saves else "its ordinary way is free"
+            moves.append(Move(*key, rate, None, why, was))
+        return moves
+
+    def _cost(self, now: _Now) -> float:
+        cost = now.network.cost
+        return sum(
+            flow.rate.value * float(cost[list(now.ways[key])].sum())
+            for key, flow in self._flows.items()
+        )

@@ -1,0 +1,69 @@
+"""A rate from noisy samples: steady under noise, deaf to a burst, quick after a lasting change.
+
+Like a doctor who goes by the median of many readings, and starts a new page when the last few agree
+among themselves and not with the page: the median of the last ``SAMPLES_MAX`` samples, or of the
+last ``RECENT`` alone once these differ from the ones before by more than chance explains.
+
+A median of n samples of a normal distribution has the standard error 1.25 sigma / sqrt(n).
+"""
+
+from collections import deque
+from math import sqrt
+from statistics import median
+from typing import Final
+
+RECENT: Final = 7
+"""Samples that tell of a change: 14 s at one each two seconds. Most of them must be new ones."""
+
+SAMPLES_MAX: Final = 30
+CHANGE_SIGMAS: Final = 3.5
+CHANGE_MIN: Final = 0.1
+"""A change below this share of the rate is none."""
+
+_MEDIAN_ERROR: Final = 1.2533
+_SIGMA_PER_DEVIATION: Final = 1.4826
+
+
+class Estimate:
+    """A rate that was told now and then.
+
+    Attributes:
+        value: In the unit of the samples.
+        error: The standard error of ``value``.
+        samples: How many it rests on.
+    """
+
+    def __init__(self) -> None:
+        self.value = self.error = 0.0
+        self._told: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
+
+    @property
+    def samples(self) -> int:
+        """How many samples the value rests on."""
+        return len(self._told)
+
+    def add(self, rate: float, error: float = 0.0) -> None:
+        """Take a sample and its standard error, as who told it judged."""
+        self._told.append((rate, error))
+        if len(self._told) >= 2 * RECENT and self._changed():
+            self._told = deque(list(self._told)[-RECENT:], maxlen=SAMPLES_MAX)
+        rates = [each for each, _ in self._told]
+        self.value = median(rates)
+        spread = max(_spread(rates), median(each for _, each in self._told))
+        self.error = _MEDIAN_ERROR * spread / sqrt(len(rates))
+
+    def _changed(self) -> bool:
+        told = list(self._told)
+        before = [rate for rate, _ in told[:-RECENT]]
+        recent = [rate for rate, _ in told[-RECENT:]]
+        spread = max(_spread(before), median(error for _, error in told))
+        chance = _MEDIAN_ERROR * spread * sqrt(1 / RECENT + 1 / len(before))
+        change = abs(median(recent) - median(before))
+        least = CHANGE_MIN * max(abs(median(recent)), abs(median(before)))
+        return change > max(CHANGE_SIGMAS * chance, least)
+
+
+def _spread(rates: list[float]) -> float:
+    """The standard deviation, as the median of deviations tells it."""
+    middle = median(rates)
+    return _SIGMA_PER_DEVIATION * median(abs(rate - middle) for rate in rates)

@@ -1,0 +1,184 @@
+"""Trees for the flows that weigh, so that links are not too full, at the least cost of paths.
+
+A problem for the solvers of ``plan solve``: flows are topics, links are arcs with a capacity each,
+and what is not to move is taken off the capacities. What fits at ``FILL_MAX`` is wanted first; then
+emptier links, if that costs hardly more. Who finds no place at all goes where it hurts least.
+"""
+
+from dataclasses import dataclass, replace
+from math import inf
+from typing import Final
+
+import numpy as np
+
+from federator.planner.flow.instance import Capacity, FloatArray, Instance, Role, dear_penalty
+from federator.planner.flow.outcome import Outcome
+from federator.planner.flow.routing import account
+from federator.planner.flow.watch import Watch
+from federator.planner.flow.workbench import Workbench
+from federator.planner.methods import SOLVERS, Method
+from federator.planner.steering.network import Network
+from federator.protocol.types import BrokerId
+
+FILL_MAX: Final = 0.95
+"""How full a link may be."""
+
+BELOW_THRESHOLD: Final = 0.05
+"""So far below the threshold links are best: at it, noise would move something again."""
+
+DEARER_MAX: Final = 0.03
+"""What links that are so empty may cost more, as a share."""
+
+EXACT_CELLS_MAX: Final = 3_000
+"""Requests times arcs up to which the exact method is quick."""
+
+TIGHT_SHARE: Final = 0.7
+"""Of the time, what the first question may take."""
+
+RATE_UNIT: Final = 100.0
+"""The greatest rate in an instance: tolerances of solvers are absolute."""
+
+OVERLOAD_PRICE: Final = 1e3
+"""What a link that is too full by its whole capacity costs, in the dearest arcs."""
+
+_DEARER_THAN_ANY: Final = 1e15
+
+
+@dataclass(frozen=True, slots=True)
+class Wish:
+    """A flow that may move. Links are positions in a network."""
+
+    origin: BrokerId
+    destinations: tuple[BrokerId, ...]
+    rate: float  # bit/s
+    way: tuple[int, ...]  # where it goes now, over open links
+
+
+@dataclass(frozen=True, slots=True)
+class Fit:
+    """An answer."""
+
+    ways: tuple[tuple[int, ...], ...]  # of each wish, in the order given
+    method: str
+    cost: float  # of paths, as ``plan solve`` counts; infinite when links are too full
+    lower_bound: float  # proven, of links ``FILL_MAX`` full; minus infinity if nothing is
+    left_out: int  # wishes that found no place where links are ``FILL_MAX`` full at most
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Problem:
+    """What to fit.
+
+    Attributes:
+        room: What each link has for the wishes at a fill of 1, bit/s; infinite: unbounded.
+        capacity: Of each link, likewise.
+    """
+
+    network: Network
+    wishes: tuple[Wish, ...]  # heaviest first
+    room: FloatArray
+    capacity: FloatArray
+
+    def instance(self, fill: float) -> Instance:
+        """As the solvers take it, with links ``fill`` full at most."""
+        network, wishes = self.network, self.wishes
+        arcs = np.flatnonzero(network.open)
+        unit = RATE_UNIT / max(wish.rate for wish in wishes)
+        rate = np.array([wish.rate for wish in wishes]) * unit
+        left = self.room[arcs] - (1 - fill) * np.where(
+            np.isfinite(self.capacity[arcs]), self.capacity[arcs], 0.0
+        )
+        requests = [(k, d) for k, wish in enumerate(wishes) for d in wish.destinations]
+        nodes = len(network.brokers)
+        return Instance(
+            name="measured",
+            names=tuple(map(str, network.brokers)),
+            roles=(Role.BROKER,) * nodes,
+            relays=np.ones(nodes, dtype=bool),
+            positions=None,
+            capacity_kind=Capacity.ARC,
+            tail=network.tail[arcs],
+            head=network.head[arcs],
+            cost=network.cost[arcs],
+            channel=np.arange(len(arcs)),
+            capacity=np.clip(left * unit, 0.0, 2 * rate.sum() + 1),
+            rate=rate,
+            publisher=np.array([network.node[wish.origin] for wish in wishes], dtype=np.intp),
+            request_topic=np.array([k for k, _ in requests], dtype=np.intp),
+            request_node=np.array([network.node[d] for _, d in requests], dtype=np.intp),
+            first_request=np.concatenate(
+                [[0], np.cumsum([len(wish.destinations) for wish in wishes])]
+            ).astype(np.intp),
+            unmet_penalty=dear_penalty(network.cost[arcs], nodes, len(requests)),
+            topic_names=tuple(f"{k}@{wish.origin}" for k, wish in enumerate(wishes)),
+        )
+
+
+def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
+    """Ways for all wishes; where it costs hardly more, links stay below ``threshold``."""
+    empty = threshold - BELOW_THRESHOLD
+    tight = _solved(problem.instance(FILL_MAX), seed, _until(watch, TIGHT_SHARE))
+    chosen, fill = tight, FILL_MAX
+    if not tight.unmet and empty < FILL_MAX and not watch.over():
+        roomy = _solved(problem.instance(empty), seed, watch)
+        if not roomy.unmet and roomy.cost <= (1 + DEARER_MAX) * tight.cost:
+            chosen, fill = roomy, empty
+    # Whoever finds no place is put somewhere all the same, so no way may cost more than none.
+    instance = replace(problem.instance(fill), unmet_penalty=_DEARER_THAN_ANY)
+    bench = Workbench(instance)
+    bench.load(chosen.routing, np.zeros(instance.topics))
+    left_out = _place_the_rest(instance, bench, chosen)
+    _leave_what_can_stay(problem, instance, bench)
+    arcs = np.flatnonzero(problem.network.open)
+    ways = tuple(tuple(sorted(arcs[each].tolist())) for each in bench.arcs)
+    cost = inf if left_out else account(instance, bench.routing()).path_cost
+    return Fit(ways, chosen.method, cost, tight.lower_bound, left_out)
+
+
+def _solved(instance: Instance, seed: int, watch: Watch) -> Outcome:
+    """The best that a quick method finds, and a better one in the time there is."""
+    greedy = SOLVERS[Method.GREEDY](instance, seed=seed, watch=watch)
+    small = instance.requests * instance.arcs <= EXACT_CELLS_MAX
+    best = greedy
+    for method in (Method.EXACT, Method.LAGRANGIAN) if small else (Method.LAGRANGIAN,):
+        if watch.over():
+            break
+        found = SOLVERS[method](instance, seed=seed, watch=watch)
+        if (found.unmet, found.cost) <= (best.unmet, best.cost):
+            best = found
+        if found.proven:
+            break
+    return best
+
+
+def _until(watch: Watch, share: float) -> Watch:
+    """``watch``, for that share of the time that is left."""
+    if watch.time_limit_s == inf:
+        return watch
+    return replace(watch, started_s=watch.seconds(), time_limit_s=watch.left_s() * share)
+
+
+def _place_the_rest(instance: Instance, bench: Workbench, outcome: Outcome) -> int:
+    """Put whole flows of which somebody is left out where links become the least too full."""
+    met = outcome.account.met
+    lacking = [k for k in range(instance.topics) if not met[instance.requests_of(k)].all()]
+    dearest = OVERLOAD_PRICE * max(float(instance.cost.max(initial=0.0)), 1.0)
+    for topic in lacking:
+        bench.remove(topic)
+        over = np.maximum(0.0, instance.rate[topic] - bench.room)
+        over /= np.maximum(instance.capacity, instance.rate[topic])
+        allowed = instance.head != instance.publisher[topic]
+        bench.put(topic, *bench.best_tree(topic, allowed, over * dearest))
+    return len(lacking)
+
+
+def _leave_what_can_stay(problem: Problem, instance: Instance, bench: Workbench) -> None:
+    """Let flows, the lightest first, keep the way they have where that fits."""
+    position = {int(arc): k for k, arc in enumerate(np.flatnonzero(problem.network.open))}
+    for topic in reversed(range(instance.topics)):
+        way = np.array([position[link] for link in problem.wishes[topic].way], dtype=np.intp)
+        if np.array_equal(way, np.sort(bench.arcs[topic])):
+            continue
+        before = bench.remove(topic)
+        fits = (bench.room[way] >= instance.rate[topic]).all()
+        bench.put(topic, *((way, 0.0) if fits else before))

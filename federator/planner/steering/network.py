@@ -1,0 +1,122 @@
+"""The brokers and links that agents told of, and the way that a flow takes by itself.
+
+The ordinary way is that of docs/protocol.md 14.3: each broker sends on to the neighbour with the
+least cost to the destination, of several to the one with the smallest id. So the ways from one
+origin are a tree.
+"""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from math import inf
+
+import numpy as np
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
+
+from federator.planner.flow.instance import BoolArray, FloatArray, IntArray
+from federator.protocol.messages.steering import Load
+from federator.protocol.types import BrokerId
+
+Ends = tuple[BrokerId, BrokerId]
+"""A directed link: who sends, and to whom."""
+
+_CLOSE = 1e-9
+
+
+@dataclass(frozen=True, slots=True)
+class Link:
+    """What is known of one direction of a link."""
+
+    cost: float
+    open: bool  # whether a tree may use it
+
+
+class Network:
+    """N brokers, A directed links; indices are positions in ``brokers`` and ``links``.
+
+    Args:
+        links: By their ends.
+    """
+
+    def __init__(self, links: Mapping[Ends, Link]) -> None:
+        self.told = dict(links)
+        self.brokers = sorted({end for ends in links for end in ends})
+        self.links = sorted(links)  # by tail, then by head: so the first of equals is the smallest
+        self.at = {ends: position for position, ends in enumerate(self.links)}
+        self.node = {broker: position for position, broker in enumerate(self.brokers)}
+        self.tail: IntArray = np.array([self.node[a] for a, _ in self.links], dtype=np.intp)
+        self.head: IntArray = np.array([self.node[b] for _, b in self.links], dtype=np.intp)
+        self.cost: FloatArray = np.array([links[ends].cost for ends in self.links])
+        self.open: BoolArray = np.array([links[ends].open for ends in self.links], dtype=bool)
+        self._next: dict[BrokerId, list[int]] = {}
+        self._ways: dict[tuple[BrokerId, tuple[BrokerId, ...]], tuple[int, ...]] = {}
+        size = len(self.brokers)
+        # Backwards, so that one call of Dijkstra tells of all who send to a destination.
+        self._back = csr_matrix((self.cost, (self.head, self.tail)), shape=(size, size))
+
+    def way(self, origin: BrokerId, destinations: tuple[BrokerId, ...]) -> tuple[int, ...]:
+        """The links that a flow takes by itself, ascending; without what cannot be reached."""
+        key = origin, destinations
+        if key not in self._ways:
+            used: set[int] = set()
+            for each in destinations:
+                used.update(self._path(origin, each))
+            self._ways[key] = tuple(sorted(used))
+        return self._ways[key]
+
+    def tree(self, links: Iterable[int]) -> dict[BrokerId, BrokerId]:
+        """The parent of each broker that those ``links`` lead to."""
+        return {self.links[link][1]: self.links[link][0] for link in links}
+
+    def _path(self, origin: BrokerId, destination: BrokerId) -> list[int]:
+        if origin not in self.node or destination not in self.node:
+            return []
+        onward = self._onward(destination)
+        at, path = self.node[origin], list[int]()
+        while at != self.node[destination]:
+            if onward[at] < 0 or len(path) > len(self.brokers):
+                return []
+            path.append(onward[at])
+            at = int(self.head[onward[at]])
+        return path
+
+    def _onward(self, destination: BrokerId) -> list[int]:
+        """The link by which each broker sends on to ``destination``; -1 where none leads there."""
+        if destination not in self._next:
+            far: FloatArray = dijkstra(self._back, indices=self.node[destination])
+            onward = np.full(len(self.brokers), -1, dtype=np.intp)
+            with np.errstate(invalid="ignore"):
+                best = np.abs(self.cost + far[self.head] - far[self.tail]) <= _CLOSE
+            good = np.flatnonzero(best & np.isfinite(far[self.tail]))[::-1]
+            onward[self.tail[good]] = good  # backwards, so the first one stays
+            self._next[destination] = onward.tolist()
+        return self._next[destination]
+
+
+def network_of(loads: Iterable[Load]) -> Network:
+    """What those agents told. Trees use only links between two of them that no rule closes.
+
+    An agent that told nothing may still pass on what goes the ordinary way; its links are taken
+    to be as those towards it.
+    """
+    links: dict[Ends, Link] = {}
+    told = {load.broker: load for load in loads}
+    for load in told.values():
+        for each in load.links:
+            if each.neighbour == load.broker:
+                continue
+            ends = load.broker, each.neighbour
+            links[ends] = Link(float(each.cost), each.open and each.neighbour in told)
+            if each.neighbour not in told:
+                links.setdefault((each.neighbour, load.broker), Link(float(each.cost), False))
+    return Network(links)
+
+
+def capacities_of(loads: Iterable[Load], network: Network) -> FloatArray:
+    """The capacity of each link in bit/s; infinite where nobody knows it, shape (A,)."""
+    capacity = np.full(len(network.links), inf)
+    for load in loads:
+        for each in load.links:
+            if each.capacity and (load.broker, each.neighbour) in network.at:
+                capacity[network.at[load.broker, each.neighbour]] = each.capacity
+    return capacity

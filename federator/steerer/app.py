@@ -1,0 +1,296 @@
+"""The steerer as a process: what it tells when asked, what it prints, and what ends it.
+
+Source: docs/steering.md.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping
+from functools import partial
+from itertools import islice
+from os import EX_CONFIG, EX_NOPERM, EX_UNAVAILABLE
+from typing import Final
+
+import structlog
+from prometheus_client.core import Metric
+
+from federator.config.steerer import SteererSettings
+from federator.errors import ConfigError
+from federator.planner.steering.moves import Decision, Move
+from federator.protocol.messages.steering import VALID_MS_MAX
+from federator.runtime.process import service_manager
+from federator.runtime.process.exposition import Definition, families, table
+from federator.runtime.process.http import AgentView
+from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
+from federator.steerer.steerer import Steerer, fullest
+
+LEAVE_S: Final = 3.0
+"""What taking plans back may take at the end; what is left there expires."""
+
+ONCE_DECISIONS: Final = 7
+"""Decisions (two seconds each) after which ``--once`` takes it that nothing moves."""
+
+ONCE_S: Final = 45.0
+"""How long ``--once`` may take."""
+
+LISTED_MAX: Final = 1_000
+SET_CAPACITY: Final = (
+    'capacity = "2 Mbit/s" under [[neighbours]] of the agents\' configuration sets one'
+)
+
+_log = structlog.get_logger()
+_table: Final = partial(table, prefix="federator_steerer_")
+
+STEERER: Final[tuple[Definition, ...]] = (
+    *_table(
+        "counter",
+        ("loads", "loads", "Loads that agents told."),
+        ("loads_dropped", "loads_dropped", "Loads dropped while a decision took long."),
+        ("plans", "plans_published", "Plans published, one for each broker and renewal."),
+        ("plans_refused", "plans_refused", "Plans that a broker refused."),
+        ("decisions", "decisions", "Decisions, with and without moves."),
+        ("moves", "moves", "Flows that were given a tree, another one, or the ordinary way."),
+        ("malformed", "words_malformed", "Guides, loads and plans that are none."),
+        ("refused", "words_refused", "Guides, loads and plans that no key of ours trusts."),
+        ("misled", "connections_misled", "Connections with another broker behind them."),
+        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+    ),
+    *_table(
+        "gauge",
+        ("ready", "ready", "1 when agents tell their loads."),
+        ("steers", "steers", "1 when we steer, 0 when somebody else does."),
+        ("trees", "trees", "Trees in force."),
+        ("flows", "flows", "Flows known."),
+        ("agents", "agents", "Agents that told their load of late."),
+        ("fullest", "link_load_ratio", "Load over capacity of the fullest link, as told last."),
+        ("decision_s", "decision_seconds", "How long the last decision took."),
+    ),
+    *_table("gauge", ("up", "broker_up", "1 when the broker can be read."), labels=("url",)),
+)
+
+Answer = dict[str, object]
+
+
+class SteererView(AgentView):
+    """Answers for one steerer."""
+
+    def __init__(self, steerer: Steerer) -> None:
+        self.http_refused: Callable[[], int] = lambda: 0
+        self._steerer = steerer
+
+    def ready(self) -> tuple[bool, str]:
+        """Whether loads come, and otherwise what to look at."""
+        steerer = self._steerer
+        sources = steerer.connections.by_url.values()
+        if not any(source.link.subscribed for source in sources):
+            errors = [f"{source.url}: {source.link.last_error}" for source in sources]
+            return False, f"no broker: {'; '.join(errors)[:200]}"
+        if steerer.counters["plans_refused"]:
+            return False, "a broker refuses plans: its ACL wants `federator doctor --acl`"
+        if not steerer.loads:
+            return False, f"no agent tells its load: {why_no_load(steerer)}"
+        if steerer.holder is not None:
+            return True, f"waits: {steerer.holder} steers"
+        return True, "ready"
+
+    def counters(self) -> Mapping[str, int]:
+        """What happened since the start."""
+        steerer = self._steerer
+        return {
+            **steerer.counters,
+            "malformed": steerer.connections.malformed,
+            "refused": sum(steerer.words.refused.values()),
+            "misled": steerer.connections.misled,
+        }
+
+    def status(self) -> Answer:
+        """The whole state."""
+        steerer = self._steerer
+        ready, reason = self.ready()
+        return {
+            "federation": steerer.settings.federation,
+            "ready": ready,
+            "ready_reason": reason,
+            "steerer": steerer.lease.name,
+            "steers": steerer.steers,
+            "waits_for": steerer.holder,
+            "dry": steerer.dry,
+            "brokers": [
+                {
+                    "url": source.url,
+                    "id": source.broker,
+                    "connected": source.link.connected,
+                    "tells_load": source.broker in steerer.loads,
+                    "error": source.link.last_error,
+                }
+                for source in islice(steerer.connections.by_url.values(), LISTED_MAX)
+            ],
+            "unreached": steerer.connections.directory.unreached,
+            "links": [
+                {"from": a, "to": b, "load": round(share, 3)}
+                for (a, b), share in islice(self._fullest_first(), LISTED_MAX)
+            ],
+            "trees": list(self.routes()),
+            "why": steerer.last.why if steerer.last is not None else "",
+            "decisions": [
+                {
+                    "number": each.number,
+                    "at_ms": each.at_ms,
+                    "why": each.decision.why,
+                    "moves": [as_text(move) for move in each.decision.moves[:LISTED_MAX]],
+                    "fullest_before": fullest(each.decision.before),
+                    "fullest_promised": fullest(each.decision.promised),
+                    "fullest_measured": each.measured,
+                }
+                for each in steerer.decisions
+            ],
+            "counters": self.counters(),
+        }
+
+    def _fullest_first(self) -> Iterable[tuple[tuple[int, int], float]]:
+        return sorted(self._steerer.measured().items(), key=lambda each: (-each[1], each[0]))
+
+    def routes(self) -> Iterable[Answer]:
+        """One entry per tree; bounded."""
+        return (
+            {"origin": tree.origin, "filters": tree.filters, "edges": tree.edges}
+            for tree in islice(self._steerer.trees, LISTED_MAX)
+        )
+
+    def metrics(self) -> Iterable[Metric]:
+        """Counters and gauges."""
+        steerer = self._steerer
+        sources = islice(steerer.connections.by_url.values(), LISTED_MAX)
+        return families(
+            STEERER,
+            {
+                **self.counters(),
+                "http_refused": self.http_refused(),
+                "ready": int(self.ready()[0]),
+                "steers": int(steerer.steers),
+                "trees": len(steerer.trees),
+                "flows": steerer.decider.flows,
+                "agents": len(steerer.loads),
+                "fullest": fullest(steerer.measured()),
+                "decision_s": steerer.decision_ms / 1_000,
+                "up": {(source.url,): int(source.link.subscribed) for source in sources},
+            },
+        )
+
+
+def serve(
+    settings: SteererSettings,
+    *,
+    dry: bool = False,
+    once: bool = False,
+    say: Callable[[str], None] = lambda line: None,
+) -> None:
+    """Steer until SIGTERM or SIGINT; ``say`` gets what ``dry`` and ``once`` are asked for.
+
+    Raises:
+        ConfigError: The HTTP port cannot be had; with ``once``: nothing can be decided.
+    """
+    run_to_end(_run(settings, dry, once, say))
+
+
+async def _run(
+    settings: SteererSettings, dry: bool, once: bool, say: Callable[[str], None]
+) -> None:
+    stop = stop_requested(settings.notices())
+    said = _Said(say) if dry or once else None
+    outcome: list[ConfigError] = []
+
+    async def be(tasks: asyncio.TaskGroup) -> None:
+        def on_decision(decision: Decision) -> None:
+            if said is not None:
+                said.on_decision(decision)
+                if once and said.enough:
+                    stop.set()
+
+        steerer = Steerer(settings, tasks, dry=dry, on_decision=on_decision)
+        view = SteererView(steerer)
+        async with http_page(view, settings.http) as port:
+            steerer.start()
+            _log.info("steer.started", steerer=steerer.lease.name, http_port=port, dry=dry)
+            async with service_manager.told(
+                view.ready, lambda: [each.link for each in steerer.connections.by_url.values()]
+            ):
+                try:
+                    async with asyncio.timeout(ONCE_S if once else None):
+                        await stop.wait()
+                except TimeoutError:
+                    outcome.append(_nothing_came(steerer))
+            if once and not outcome and not steerer.measured() and steerer.loads:
+                text = f"no link has a capacity, so none can be too full: {SET_CAPACITY}"
+                outcome.append(ConfigError(text, exit_code=EX_CONFIG))
+            keep_ms = VALID_MS_MAX if once and not dry and not outcome else 0
+            await steerer.leave(patience_s=LEAVE_S, keep_ms=keep_ms)
+
+    await with_tasks(be)
+    _log.info("steer.stopped")
+    if outcome:
+        raise outcome[0]
+
+
+def _nothing_came(steerer: Steerer) -> ConfigError:
+    """Why ``--once`` has nothing to decide about, in one line."""
+    ready, reason = SteererView(steerer).ready()
+    if ready:
+        return ConfigError("no decision in time: see --json of /status", exit_code=EX_UNAVAILABLE)
+    code = EX_UNAVAILABLE if reason.startswith("no broker") else EX_NOPERM
+    return ConfigError(reason, exit_code=code)
+
+
+def why_no_load(steerer: Steerer) -> str:
+    """What to look at when agents are silent."""
+    refused = [
+        topic for each in steerer.connections.by_url.values() for topic in each.link.refused_filters
+    ]
+    if refused:
+        return f"the broker's ACL refuses {refused[0]}: see `federator doctor --acl`"
+    if not steerer.words.signs and steerer.words.judges:
+        return "keys.steerer_file is not named, and they obey no plan without a signature"
+    return "see steer.follow and steer.refused there, and keys.steerer_file here"
+
+
+class _Said:
+    """What people are told of decisions: once, not every two seconds."""
+
+    def __init__(self, say: Callable[[str], None]) -> None:
+        self._say = say
+        self._last: tuple[str, ...] = ()
+        self._decisions = 0
+        self.enough = False
+
+    def on_decision(self, decision: Decision) -> None:
+        """Tell what would move, or that nothing does, if that is news."""
+        self._decisions += 1
+        last = self._decisions >= ONCE_DECISIONS
+        if not decision.moves and not last:
+            return
+        self.enough = True
+        lines = tuple(decision_text(decision))
+        if lines and lines[:1] != self._last[:1]:
+            for line in lines:
+                self._say(line)
+        self._last = lines
+
+
+def decision_text(decision: Decision) -> list[str]:
+    """A decision for people."""
+    if not decision.moves:
+        return [f"nothing moves: {decision.why}"]
+    lines = [decision.why]
+    lines += [f"  {as_text(move)}" for move in decision.moves]
+    before, promised = fullest(decision.before), fullest(decision.promised)
+    lines.append(f"  the fullest link: {before:.0%} before, {promised:.0%} promised")
+    lines.append(f"  rates times costs: {decision.cost:.4g}, {decision.cost_promised:.4g}")
+    return lines
+
+
+def as_text(move: Move) -> str:
+    """A move for people."""
+    filters = ", ".join(move.filters[:3]) + (", ..." if len(move.filters) > 3 else "")
+    way = "the ordinary way"
+    if move.tree is not None:
+        way = "by " + ", ".join(f"{a} to {b}" for a, b in move.tree.edges)
+    return f"{filters} from {move.origin} ({move.rate / 1e3:.3g} kbit/s): {way}: {move.why}"

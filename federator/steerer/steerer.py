@@ -1,0 +1,465 @@
+"""The steerer: connections to all brokers, one decision at a time, plans that are leases.
+
+What moves is decided in ``planner.steering``, in a thread of its own: the loop goes on while a
+solver thinks, so that plans are renewed.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections import deque
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+import structlog
+from mqtt5 import PublishPacket, QoS
+
+from federator.collector.sources import Complaints, Source, Sources
+from federator.config.steerer import SteererSettings
+from federator.errors import DecodeError
+from federator.planner.flow.watch import Watch
+from federator.planner.steering.decision import FRESH_MS, Decider
+from federator.planner.steering.moves import Decision, Manner, named
+from federator.planner.steering.network import Ends
+from federator.protocol.messages import topics
+from federator.protocol.messages.json_codec import MESSAGE_BYTES_MAX, decode, encode
+from federator.protocol.messages.steering import (
+    LOAD_EVERY_MS,
+    STEERING_VERSION,
+    TREES_MAX,
+    Load,
+    Plan,
+    Tree,
+)
+from federator.protocol.trust.words import Wanted, at
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.mqtt.wire import packet_id_at
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.trust.words import FollowedWords
+from federator.steerer.lease import NEVER_FIRST, Lease
+
+TICK_S: Final = 0.5
+NAME_BYTES: Final = 8
+SEND_QUEUE_BYTES_MAX: Final = 16_777_216
+"""A plan of ``TREES_MAX`` trees is some megabytes."""
+
+LOADS_MAX: Final = 8_192
+"""That wait for the next decision; further ones are dropped."""
+
+LISTEN_MS: Final = Millis(6_000)
+"""Between the first plan at brokers and the first decision: whoever steered before is heard, and
+agents tell their loads."""
+
+MEASURED_MS: Final = Millis(10_000)
+"""After a decision, what became of it is told."""
+
+PLAN_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 4_096
+"""Of a plan without its signature."""
+
+DECISIONS_KEPT: Final = 32
+SILENT_MS: Final = Millis(10_000)
+REFUSED: Final = 0x80
+"""Reason codes from here on are refusals."""
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class Logged:
+    """A decision that moved something, as it is told."""
+
+    number: int
+    at_ms: int  # wall clock
+    decision: Decision
+    due_ms: Millis  # when it is measured
+    measured: float | None = None  # load of the fullest link then
+
+
+class Steerer:
+    """Steers, or waits until whoever does so has ended.
+
+    Args:
+        dry: Publish no trees: decide, and tell what would move.
+        on_decision: Told every decision.
+
+    Attributes:
+        counters: What happened since the start; ``app`` says what each is.
+        steers: Whether our plans are at the brokers.
+        holder: Who steers in our place.
+    """
+
+    def __init__(
+        self,
+        settings: SteererSettings,
+        tasks: asyncio.TaskGroup,
+        *,
+        dry: bool = False,
+        on_decision: Callable[[Decision], None] = lambda decision: None,
+    ) -> None:
+        self.settings, self.dry = settings, dry
+        steering = settings.steering
+        manner = Manner(
+            threshold=steering.threshold_percent / 100,
+            margin=steering.margin_percent / 100,
+            hold_ms=Millis(steering.hold_ms),
+            candidates_max=steering.candidates_max,
+        )
+        self.decider = Decider(manner)
+        self.words = FollowedWords(
+            settings.federation,
+            settings.keys,
+            own_file=settings.keys.steerer_file,
+            read_own=settings.keys.own_keys,
+            required=["agent", "steerer"],
+        )
+        self._load = topics.load_topic(settings.federation)
+        self._plan = topics.plan_topic(settings.federation)
+        self.connections = Sources(
+            self,
+            settings,
+            self.words,
+            tasks,
+            kind="steerer",
+            heard=(self._load, self._plan),
+            send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
+        )
+        self.lease = Lease(
+            secrets.token_hex(NAME_BYTES), since_ms=NEVER_FIRST if dry else wall_clock_ms()
+        )
+        self.counters = dict.fromkeys(
+            ("loads", "loads_dropped", "plans", "plans_refused", "decisions", "moves"), 0
+        )
+        self.loads: dict[BrokerId, tuple[Load, Millis]] = {}  # the newest of each
+        self.trees: tuple[Tree, ...] = ()
+        self.decisions: deque[Logged] = deque(maxlen=DECISIONS_KEPT)
+        self.last: Decision | None = None
+        self.decision_ms = 0
+        self.steers = False
+        self.holder: str | None = None
+        self._valid_ms = steering.valid_ms
+        self._number = 0
+        self._readable_since: dict[BrokerId, Millis] = {}
+        self._renew_ms = self._decide_ms = Millis(0)
+        self._first_ms: Millis | None = None  # when the first broker could be read
+        self._heard: deque[tuple[Load, Millis]] = deque()
+        self._deciding = False
+        self._told: set[str] = set()  # what is said only once
+        self._leaving = False
+        self._unanswered = 0
+        self._answered = asyncio.Event()  # what was published is acknowledged
+        self._answered.set()
+        self._on_decision = on_decision
+        self._tasks = tasks
+        self._solver = ThreadPoolExecutor(1, "solver")
+        self._complain = Complaints().complain
+
+    # -- life ------------------------------------------------------------------------------------
+
+    def start(self) -> None:
+        """Connect, and go on until cancelled."""
+        self.connections.start()
+        self._tasks.create_task(self._tick(), name="what is due")
+        self._tasks.create_task(self.words.run(), name="keys")
+
+    async def leave(self, *, patience_s: float, keep_ms: int = 0) -> None:
+        """Take our plans back; or, with ``keep_ms``, let them hold for so long without us."""
+        self._leaving = True
+        if self.steers:
+            self._valid_ms = keep_ms or self._valid_ms
+            for broker, source in self._readable():
+                self._publish(source, broker, clear=not keep_ms)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(patience_s):
+                await self._answered.wait()
+        self._solver.shutdown(wait=False, cancel_futures=True)
+
+    async def _tick(self) -> None:
+        while not self._leaving:
+            self._do_what_is_due()
+            await asyncio.sleep(TICK_S)
+
+    def _do_what_is_due(self) -> None:
+        now_ms = monotonic_ms()
+        if self._first_ms is None or now_ms - self._first_ms < TICK_S * 1_000:
+            return  # retained plans of others come first
+        self.holder = self.lease.holder(now_ms=now_ms)
+        if self.steers and self.holder is not None:
+            self.steers = False
+            _log.warning("steer.waits", steerer=self.holder)
+        elif not self.steers and self.holder is None:
+            self.steers, self._renew_ms = True, now_ms
+            inherited = self.lease.inherited()
+            self.decider.adopt(inherited, now_ms=now_ms)
+            self.trees = () if self.dry else self.decider.trees
+            _log.info("steer.steers", steerer=self.lease.name, inherited=len(inherited))
+        elif self.holder is not None and "waits" not in self._told:
+            self._told.add("waits")
+            _log.info("steer.waits", steerer=self.holder)
+        if self.steers and now_ms >= self._renew_ms:
+            self.publish_plans()
+        self._tell_measured(now_ms)
+        self._tell_silent(now_ms)
+        listened = now_ms - self._first_ms >= LISTEN_MS
+        if listened and (self.steers or self.dry) and not self._deciding:
+            self._decide_soon(now_ms)
+
+    # -- what sources tell -----------------------------------------------------------------------
+
+    def on_readable(self, source: Source) -> None:
+        """A broker can be told its plan."""
+        assert source.broker is not None
+        now_ms = monotonic_ms()
+        self._first_ms = now_ms if self._first_ms is None else self._first_ms
+        self._readable_since[source.broker] = now_ms
+        if self.steers:
+            self._publish(source, source.broker)
+
+    def on_gone(self, source: Source) -> None:
+        """Its loads go stale by themselves."""
+        assert source.broker is not None
+        self._readable_since.pop(source.broker, None)
+
+    def on_word(self, source: Source, packet: PublishPacket) -> None:
+        """A load or a plan came."""
+        broker, payload = source.broker, bytes(packet.payload)
+        if broker is None:
+            if packet.topic == self._plan and payload:
+                self._on_plan(None, payload)
+        elif packet.topic == self._plan:
+            self._on_plan(broker, payload)
+        elif packet.topic == self._load:
+            self._on_load(broker, payload)
+
+    def _on_load(self, broker: BrokerId, payload: bytes) -> None:
+        load = decode(Load, payload)
+        if load.version != STEERING_VERSION or load.federation != self.settings.federation:
+            raise DecodeError(f"Load: version {load.version} of {load.federation!r}")
+        if load.broker != broker:
+            raise DecodeError(f"Load: of broker {load.broker}, heard at {broker}")
+        if not self.words.is_agents(broker, self._load, payload):
+            return
+        self.counters["loads"] += 1
+        now_ms = monotonic_ms()
+        self.loads[broker] = load, now_ms
+        if len(self._heard) < LOADS_MAX:
+            self._heard.append((load, now_ms))
+        else:
+            self.counters["loads_dropped"] += 1
+
+    def _on_plan(self, broker: BrokerId | None, payload: bytes) -> None:
+        """A plan that is retained at ``broker``; its guide may come later."""
+        if not payload:
+            if broker is not None:
+                self.lease.on_cleared(broker)
+            return
+        plan = decode(Plan, payload)
+        if plan.steerer == self.lease.name or plan.federation != self.settings.federation:
+            return
+        if broker is not None and plan.broker != broker:
+            raise DecodeError(f"Plan: for broker {plan.broker}, heard at {broker}")
+        wanted = Wanted("steerer", to=at(plan.broker), place=plan.steerer, stays=True)
+        if self.words.believes(self._plan, payload, wanted):
+            self.lease.on_plan(plan, now_ms=monotonic_ms(), wall_ms=wall_clock_ms())
+
+    # -- plans -----------------------------------------------------------------------------------
+
+    def _readable(self) -> list[tuple[BrokerId, Source]]:
+        sources = self.connections.by_url.values()
+        found = [(each.broker, each) for each in sources if each.broker is not None]
+        return [(broker, each) for broker, each in found if each.link.connected]
+
+    def publish_plans(self) -> None:
+        """Tell every broker its plan, which renews it."""
+        self._renew_ms = Millis(monotonic_ms() + self._valid_ms // 3)
+        self._number += 1
+        for broker, source in self._readable():
+            self._publish(source, broker)
+
+    def _publish(self, source: Source, broker: BrokerId, *, clear: bool = False) -> None:
+        payload = b""
+        if not clear:
+            trees = trees_at(broker, self.trees)
+            body = encode(self._plan_for(broker, trees))
+            while len(body) > PLAN_BYTES_MAX:  # who knows a tree not takes the ordinary way
+                trees = trees[: len(trees) // 2]
+                body = encode(self._plan_for(broker, trees))
+            payload = self.words.sign(self._plan, body, to=at(broker))
+        packet = PublishPacket(
+            self._plan, payload, qos=QoS.AT_LEAST_ONCE, retain=True, packet_id=1
+        ).write()
+        ours = bytearray(packet)
+        answered = partial(self._on_answer, source.url)
+        if source.link.publish_packet(ours, packet_id_at(ours), 1, answered):
+            self.counters["plans"] += 1
+            self._unanswered += 1
+            self._answered.clear()
+
+    def _plan_for(self, broker: BrokerId, trees: tuple[Tree, ...]) -> Plan:
+        return Plan(
+            STEERING_VERSION,
+            self.settings.federation,
+            broker,
+            steerer=self.lease.name,
+            since_ms=self.lease.since_ms,
+            number=self._number,
+            made_ms=wall_clock_ms(),
+            valid_ms=self._valid_ms,
+            trees=trees,
+        )
+
+    def _on_answer(self, url: str, reason_code: int) -> None:
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._answered.set()
+        if reason_code >= REFUSED:
+            self.counters["plans_refused"] += 1
+            self._complain("steer.plan_refused", url=url, reason_code=reason_code)
+
+    # -- decisions -------------------------------------------------------------------------------
+
+    def _decide_soon(self, now_ms: Millis) -> None:
+        if now_ms < self._decide_ms or not self._heard:
+            return
+        self._decide_ms = Millis(now_ms + LOAD_EVERY_MS)
+        heard = list(self._heard)
+        self._heard.clear()
+        self._deciding = True
+        self._tasks.create_task(self._decide(heard), name="decision")
+
+    async def _decide(self, heard: list[tuple[Load, Millis]]) -> None:
+        began_ms = monotonic_ms()
+        loop = asyncio.get_running_loop()
+        try:
+            decision = await loop.run_in_executor(self._solver, self._decided, heard, began_ms)
+        finally:
+            self._deciding = False
+        self.decision_ms = monotonic_ms() - began_ms
+        self.counters["decisions"] += 1
+        self.last = decision
+        self._tell_capacities(decision)
+        if self.dry or not self.steers or self._leaving:
+            self.decider.take_back(decision)
+        elif decision.moves:
+            self._obey(decision)
+        self._on_decision(decision)
+
+    def _decided(self, heard: list[tuple[Load, Millis]], now_ms: Millis) -> Decision:
+        """In a thread: the decider is touched by nobody else meanwhile."""
+        for load, came_ms in heard:
+            self.decider.on_load(load, now_ms=came_ms)
+        watch = Watch(
+            seconds=lambda: monotonic_ms() / 1_000,
+            time_limit_s=self.settings.steering.solve_ms / 1_000,
+            interrupted=lambda: self._leaving,
+            started_s=now_ms / 1_000,
+        )
+        return self.decider.decide(now_ms=now_ms, watch=watch)
+
+    def _obey(self, decision: Decision) -> None:
+        self.trees = decision.trees
+        self.counters["moves"] += len(decision.moves)
+        self.publish_plans()
+        now_ms = monotonic_ms()
+        due_ms = Millis(now_ms + MEASURED_MS)
+        self.decisions.append(Logged(self._number, wall_clock_ms(), decision, due_ms))
+        _log.info(
+            "steer.decided",
+            number=self._number,
+            moves=len(decision.moves),
+            trees=len(decision.trees),
+            why=decision.why,
+            fullest_before=fullest(decision.before),
+            fullest_promised=fullest(decision.promised),
+            cost_before=round(decision.cost),
+            cost_promised=round(decision.cost_promised),
+        )
+        for move in decision.moves:
+            _log.info(
+                "steer.moved",
+                origin=move.origin,
+                filters=list(move.filters[:8]),
+                rate=round(move.rate),
+                by="tree" if move.tree is not None else "the ordinary way",
+                why=move.why,
+            )
+
+    # -- what we tell ----------------------------------------------------------------------------
+
+    def measured(self) -> dict[Ends, float]:
+        """Load over capacity of each link, as agents told last."""
+        return {
+            (load.broker, link.neighbour): link.rate / link.capacity
+            for load, _ in self.loads.values()
+            for link in load.links
+            if link.capacity
+        }
+
+    def _tell_measured(self, now_ms: Millis) -> None:
+        for each in self.decisions:
+            if each.measured is None and now_ms >= each.due_ms:
+                shares = self.measured()
+                each.measured = fullest(shares)
+                _log.info(
+                    "steer.measured",
+                    number=each.number,
+                    fullest=each.measured,
+                    fullest_promised=fullest(each.decision.promised),
+                    links=named(shares, shares),
+                )
+
+    def _tell_silent(self, now_ms: Millis) -> None:
+        """Say who holds a plan of ours and tells no load."""
+        self.loads = {
+            broker: told for broker, told in self.loads.items() if now_ms - told[1] <= FRESH_MS
+        }
+        if not self.steers:
+            return
+        for broker, since_ms in self._readable_since.items():
+            if broker not in self.loads and now_ms - since_ms > SILENT_MS + LISTEN_MS:
+                self._complain("steer.no_load", broker=broker)
+
+    def _tell_capacities(self, decision: Decision) -> None:
+        links = [link for load, _ in self.loads.values() for link in load.links]
+        unknown = sum(link.capacity is None for link in links)
+        if not links or not unknown or "capacities" in self._told:
+            return
+        self._told.add("capacities")
+        if unknown == len(links):
+            _log.warning("steer.no_capacity", links=unknown)
+        else:
+            _log.info("steer.unbounded", links=unknown)
+
+    def on_found(self, broker: BrokerId, url: str) -> None:
+        """Say that a guide told of a broker."""
+        _log.info("steer.broker_found", broker=broker, url=url)
+
+    def on_misled(self, broker: BrokerId, url: str) -> None:
+        """Say that somebody is not believed to be who it says."""
+        self._complain("steer.not_believed", broker=broker, url=url)
+
+    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
+        """Say where we do not go."""
+        self._complain("steer.not_dialled", broker=broker, reason=reason)
+
+    def on_malformed(self, source: Source, error: DecodeError) -> None:
+        """Say what ``source`` told and does not decode."""
+        reason, so_far = str(error)[:200], self.connections.malformed
+        self._complain("steer.malformed", url=source.url, reason=reason, so_far=so_far)
+
+
+def trees_at(broker: BrokerId, trees: tuple[Tree, ...]) -> tuple[Tree, ...]:
+    """The trees that pass ``broker``."""
+    passing = (
+        tree
+        for tree in trees
+        if tree.origin == broker or any(broker in edge for edge in tree.edges)
+    )
+    return tuple(passing)[:TREES_MAX]
+
+
+def fullest(shares: Mapping[Ends, float]) -> float:
+    """The load of the fullest link."""
+    return round(max(shares.values(), default=0.0), 3)

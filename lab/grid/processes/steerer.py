@@ -1,0 +1,48 @@
+"""One real steerer as a child process, as users start it: ``federator steer -c FILE``."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+from federator.errors import LinkError
+from lab.grid.processes import warm
+from lab.grid.processes.children import Child, get_json, python
+from lab.grid.processes.ports import free_ports
+
+
+class SteererProcess(Child):
+    """A ``federator steer``.
+
+    Args:
+        folder: Holds the configuration and the log; it is made.
+        brokers: URLs.
+        options: Of the command line.
+        sections: Further TOML.
+    """
+
+    def __init__(
+        self, folder: Path, *brokers: str, options: tuple[str, ...] = (), sections: str = ""
+    ) -> None:
+        super().__init__("steerer", folder / "steerer.log")
+        (self.http_port,) = free_ports(1)
+        self._config, self._options = folder / "steer.toml", options
+        named = "".join(f"[[brokers]]\nurl = {json.dumps(url)}\n" for url in brokers)
+        folder.mkdir(parents=True, exist_ok=True)
+        self._config.write_text(
+            f'{named}{sections}[http]\nport = {self.http_port}\n[log]\nformat = "json"\n'
+        )
+
+    def _launch(self) -> None:
+        command = python("federator", "steer", "-c", str(self._config), *self._options)
+        self._process = warm.spawn(command, log=self.log_path)
+
+    async def _answers(self) -> bool:
+        try:
+            return bool(await self.status())
+        except LinkError:
+            return False
+
+    async def status(self) -> dict[str, Any]:
+        """Its ``/status``. Raises ``LinkError``: it does not answer."""
+        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._what)
+        return found
