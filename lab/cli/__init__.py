@@ -10,6 +10,7 @@ VERBS = {
     "grid": ("grid.command", "Run many real brokers and agents on this machine."),
     "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
     "mixed": ("mixed", "Hold reports against clients' counts while everybody comes and goes."),
+    "steered": ("steered", "Narrow links with a steerer and without one, beside each other."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),

@@ -118,6 +118,7 @@ class RunningGrid(Federated):
         broker_options: Further lines of every broker's configuration.
         persistent: Brokers that keep sessions and queues over a clean stop.
         signed: Agents have keys, and believe only who has.
+        capacity: Of every link, bit/s each way, as agents are told; links are as wide as ever.
         progress: Told what was started.
     """
 
@@ -133,6 +134,7 @@ class RunningGrid(Federated):
         broker_options: tuple[str, ...] = (),
         persistent: Container[BrokerId] = (),
         signed: bool = False,
+        capacity: int | None = None,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         brokers = {
@@ -149,6 +151,7 @@ class RunningGrid(Federated):
         self.signed = signed
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
+        self._capacity = capacity
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
         self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
@@ -187,6 +190,7 @@ class RunningGrid(Federated):
             neighbours=urls,
             federation=FEDERATION,
             costs=costs,
+            capacity=self._capacity,
             more=self._options | ({"keys": keys} if keys else {}),
             security="signed" if keys else "open",
         )

@@ -163,11 +163,20 @@ def _in_full(status: Mapping[str, Any]) -> list[str]:
             more = f", the first {MESHES_SHOWN}" if total > MESHES_SHOWN else ""
             lines += ["", f"{title}: {total}{more}", *table(routes[:MESHES_SHOWN])]
     lines += _flows(status.get("flows") or {})
+    lines += _steering(status.get("steering") or {})
     lines += ["", *_rules(status.get("rules", {}), always=True)]
     for title in ("discovery", "counters"):
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
         lines += ["", f"{title}:", *(columns(pairs, indent=2) if pairs else ["  nothing yet"])]
     return lines
+
+
+def _steering(told: Mapping[str, Any]) -> list[str]:
+    """Who steers here, if anybody does."""
+    if told.get("steerer") is None:
+        return []
+    trees, torn = told.get("trees"), told.get("torn")
+    return ["", f"steered by {shown(told['steerer'])}: {trees} trees, {torn} branches torn"]
 
 
 def _flows(told: Mapping[str, Any]) -> list[str]:
@@ -180,6 +189,7 @@ def _flows(told: Mapping[str, Any]) -> list[str]:
             "rate": bits(flow.get("rate", 0)),
             "error": bits(flow.get("error", 0)),
             "publications": flow.get("publications"),
+            "by a tree": flow.get("planned"),
         }
         for flow in flows[:MESHES_SHOWN]
     ]

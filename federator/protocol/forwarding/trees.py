@@ -105,6 +105,11 @@ class TreeTable:
         """When ``mend`` has something to do."""
         return min(self._torn.values(), default=None)
 
+    @property
+    def torn(self) -> int:
+        """How many branches do not hold."""
+        return len(self._torn)
+
     def branch(self, key: bytes) -> Branch | None:
         """The tree with that key."""
         return self._trees.get(key)

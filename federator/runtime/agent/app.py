@@ -121,6 +121,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
             services.link_loads,
             control.node.failover.name_of,
         ),
+        "steering": services.plans.snapshot(),
         "flows": v.flows_section(path.intake.flows, data.forwarder),
         "datagrams": None if datagrams is None else datagrams.totals(),
         **routes.status(),

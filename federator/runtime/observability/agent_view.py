@@ -255,6 +255,7 @@ def flows_section(meter: FlowMeter, forwarder: Forwarder) -> Answer:
                 "filters": list(flow.filters),
                 "destinations": list(flow.destinations),
                 "meshed": flow.meshed,
+                "planned": flow.planned,
                 "rate": round(flow.rate),
                 "error": round(flow.error),
                 "publications": round(flow.publications, 2),

@@ -68,6 +68,17 @@ class Plans:
         """The plan that holds."""
         return self.follower.plan(monotonic_ms())
 
+    def snapshot(self) -> dict[str, object]:
+        """Who steers here, and what is followed."""
+        plan = self.holding()
+        return {
+            "steerer": None if plan is None else plan.steerer,
+            "number": None if plan is None else plan.number,
+            "trees": len(self.data_path.plane.trees),
+            "torn": self.data_path.plane.trees.torn,
+            "refused": self.follower.refused,
+        }
+
     def on_publish(self, packet: PublishPacket) -> None:
         """A plan, or, in a federation without keys, the end of one."""
         self._newest = packet

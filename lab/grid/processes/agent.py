@@ -59,6 +59,7 @@ class AgentConfig:
     neighbours: dict[BrokerId, str]  # URL that reaches each neighbour's broker, usually a relay's
     federation: str = "grid"
     costs: dict[BrokerId, int] = field(default_factory=dict)  # of links, where they are not 1
+    capacity: int | None = None  # bit/s of each link, if it is told
     more: Sections = field(default_factory=dict)  # further keys
     # As in the file. An experiment on loopback asks for none unless it is about that.
     security: str = "open"
@@ -75,8 +76,10 @@ class AgentConfig:
         }
         lines += toml_sections(sections, self.more)
         for other, url in sorted(self.neighbours.items()):
-            cost = {"cost": self.costs[other]} if other in self.costs else {}
-            lines += toml({"id": other, "url": url} | cost, header="[[neighbours]]")
+            keys: dict[str, object] = {"id": other, "url": url}
+            keys |= {"cost": self.costs[other]} if other in self.costs else {}
+            keys |= {} if self.capacity is None else {"capacity": self.capacity}
+            lines += toml(keys, header="[[neighbours]]")
         return "\n".join(lines) + "\n"
 
 

@@ -35,6 +35,9 @@ class Way(StrEnum):
     BACK = "back"
 
 
+LATE_S_MAX = 0.1
+"""What a narrow link makes up for, at most, when a busy machine woke it up late."""
+
 NARROW_QUEUE_S = 0.25
 """How long what fills the queue of a narrow link takes to leave: a router's, not a warehouse."""
 
@@ -60,7 +63,7 @@ class Relay:
     """One dialling direction of a link: listens on loopback, dials ``target``.
 
     Counters only grow, over both directions: ``connections``, those of them ``broken`` on order,
-    ``chunks``, ``bytes_relayed`` and ``bytes_swallowed``.
+    ``chunks``, ``bytes_relayed`` (``bytes_by_way`` of each direction) and ``bytes_swallowed``.
     """
 
     def __init__(
@@ -72,9 +75,11 @@ class Relay:
         self.is_cut = False
         self.silent: Collection[Way] = ()
         self.bytes_per_s: float | None = None
+        self.queue_s = NARROW_QUEUE_S
         self.free_at = dict.fromkeys(Way, 0.0)  # when a narrow link has sent all it was given
         self.connections = self.broken = 0
-        self.chunks = self.bytes_relayed = self.bytes_swallowed = 0
+        self.chunks = self.bytes_swallowed = 0
+        self.bytes_by_way = dict.fromkeys(Way, 0)
         self.open: set[_Connection] = set()
         self.port = 0  # since ``listen``
         self._listener: socket.socket | None = None
@@ -83,6 +88,11 @@ class Relay:
     def buffered_bytes(self) -> int:
         """Bytes under way now, both directions."""
         return sum(c.forth.waiting_bytes + c.back.waiting_bytes for c in self.open)
+
+    @property
+    def bytes_relayed(self) -> int:
+        """Bytes handed on, both directions."""
+        return sum(self.bytes_by_way.values())
 
     @property
     def stuck(self) -> int:
@@ -144,9 +154,12 @@ class Relay:
         for connection in tuple(self.open):
             connection.flow()
 
-    def narrow(self, bytes_per_s: float | None) -> None:
-        """Carry so much a second in each direction from now on; ``None``: all that comes."""
-        self.bytes_per_s = bytes_per_s
+    def narrow(self, bytes_per_s: float | None, queue_s: float = NARROW_QUEUE_S) -> None:
+        """Carry so much a second in each direction from now on; ``None``: all that comes.
+
+        ``queue_s``: how long what fills the queue takes to leave.
+        """
+        self.bytes_per_s, self.queue_s = bytes_per_s, queue_s
         self.free_at = dict.fromkeys(Way, 0.0)
         for connection in tuple(self.open):
             connection.near.bound_receiving()
@@ -169,7 +182,7 @@ class Relay:
         """What one direction of one connection may hold before it stops reading."""
         if self.bytes_per_s is None:
             return self.buffer_bytes_max
-        queue = max(_NARROW_READ_BYTES, int(self.bytes_per_s * NARROW_QUEUE_S))
+        queue = max(_NARROW_READ_BYTES, int(self.bytes_per_s * self.queue_s))
         return min(self.buffer_bytes_max, queue)
 
     def close(self) -> None:
@@ -398,7 +411,7 @@ class _Queue:
         while self._waiting and self._sink.writable:
             due, entry = self._waiting[0]
             if due <= now:
-                due = self._leaves_at(entry, now)
+                due = self._leaves_at(entry, due, now)
             if due > now:
                 self._timer = self._loop.call_at(due, self.flow)
                 break
@@ -410,19 +423,22 @@ class _Queue:
                 break
             self._hand_on(entry)
 
-    def _leaves_at(self, entry: bytes | _Ending, now: float) -> float:
-        """When the last byte of the first chunk leaves: connections take turns on a narrow link."""
+    def _leaves_at(self, entry: bytes | _Ending, due: float, now: float) -> float:
+        """When the last byte of the first chunk leaves: connections take turns on a narrow link.
+
+        A chunk that waited for its turn began on time, also where we were woken up late.
+        """
         relay = self._relay
         if relay.bytes_per_s is None or isinstance(entry, _Ending):
             return now
         if self._turn is None:
-            begins = max(now, relay.free_at[self.way])
+            begins = max(due, relay.free_at[self.way], now - LATE_S_MAX)
             self._turn = relay.free_at[self.way] = begins + len(entry) / relay.bytes_per_s
         return self._turn
 
     def _hand_on(self, chunk: bytes) -> None:
         self._relay.chunks += 1
-        self._relay.bytes_relayed += len(chunk)
+        self._relay.bytes_by_way[self.way] += len(chunk)
         self.waiting_bytes -= len(chunk)
         self._sink.write(chunk)
         self._read_on()

@@ -27,8 +27,9 @@ class RelayProcess(Helper):
         return int(found["port"])
 
     async def counters(self, name: str) -> dict[str, int]:
-        """The counters of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, and what
-        faults did: connections ``broken``, bytes ``swallowed``, directions ``stuck``.
+        """The counters of one relay: ``connections``, ``open``, ``chunks``, ``bytes``, those by way
+        (``forth``, ``back``), and what faults did: connections ``broken``, bytes ``swallowed``,
+        directions ``stuck``.
         """
         return await self.order("counters", name)
 
@@ -54,6 +55,7 @@ def _perform(relays: dict[str, Relay], order: dict[str, Any]) -> dict[str, Any]:
             "open": len(relay.open),
             "chunks": relay.chunks,
             "bytes": relay.bytes_relayed,
+            **{way.value: count for way, count in relay.bytes_by_way.items()},
             "broken": relay.broken,
             "swallowed": relay.bytes_swallowed,
             "stuck": relay.stuck,

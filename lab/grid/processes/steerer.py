@@ -17,11 +17,17 @@ class SteererProcess(Child):
         folder: Holds the configuration and the log; it is made.
         brokers: URLs.
         options: Of the command line.
+        keys: TOML of the top level.
         sections: Further TOML.
     """
 
     def __init__(
-        self, folder: Path, *brokers: str, options: tuple[str, ...] = (), sections: str = ""
+        self,
+        folder: Path,
+        *brokers: str,
+        options: tuple[str, ...] = (),
+        keys: str = "",
+        sections: str = "",
     ) -> None:
         super().__init__("steerer", folder / "steerer.log")
         (self.http_port,) = free_ports(1)
@@ -29,7 +35,7 @@ class SteererProcess(Child):
         named = "".join(f"[[brokers]]\nurl = {json.dumps(url)}\n" for url in brokers)
         folder.mkdir(parents=True, exist_ok=True)
         self._config.write_text(
-            f'{named}{sections}[http]\nport = {self.http_port}\n[log]\nformat = "json"\n'
+            f'{keys}\n{named}{sections}[http]\nport = {self.http_port}\n[log]\nformat = "json"\n'
         )
 
     def _launch(self) -> None:

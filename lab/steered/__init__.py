@@ -1,0 +1,1 @@
+"""Narrow links under a demand that fits, with and without a steerer."""

@@ -1,0 +1,200 @@
+"""A demand that fits, on narrow links: what clients get of it with a steerer and without one.
+
+Six brokers in two rows. Links carry so many bits a second each way and queue 50 ms; what an agent
+cannot send waits in its queue, and is lost when that is full. The flows fit, but over shortest
+paths one link would have to carry more than it can. Spells without and with a steerer take turns in
+one run, so that a noisy machine is noisy to both. Beside each: the same ways at a fifth of the
+rates, which is what an uncongested path takes.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import aiomqtt
+
+from federator.protocol.messages.topics import load_topic, plan_topic
+from federator.protocol.types import BrokerId
+from lab.grid.processes.steerer import SteererProcess
+from lab.grid.running import FEDERATION, RunningGrid, relay_name
+from lab.grid.topology import Grid
+from lab.steered.traffic import Arrived, Demand, Flows, flowing
+
+GRID: Final = Grid(2, 3)
+CAPACITY: Final = 2_000_000
+"""bit/s of a link, each way."""
+
+DEMANDS: Final = (
+    Demand(BrokerId(0), BrokerId(2), 800_000),
+    Demand(BrokerId(0), BrokerId(2), 500_000),
+    Demand(BrokerId(1), BrokerId(2), 600_000),
+    Demand(BrokerId(3), BrokerId(5), 500_000),
+    Demand(BrokerId(5), BrokerId(0), 400_000),
+)
+"""0 to 2 and 1 to 2 want more of link 1-2 than it has; the other row has room."""
+
+QUEUE_S: Final = 0.05
+SEND_QUEUE_BYTES: Final = 65_536
+LIGHT: Final = 0.2
+FOLLOWED_WITHIN_S: Final = 30.0
+
+Way = tuple[BrokerId, BrokerId]
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """One spell of all flows."""
+
+    arrived: Mapping[Demand, Arrived]
+    loads: Mapping[Way, float]  # bit/s on the wire, as the links counted, by direction
+    control_share: float  # of a steerer's words and agents' answers, beside the data's bytes
+
+    @property
+    def lost_share(self) -> float:
+        """Of all that was published."""
+        return sum(a.lost for a in self.arrived.values()) / sum(
+            a.sent for a in self.arrived.values()
+        )
+
+    @property
+    def fullest(self) -> float:
+        """The load of the fullest link over its capacity."""
+        return max(self.loads.values()) / CAPACITY
+
+    def worst_ms(self, share: float) -> float:
+        """That quantile of the flow that fares worst."""
+        return max(each.quantile_ms(share) for each in self.arrived.values())
+
+
+@dataclass(eq=False)
+class Outcome:
+    """Spells in the order in which they took turns."""
+
+    plain: list[Spell] = field(default_factory=list)
+    steered: list[Spell] = field(default_factory=list)
+    light: list[Spell] = field(default_factory=list)  # by the planned ways, uncongested
+    moved_s: list[float] = field(default_factory=list)  # from the steerer's start to its plan
+
+
+class SteeredRun:
+    """One run in ``folder``, which exists."""
+
+    def __init__(
+        self, folder: Path, *, seconds: float, turns: int, progress: Callable[[str], None]
+    ) -> None:
+        self._folder, self._seconds, self._turns = folder, seconds, turns
+        self._progress = progress
+        self._words: dict[str, int] = {}  # bytes of words by kind
+        self._grid = RunningGrid(
+            GRID,
+            folder,
+            link_delay_ms=2.0,
+            agent_options={
+                "routing": {"strategy": "shortest-path"},
+                "links": {"dial_back": False, "send_queue_bytes_max": SEND_QUEUE_BYTES},
+            },
+            capacity=CAPACITY,
+        )
+
+    async def run(self) -> Outcome:
+        """Do all of it. Raises ``LinkError``: something did not start."""
+        outcome = Outcome()
+        async with self._grid as grid:
+            await grid.order("narrow", *GRID.links, bytes_per_s=CAPACITY / 8, queue_s=QUEUE_S)
+            places = {id: broker.place for id, broker in grid.brokers.items()}
+            async with flowing(places, DEMANDS) as flows, self._overheard():
+                await asyncio.sleep(3.0)  # until all know who wants what
+                await flows.spell(2.0, LIGHT)
+                for turn in range(self._turns):
+                    outcome.plain.append(await self._spell(flows))
+                    self._tell(turn, "without", outcome.plain[-1])
+                    steerer = SteererProcess(
+                        self._folder / f"steerer-{turn}",
+                        *(broker.url for broker in grid.brokers.values()),
+                        keys=f'federation = "{FEDERATION}"',
+                    )
+                    async with steerer:
+                        outcome.moved_s.append(await self._steered_within(flows))
+                        outcome.steered.append(await self._spell(flows))
+                        self._tell(turn, "steered", outcome.steered[-1])
+                        outcome.light.append(await self._spell(flows, LIGHT))
+                    await grid.until(_no_plan)
+        return outcome
+
+    async def _steered_within(self, flows: Flows) -> float:
+        """Go on publishing until some flow has a tree; how long that took, in seconds."""
+        begun_s = time.monotonic()
+        publishing = asyncio.create_task(flows.spell(FOLLOWED_WITHIN_S), name="before the plan")
+        try:
+            await self._grid.until(_planned, within_s=FOLLOWED_WITHIN_S)
+            return time.monotonic() - begun_s
+        finally:
+            await publishing
+
+    async def _spell(self, flows: Flows, share: float = 1.0) -> Spell:
+        before, self._words = await self._carried(), {}
+        arrived = await flows.spell(self._seconds, share)
+        after = await self._carried()
+        loads = {way: (after[way] - before[way]) * 8 / self._seconds for way in after}
+        data = sum(after[way] - before[way] for way in after)
+        return Spell(arrived, loads, sum(self._words.values()) / data)
+
+    async def _carried(self) -> dict[Way, int]:
+        """Bytes that each direction of each link carried: what its two relays handed on."""
+        carried: dict[Way, int] = {}
+        for link in GRID.links:
+            for here, there in ((link.a, link.b), (link.b, link.a)):
+                counters = await self._grid.relays.counters(relay_name(here, there))
+                carried[here, there] = carried.get((here, there), 0) + counters["forth"]
+                carried[there, here] = carried.get((there, here), 0) + counters["back"]
+        return carried
+
+    @contextlib.asynccontextmanager
+    async def _overheard(self) -> AsyncIterator[None]:
+        """Count the bytes of loads and plans at all brokers."""
+        async with contextlib.AsyncExitStack() as stack:
+            tasks = []
+            for id, broker in self._grid.brokers.items():
+                client = await stack.enter_async_context(
+                    aiomqtt.Client(*broker.place, identifier=f"overhears-{id}")
+                )
+                for topic in (load_topic(FEDERATION), plan_topic(FEDERATION)):
+                    await client.subscribe(topic)
+                tasks.append(asyncio.create_task(self._count(client), name=f"words at {id}"))
+            try:
+                yield
+            finally:
+                for task in tasks:
+                    task.cancel()
+                await asyncio.gather(*tasks, return_exceptions=True)
+
+    async def _count(self, client: aiomqtt.Client) -> None:
+        async for message in client.messages:
+            payload = message.payload
+            assert isinstance(payload, bytes)
+            kind = str(message.topic)
+            self._words[kind] = self._words.get(kind, 0) + len(payload)
+
+    def _tell(self, turn: int, what: str, spell: Spell) -> None:
+        self._progress(
+            f"turn {turn + 1}, {what}: {spell.lost_share:.1%} lost, fullest link"
+            f" {spell.fullest:.0%}, worst flow p50 {spell.worst_ms(0.5):.0f} ms,"
+            f" p99 {spell.worst_ms(0.99):.0f} ms"
+        )
+
+
+def _planned(pages: Mapping[BrokerId, Mapping[str, Any]]) -> str | None:
+    """What keeps a flow from having a tree."""
+    if not any(page["steering"]["trees"] for page in pages.values()):
+        return "no flow has a tree"
+    return None
+
+
+def _no_plan(pages: Mapping[BrokerId, Mapping[str, Any]]) -> str | None:
+    """Which agent still follows a plan with trees."""
+    left = [here for here, page in pages.items() if page["steering"]["trees"]]
+    return f"agents {left} follow trees" if left else None
