@@ -21,6 +21,7 @@ REASONS_SHOWN = 5
 
 RULES_TOLD = ("import", "export", "deny", "rename")
 LINK_COLUMNS = ("neighbour", "address", "state", "cost", "rtt_ms", "load")
+"""The last one only where the capacity of some link is known."""
 TRAFFIC_TOLD = {
     "publications_in": "of our clients",
     "publications_out": "sent on",
@@ -118,7 +119,9 @@ def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
         return ["", "links: none"]
     ordered = sorted(links, key=lambda link: (link.get("state") == "up", -(load_of(link) or 0)))
     shown_first = [{**link, "load": load_shown(link)} for link in ordered[:LINKS_SHOWN]]
-    rows = [{key: link.get(key) for key in LINK_COLUMNS} for link in shown_first]
+    known = any(load_of(link) is not None for link in links)
+    columns_shown = LINK_COLUMNS if known else LINK_COLUMNS[:-1]
+    rows = [{key: link.get(key) for key in columns_shown} for link in shown_first]
     ups = sum(link.get("state") == "up" for link in links)
     lines = ["", f"links: {ups} of {len(links)} up", *table(rows)]
     more = len(links) - LINKS_SHOWN

@@ -106,6 +106,12 @@ def test_the_fullest_link_comes_first_and_each_says_what_it_carries():
     ]
 
 
+def test_without_a_capacity_nothing_is_said_of_loads():
+    links = [{"neighbour": 2, "state": "up", "rate": 1_250, "capacity": None, "load": None}]
+
+    assert "load" not in "\n".join(as_text({"ready": True, "links": links}))
+
+
 def test_the_heaviest_flows_are_told_in_full_with_brokers_by_name():
     flow = {"filters": ["a/#", "b"], "destinations": [2], "rate": 64_000, "error": 1_500}
     flow["publications"] = 12.0
