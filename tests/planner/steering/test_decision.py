@@ -164,7 +164,7 @@ def test_a_burst_of_two_seconds_is_not_followed(window):
         world.set_rate((1, ("b",)), 5.0)
         world.run(120)
         for _ in range(5):
-            world.set_rate((1, ("b",)), 200.0)
+            world.set_rate((1, ("b",)), 400.0)
             world.run(2)
             world.set_rate((1, ("b",)), 5.0)
             world.run(30)
