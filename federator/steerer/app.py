@@ -26,10 +26,10 @@ from federator.steerer.steerer import Steerer, fullest
 LEAVE_S: Final = 3.0
 """What taking plans back may take at the end; what is left there expires."""
 
-ONCE_DECISIONS: Final = 7
+ONCE_DECISIONS: Final = 14
 """Decisions (two seconds each) after which ``--once`` takes it that nothing moves."""
 
-ONCE_S: Final = 45.0
+ONCE_S: Final = 90.0
 """How long ``--once`` may take."""
 
 LISTED_MAX: Final = 1_000

@@ -26,7 +26,7 @@ class Lease:
     """The plans of others.
 
     Args:
-        name: Ours, of this run.
+        name: Ours.
         since_ms: When we began, by our wall clock.
     """
 
@@ -35,9 +35,13 @@ class Lease:
         self._heard: dict[BrokerId, _Heard] = {}  # the oldest steerer's that holds, at each broker
         self._former: dict[BrokerId, Plan] = {}  # the last that we waited for
 
+    def is_ours(self, plan: Plan) -> bool:
+        """Whether this run of ours made ``plan``; an earlier one, or another, may have our name."""
+        return _order(plan) == (self.since_ms, self.name)
+
     def on_plan(self, plan: Plan, *, now_ms: Millis, wall_ms: int) -> None:
         """A plan that is believed is retained at its broker."""
-        if plan.steerer == self.name or plan.version != STEERING_VERSION:
+        if self.is_ours(plan) or plan.version != STEERING_VERSION:
             return
         age_ms = wall_ms - plan.made_ms
         if age_ms >= plan.valid_ms or age_ms < -AHEAD_MS_MAX:

@@ -34,6 +34,7 @@ from federator.protocol.messages.steering import (
     Plan,
     Tree,
 )
+from federator.protocol.trust.key_files import holder_of
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.wire import packet_id_at
@@ -58,6 +59,9 @@ MEASURED_MS: Final = Millis(10_000)
 
 PLAN_BYTES_MAX: Final = MESSAGE_BYTES_MAX - 4_096
 """Of a plan without its signature."""
+
+LAST_MS: Final = 1_000
+"""For how long the last plan holds, where a plan cannot be taken back."""
 
 DECISIONS_KEPT: Final = 32
 SILENT_MS: Final = Millis(10_000)
@@ -126,9 +130,12 @@ class Steerer:
             heard=(self._load, self._plan),
             send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
         )
-        self.lease = Lease(
-            secrets.token_hex(NAME_BYTES), since_ms=NEVER_FIRST if dry else wall_clock_ms()
-        )
+        own = settings.keys.own_keys()
+        # Agents with keys want the name that the certificate says.
+        name = secrets.token_hex(NAME_BYTES) if own is None else holder_of(own).name
+        # Of one name the numbers may only grow: there a dry run has its place in the row.
+        last = dry and own is None
+        self.lease = Lease(name, since_ms=NEVER_FIRST if last else wall_clock_ms())
         self.counters = dict.fromkeys(
             ("loads", "loads_dropped", "plans", "plans_refused", "decisions", "moves"), 0
         )
@@ -168,13 +175,25 @@ class Steerer:
         """Take our plans back; or, with ``keep_ms``, let them hold for so long without us."""
         self._leaving = True
         if self.steers:
-            self._valid_ms = keep_ms or self._valid_ms
-            for broker, source in self._readable():
-                self._publish(source, broker, clear=not keep_ms)
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(patience_s):
-                await self._answered.wait()
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(patience_s):
+                    await self._end_plans(keep_ms)
         self._solver.shutdown(wait=False, cancel_futures=True)
+
+    async def _end_plans(self, keep_ms: int) -> None:
+        if keep_ms:
+            self._valid_ms = keep_ms
+            self.publish_plans()
+            await self._answered.wait()
+            return
+        if self.words.signs:  # nobody with keys believes an empty word; so a last plan of ours ends
+            self.trees, self._valid_ms = (), LAST_MS
+            self.publish_plans()
+            await self._answered.wait()
+            await asyncio.sleep(LAST_MS / 1_000)
+        for broker, source in self._readable():
+            self._publish(source, broker, clear=True)
+        await self._answered.wait()
 
     async def _tick(self) -> None:
         while not self._leaving:
@@ -256,11 +275,11 @@ class Steerer:
                 self.lease.on_cleared(broker)
             return
         plan = decode(Plan, payload)
-        if plan.steerer == self.lease.name or plan.federation != self.settings.federation:
+        if plan.federation != self.settings.federation or self.lease.is_ours(plan):
             return
         if broker is not None and plan.broker != broker:
             raise DecodeError(f"Plan: for broker {plan.broker}, heard at {broker}")
-        wanted = Wanted("steerer", to=at(plan.broker), place=plan.steerer, stays=True)
+        wanted = Wanted("steerer", plan.steerer, to=at(plan.broker), stays=True)
         if self.words.believes(self._plan, payload, wanted):
             self.lease.on_plan(plan, now_ms=monotonic_ms(), wall_ms=wall_clock_ms())
 

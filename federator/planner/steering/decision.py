@@ -10,7 +10,7 @@ link that is over its capacity, and an answer that relieves nothing is not asked
 Source: docs/steering.md.
 """
 
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -48,8 +48,11 @@ FLOWS_OF_ONE_MAX: Final = 2 * FLOWS_MAX
 RATE_MAX: Final = 1e15
 """bit/s; more is nonsense."""
 
-JAM_MS: Final = Millis(6_000)
-"""How long a link is over the threshold before anything moves."""
+SAMPLES: Final = 8
+JAMMED: Final = 7
+"""Of the last ``SAMPLES``, as many must have told of a link over the threshold before anything
+moves. Agents tell rates of the last ten seconds: a burst of two is in six samples at most.
+"""
 
 DOUBT: Final = 2.0
 """Standard errors by which a link has to be over a limit to count as over it."""
@@ -108,7 +111,7 @@ class Decider:
         self._heard: dict[BrokerId, tuple[Load, Millis]] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
-        self._jammed_since: dict[Ends, Millis] = {}
+        self._was_over: dict[Ends, deque[bool]] = {}  # as the last samples told
         self._tried: tuple[Millis, dict[Ends, float]] | None = None
         self._moved_ms: Millis | None = None
         self._network: Network | None = None
@@ -191,7 +194,7 @@ class Decider:
         now = self._look(network, capacities_of(loads, network), now_ms)
         settling = self._moved_ms is not None and now_ms - self._moved_ms < SETTLE_MS
         before, cost = now.shares(now.load), self._cost(now)
-        jam = self._jam(before, now, now_ms)
+        jam = self._jam(before, now)
         returned: list[Move] = []
         if settling:
             why = "the last moves have to show first"
@@ -251,8 +254,9 @@ class Decider:
             variance[way] += flow.rate.error**2
             newest[way] += flow.newest
         if sampling:
-            if settled:
+            if settled and self._new:
                 self._sample_background(network, newest)
+                self._sample_jams(network, capacity, newest)
             self._new.clear()
         for ends, estimate in self._background.items():
             if (link := network.at.get(ends)) is not None:
@@ -275,7 +279,21 @@ class Decider:
                     rest = min(each.rate, RATE_MAX) - float(by_flows[link])
                     self._background.setdefault(ends, Estimate()).add(rest)
 
-    def _jam(self, shares: Mapping[Ends, float], now: _Now, now_ms: Millis) -> set[Ends]:
+    def _sample_jams(self, network: Network, capacity: FloatArray, by_flows: FloatArray) -> None:
+        """Note which links are over the threshold, as was told last."""
+        newest = by_flows.copy()
+        for load, _ in self._heard.values():
+            for each in load.links:
+                if (link := network.at.get((load.broker, each.neighbour))) is not None:
+                    newest[link] = max(newest[link], each.rate)
+        over = newest > self.manner.threshold * capacity
+        before, self._was_over = self._was_over, {}
+        for link in np.flatnonzero(np.isfinite(capacity)).tolist():
+            ends = network.links[link]
+            noted = self._was_over[ends] = before.get(ends) or deque(maxlen=SAMPLES)
+            noted.append(bool(over[link]))
+
+    def _jam(self, shares: Mapping[Ends, float], now: _Now) -> set[Ends]:
         """Links that have been over the threshold for long."""
         over = set()
         for ends, share in shares.items():
@@ -283,8 +301,7 @@ class Decider:
             doubt = DOUBT * now.error[link] / now.capacity[link]
             if share - doubt > self.manner.threshold:
                 over.add(ends)
-        self._jammed_since = {at: self._jammed_since.get(at, now_ms) for at in over}
-        return {at for at, since in self._jammed_since.items() if now_ms - since >= JAM_MS}
+        return {at for at in over if sum(self._was_over.get(at, ())) >= JAMMED}
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -318,7 +335,7 @@ class Decider:
             return nothing("no other way would relieve it")
         moves = self._move(now, keys, found, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
-        self._jammed_since.clear()
+        self._was_over.clear()
         moved = self._look(now.network, now.capacity, now_ms, sampling=False)
         why = f"{full}: {len(moves)} of {self.flows} flows move"
         return Decision(

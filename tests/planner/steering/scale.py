@@ -54,7 +54,7 @@ def main(agents=100, flows=1_000, seed=1):
     world = crowded(agents, flows, seed)
     words = [world.told(id_) for id_ in range(1, agents + 1)]
     decider = Decider()
-    for step in range(6):
+    for step in range(10):
         now_ms = step * 2_000
         for word in words:
             decider.on_load(replace(word, at_ms=now_ms), now_ms=now_ms)

@@ -14,7 +14,7 @@ SEEDS = (1, 2, 3, 4, 5, 6, 7, 9, 12, 13)
 
 def decided(seed):
     world = random_world(random.Random(seed), brokers=8, extra=10, flows=30)
-    for _ in range(6):
+    for _ in range(10):
         decision = world.step()
         if decision.moves:
             return world, decision

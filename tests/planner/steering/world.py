@@ -1,6 +1,7 @@
 """A federation in numbers: links, flows with true rates, what agents would tell of them."""
 
 import random
+from collections import deque
 from dataclasses import dataclass, field
 
 from federator.planner.steering.decision import Decider
@@ -22,11 +23,13 @@ class World:
     silent: set = field(default_factory=set)  # agents that tell nothing
     closed: set = field(default_factory=set)  # links that rules close
     background: dict = field(default_factory=dict)  # bit/s by ends
+    window: int = 1  # samples of which agents tell the mean
     now_ms: int = 1_000_000
 
     def __post_init__(self):
         self.decider = Decider(self.manner)
         self.known = {}
+        self.history = deque(maxlen=self.window)  # (rates of flows, loads of links)
         self.trees = {}  # as followed
         self.rng = random.Random(self.seed)
         self.moves = []  # (seconds, move)
@@ -78,13 +81,18 @@ class World:
         return max(0.0, rate * self.rng.gauss(1.0, self.noise))
 
     def told(self, broker, carried=None):
-        carried = carried or self.loads()
+        rates = {flow: rate for flow, (_, rate) in self.flows.items()}
+        history = list(self.history) or [(rates, carried or self.loads())]
+
+        def mean(kind, key):
+            return sum(past[kind].get(key, 0.0) for past in history) / len(history)
+
         error = self.noise if self.error is None else self.error
         links = [
             LinkLoad(
                 b,
                 cost=cost,
-                rate=min(self.noisy(carried[a, b]), capacity or 1e12),
+                rate=min(self.noisy(mean(1, (a, b))), capacity or 1e12),
                 capacity=capacity,
                 open=(a, b) not in self.closed,
             )
@@ -95,12 +103,12 @@ class World:
             FlowLoad(
                 flow[1],
                 tuple(destinations),
-                rate=self.noisy(rate),
-                error=error * rate,
+                rate=self.noisy(mean(0, flow)),
+                error=error * mean(0, flow),
                 publications=1.0,
                 planned=flow in self.trees,
             )
-            for flow, (destinations, rate) in self.flows.items()
+            for flow, (destinations, _) in self.flows.items()
             if flow[0] == broker
         ]
         flows.sort(key=lambda each: -each.rate)
@@ -108,6 +116,7 @@ class World:
 
     def tell(self):
         carried = self.loads()
+        self.history.append(({flow: rate for flow, (_, rate) in self.flows.items()}, carried))
         for broker in sorted({end for ends in self.links for end in ends} - self.silent):
             self.decider.on_load(self.told(broker, carried), now_ms=self.now_ms)
 

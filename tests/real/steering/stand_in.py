@@ -52,10 +52,11 @@ class StandIn(Handler):
             payload = bytes(packet.payload)
             if not payload:
                 self.cleared += 1
-                self.book.clear()
+                if not self.words.judges:
+                    self.book.clear()
                 continue
             plan = decode(Plan, payload)
-            wanted = Wanted("steerer", to=at(self.id), place=plan.steerer, stays=True)
+            wanted = Wanted("steerer", plan.steerer, to=at(self.id), stays=True)
             if not self.words.believes(self.plan, payload, wanted):
                 self.refused.append("not believed")
                 continue

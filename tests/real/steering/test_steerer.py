@@ -6,11 +6,14 @@ import os
 
 import pytest
 
+from federator.config.security import KeySettings, TrustSettings
+from federator.runtime.trust.words import FollowedWords
 from lab.grid.processes.children import python
 from lab.grid.processes.steerer import SteererProcess
 from tests.planner.steering.world import square
 from tests.real.polling import until
 from tests.real.steering.stand_in import standing
+from tests.real.trust.test_signed import Office, keys
 
 pytestmark = pytest.mark.slow
 
@@ -20,6 +23,11 @@ QUICK = "[steering]\nvalid_ms = 6000\n"
 @pytest.fixture
 async def brokers(start_broker):
     return {id_: await start_broker() for id_ in (1, 2, 3, 4)}
+
+
+@pytest.fixture
+def office(tmp_path):
+    return Office(tmp_path / "office")
 
 
 def said(process, event):
@@ -80,6 +88,15 @@ async def test_a_second_steerer_waits_and_goes_on_when_the_first_is_killed(broke
             await first.stop()
 
 
+def agents_words(office, id_):
+    """As agents with keys say and judge words."""
+    own = office.folder / f"agent-{id_}.key"
+    keys("issue", "--dir", office.folder, "--broker", id_, "--out", own)
+    trusted = TrustSettings(federation_files=(office.folder / "federation.pub",))
+    read = KeySettings(agent_file=own).agent_keys
+    return FollowedWords("fed", trusted, own_file=own, read_own=read, required=["steerer"])
+
+
 async def once(*options):
     """Exit code, answer and log of a steerer that decides once."""
     process = await asyncio.create_subprocess_exec(
@@ -101,6 +118,46 @@ async def test_a_dry_run_says_what_it_would_move_and_moves_nothing(brokers):
         assert ": by 1 to 3, 3 to 4: " in told
         assert all(not plan.trees for agent in agents.values() for plan in agent.plans)
         await until(lambda: all(each.cleared for each in agents.values()), "plans are taken back")
+
+
+async def test_where_there_are_keys_a_steerers_key_is_obeyed_and_its_end_is_known(
+    brokers, tmp_path, office
+):
+    keys("issue", "--dir", office.folder, "--role", "steerer", "--name", "s")
+    own, public = (office.folder / name for name in ("steerer-s.key", "federation.pub"))
+    signing = f"[keys]\nsteerer_file = '{own}'\nfederation_files = ['{public}']\n"
+
+    async with standing(square(), brokers, lambda id_: agents_words(office, id_)) as agents:
+        unsigned = f"[keys]\nfederation_files = ['{public}']\n"
+        stranger = SteererProcess(tmp_path / "x", brokers[1].url, sections=unsigned)
+        steerer = SteererProcess(tmp_path / "s", brokers[1].url, sections=QUICK + signing)
+        await stranger.start()
+        await until(lambda: agents[1].refused, "a plan without a key is refused")
+        assert "keys.steerer_file" in (await stranger.status())["ready_reason"]
+        await stranger.stop()
+        await steerer.start()
+        try:
+            await until(lambda: agents[1].trees, "a tree is planned")
+            assert agents[1].held.steerer == "s"
+        finally:
+            await steerer.stop()
+        assert agents[1].trees == ()
+
+
+async def test_a_broker_that_refuses_plans_is_named(start_broker, tmp_path):
+    acl = tmp_path / "acl"
+    rights = ["readwrite #", "read $SYS/#", "read $fed/fed/plan"]
+    rights += [f"readwrite $fed/fed/{name}" for name in ("guide", "load")]
+    acl.write_text("".join(f"topic {right}\n" for right in rights))
+    brokers = {id_: await start_broker(extra_config=(f"acl_file {acl}",)) for id_ in (1, 4)}
+    async with standing(square(), brokers):
+        steerer = SteererProcess(tmp_path / "s", brokers[1].url)
+        await steerer.start()
+        try:
+            await until(lambda: said(steerer, "steer.plan_refused"), "it is said")
+            assert "doctor --acl" in (await steerer.status())["ready_reason"]
+        finally:
+            await steerer.stop()
 
 
 async def test_without_capacities_once_says_how_to_set_them(brokers):
