@@ -71,6 +71,9 @@ class MeshSettings(Section):
 
     redundancy: WholeNumber = Field(default=2, ge=1, le=16)
     """Parents kept per core."""
+    parent_slack_percent: WholeNumber = Field(default=100, ge=0, le=1_000)
+    """How much more than the least way to the core a further parent's way may cost: 100 is twice as
+    much. 0: only ways of least cost. Nothing where all links cost the same."""
     core: Literal["smallest-id", "placed"] = "smallest-id"
     """Who is preferred as core after broker.priority: "placed" takes our priority from
     <state_dir>/core_priority.json while that is valid."""

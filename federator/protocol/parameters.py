@@ -26,6 +26,8 @@ class Parameters:
     """How one agent behaves. All agents of a federation should use the same."""
 
     redundancy: int = 2  # parents kept per core
+    # What a parent's way to the core may cost beyond the least way, in hundredths of that.
+    parent_slack_percent: int = 100
     hello_interval_ms: Millis = Millis(1_000)  # between hellos on each link
     hello_timeout_ms: Millis = Millis(3_000)  # silence after which a link is down
     core_ann_interval_ms: Millis = Millis(5_000)  # between a core's refreshing announcements

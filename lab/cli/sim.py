@@ -53,6 +53,7 @@ class _Drawn:
     topology: str
     faulty: bool
     strategy: str
+    by_delay: bool
     messages: bool
     failover: bool
     joining: bool
@@ -65,14 +66,19 @@ class _Drawn:
         names = ("nodes", "topology", "faulty", "strategy")
         return {name: getattr(self, name) for name in names}
 
+    def also(self) -> dict[str, Any]:
+        """What stories with and without clients are drawn from, besides."""
+        return {"steered": self.steered, "by_delay": self.by_delay}
+
     def options(self) -> str:
         """What draws the same again, besides nodes, topology and seed."""
+        by_delay = " --by-delay" if self.by_delay else ""
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
         failover = " --failover" if self.failover else ""
         failover += " --joining" if self.joining else ""
         failover += " --steered" if self.steered else ""
         failover += f" --attack --moves {self.moves}" if self.attack else ""
-        return failover + strategy + ("" if self.faulty else " --no-faults")
+        return failover + strategy + by_delay + ("" if self.faulty else " --no-faults")
 
 
 def _run(seed: int, drawn: _Drawn) -> SeedResult:
@@ -80,7 +86,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
     gc.disable()
     try:
         if drawn.messages:
-            return run_story(stories.draw(seed, steered=drawn.steered, **drawn.draws()))
+            return run_story(stories.draw(seed, **drawn.draws(), **drawn.also()))
         if drawn.attack:
             return run_attack(attack_story.draw(seed, moves=drawn.moves, **drawn.draws()))
         if drawn.failover:
@@ -88,7 +94,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
         if drawn.joining:
             return run_joining(joining_story.draw(seed, nodes=drawn.nodes, faulty=drawn.faulty))
         many = replace(drawn, nodes=drawn.nodes or NODES)
-        return run_scenario(scenario.draw(seed, steered=drawn.steered, **many.draws()))
+        return run_scenario(scenario.draw(seed, **many.draws(), **many.also()))
     finally:
         gc.enable()
         gc.collect()
@@ -140,6 +146,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
     default=Strategy.MESH.value,
     help="How publications are routed; mixed: each broker in its own way.",
 )
+@click.option("--by-delay", is_flag=True, help="Links cost their delay, which changes.")
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
 def command(
@@ -162,6 +169,8 @@ def command(
     if stories_wanted > 1:
         kinds = "--messages, --failover, --joining and --attack"
         raise click.UsageError(f"{kinds} are stories of their own")
+    if drawn.by_delay and stories_wanted > drawn.messages:
+        raise click.UsageError("--by-delay goes with --messages or alone")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
         few = stories_wanted and not drawn.nodes
@@ -170,6 +179,7 @@ def command(
         what = ", joining" if drawn.joining else what
         what = f", attacked in {drawn.moves} moves" if drawn.attack else what
         what += ", steered" if drawn.steered else ""
+        what += ", links that cost their delay" if drawn.by_delay else ""
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()

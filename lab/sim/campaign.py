@@ -118,7 +118,8 @@ def _converge(
             demand("converges", convergence.complaints(world, shortest=shortest))
         if next(convergence.complaints(world, shortest=shortest), None) is None:
             converged_ms = world.now_ms - heal_ms
-            if shortest and not steered and world.plan.shortest.issuperset(world.plan.ids):
+            fixed = not steered and all(link.cost is not None for link in world.plan.links)
+            if shortest and fixed and world.plan.shortest.issuperset(world.plan.ids):
                 invariants.demand_shortest(_least_costs(world))
             missed = _probe(world)
             invariants.demand_shortest(None)

@@ -206,10 +206,13 @@ def costs_from(world: World, agents: Iterable[BrokerId], core: BrokerId) -> Cost
 
 
 def _nearby(world: World, agents: Iterable[BrokerId]) -> dict[BrokerId, Costs]:
+    """What each of ``agents`` pays for the way to each neighbour; what it measures has no plan."""
     near: dict[BrokerId, Costs] = {id: {} for id in agents}
     for link in world.plan.links:
-        if link.a in near and link.b in near:
-            near[link.a][link.b] = near[link.b][link.a] = link.cost
+        for here, there in ((link.a, link.b), (link.b, link.a)):
+            if here in near and there in near:
+                measured = world.agents[here].node.links.cost_to(there) or UNREACHABLE
+                near[here][there] = measured if link.cost is None else link.cost
     return near
 
 
@@ -218,7 +221,8 @@ def _dijkstra(near: dict[BrokerId, Costs], core: BrokerId) -> Costs:
     border = [(0, core)]
     while border:
         cost, id = heapq.heappop(border)
-        for other, link_cost in near[id].items():
+        for other in near[id]:
+            link_cost = near[other][id]
             if cost + link_cost < costs.get(other, UNREACHABLE):
                 costs[other] = cost + link_cost
                 heapq.heappush(border, (cost + link_cost, other))
@@ -226,15 +230,27 @@ def _dijkstra(near: dict[BrokerId, Costs], core: BrokerId) -> Costs:
 
 
 def _paths_wrong(world: World, agents: dict[BrokerId, Agent], core: BrokerId) -> Iterator[str]:
-    """Parents are the smallest of the neighbours on a cheapest path."""
+    """Parents are the smallest of the neighbours on a cheapest path, then others within the slack.
+
+    All are closer to the core. Who was one while it cost less stays within twice the slack.
+    """
     near = _nearby(world, agents)
-    costs = _dijkstra(near, core)
+    costs = dict.fromkeys(near, UNREACHABLE) | _dijkstra(near, core)
     redundancy = world.plan.parameters.redundancy
+    share = world.plan.parameters.parent_slack_percent / 100
     for id, agent in agents.items():
-        best = sorted(n for n in near[id] if costs[n] + near[id][n] == costs[id])
+        if id == core:
+            continue
         parents = agent.node.meshes.parents_of(core)
-        if id != core and parents != tuple(best[:redundancy]):
-            yield f"{id} has parents {parents} to {core}, not {best[:redundancy]}"
+        more = {n: costs[n] + near[id][n] - costs[id] for n in near[id] if costs[n] < costs[id]}
+        best = sorted(n for n in more if not more[n])[:redundancy]
+        if list(parents[: len(best)]) != best:
+            yield f"{id} has parents {parents} to {core}, not {best} first"
+        if not all(p in more and more[p] <= 2 * share * costs[id] for p in parents):
+            yield f"{id} has parents {parents} to {core}, but they cost {more} more"
+        within = sum(each <= share * costs[id] for each in more.values())
+        if not min(redundancy, within) <= len(parents) <= redundancy:
+            yield f"{id} has parents {parents} to {core} of {within} within the slack"
 
 
 def _spanned(agents: dict[BrokerId, Agent], filter: str, core: BrokerId) -> set[BrokerId]:

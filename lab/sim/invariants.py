@@ -59,6 +59,7 @@ class Invariants(Watcher):
         self._links_changed_ms = 0
         self._shortest: Mapping[BrokerId, Costs] | None = None
         self._travelled: dict[tuple[_Number, BrokerId], int] = {}
+        self._measured: dict[tuple[BrokerId, BrokerId], Cost | None] = {}
         self._link_costs: dict[tuple[BrokerId, BrokerId], int] = {}
 
     def demand_shortest(self, costs: Mapping[BrokerId, Costs] | None) -> None:
@@ -75,7 +76,7 @@ class Invariants(Watcher):
         self._bound = ANNOUNCEMENT_SENDS_PER_LINK_MAX * len(world.plan.links)
         for link in world.plan.links:
             for ends in ((link.a, link.b), (link.b, link.a)):
-                self._link_costs[ends] = link.cost
+                self._link_costs[ends] = link.cost or 0
 
     # --- control ---
 
@@ -123,7 +124,9 @@ class Invariants(Watcher):
             if isinstance(message, control.CoreAnn):
                 self._check_route(agent, message.core)
                 return
-            if not isinstance(message, control.Hello | control.Bye):
+            if isinstance(message, control.Hello):
+                self._note_cost(agent, message.sender)
+            elif not isinstance(message, control.Bye):
                 return
         elif isinstance(event, LocalFiltersChanged):
             known = self._known_filters[agent.id]
@@ -133,6 +136,13 @@ class Invariants(Watcher):
                 for core in agent.node.announcements.routes:
                     self._check_route(agent, core)
                 return
+
+    def _note_cost(self, agent: Agent, neighbour: BrokerId) -> None:
+        """What is measured changes: costs that grow are told to all, however often."""
+        cost = agent.node.links.cost_to(neighbour)
+        if cost != self._measured.get((agent.id, neighbour)):
+            self._measured[agent.id, neighbour] = cost
+            self._links_changed_ms = self.world.now_ms
 
     def _count_announcement(self, ann: control.CoreAnn) -> None:
         if ann.cost >= UNREACHABLE:

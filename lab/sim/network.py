@@ -70,7 +70,7 @@ class Dialler:
     address: str  # as configured or advertised by the neighbour; two may lead to one broker
     target: BrokerId
     expected_id: BrokerId | None
-    cost: Cost
+    cost: Cost | None  # ``None``: measured
     connection: Connection | None = None
     failures: int = 0
     pending: int = 0  # tells an attempt that was overtaken by events that it is no longer wanted

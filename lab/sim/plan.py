@@ -2,7 +2,8 @@
 
 Which brokers use which routing is drawn beside the story, so that one seed tells the same story
 under each strategy. ``mixed`` is a federation on its way from one to the other: each broker asks in
-its own manner.
+its own manner. So is what links cost: ``delay`` makes delays of its own, which change while the
+story lasts, and lets agents measure them.
 """
 
 import random
@@ -11,11 +12,16 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from federator.protocol.controller.failover import FailoverParameters
-from federator.protocol.parameters import Parameters, Strategy
-from federator.protocol.types import BrokerId, Cost
+from federator.protocol.parameters import LinkCost, Parameters, Strategy
+from federator.protocol.types import BrokerId, Cost, Millis
 
 MIXED: Final = "mixed"
 STRATEGIES: Final = (*(strategy.value for strategy in Strategy), MIXED)
+
+DELAYS_MS: Final = (1, 40)
+"""One way, where links cost what they take."""
+DELAY_CHANGES_MAX: Final = 2
+"""Of each link."""
 
 Link = tuple[BrokerId, BrokerId]  # the two ends of a link, the smaller id first
 
@@ -31,7 +37,7 @@ class LinkPlan:
 
     a: BrokerId
     b: BrokerId
-    cost: Cost = Cost(1)
+    cost: Cost | None = Cost(1)  # ``None``: measured
     # The ends that name the other in their configuration; the other is dialled back.
     configured: tuple[BrokerId, ...] = ()
     # ends that name the other by an address it does not advertise.
@@ -39,6 +45,16 @@ class LinkPlan:
     ids_known: bool = True  # the configured ends also give the other's id
     delay_ms_min: int = 5
     delay_ms_max: int = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DelayChange:
+    """From ``at_ms`` the link between ``a`` and ``b`` takes ``delay_ms``, one way."""
+
+    at_ms: int
+    a: BrokerId
+    b: BrokerId
+    delay_ms: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,12 +72,14 @@ class WorldPlan:
     clock_offset_ms_max: int = 0
     loss: float = 0.0
     duplication: float = 0.0
+    delay_changes: tuple[DelayChange, ...] = ()
     failover: FailoverParameters | None = None
 
     @property
     def delay_ms_max(self) -> int:
-        """Of the slowest link."""
-        return max((link.delay_ms_max for link in self.links), default=0)
+        """Of the slowest link, at its slowest."""
+        delays = [link.delay_ms_max for link in self.links]
+        return max((*delays, *(change.delay_ms for change in self.delay_changes)), default=0)
 
 
 def under(strategy: str, plan: WorldPlan, *, seed: int) -> WorldPlan:
@@ -71,6 +89,33 @@ def under(strategy: str, plan: WorldPlan, *, seed: int) -> WorldPlan:
         rng = random.Random(f"strategies {seed}")
         shortest = (id for id in sorted(plan.ids) if rng.random() < 0.5)
     return replace(plan, shortest=frozenset(shortest))
+
+
+def costing_delay(plan: WorldPlan, *, from_ms: int, until_ms: int, seed: int) -> WorldPlan:
+    """``plan`` with links that cost their delay, each one of its own, which may change meanwhile.
+
+    A relay waits for the cheapest copy as long as that may take, so that announcements find the
+    shortest paths.
+    """
+    rng = random.Random(f"delays {seed}")
+    links = []
+    for link in plan.links:
+        delay_ms = rng.randint(*DELAYS_MS)
+        links.append(replace(link, cost=None, delay_ms_min=delay_ms, delay_ms_max=delay_ms))
+    changes = [
+        DelayChange(rng.randint(from_ms, until_ms), link.a, link.b, rng.randint(*DELAYS_MS))
+        for link in links
+        for _ in range(rng.randint(0, DELAY_CHANGES_MAX))
+    ]
+    crossing_ms = DELAYS_MS[1] * len(plan.ids)
+    parameters = replace(
+        plan.parameters,
+        link_cost=LinkCost.DELAY,
+        improvement_hold_ms=Millis(crossing_ms),
+        solicit_timeout_ms=Millis(max(plan.parameters.solicit_timeout_ms, 4 * crossing_ms)),
+    )
+    ordered = tuple(sorted(changes, key=lambda change: change.at_ms))
+    return replace(plan, links=tuple(links), delay_changes=ordered, parameters=parameters)
 
 
 def address_of(id: BrokerId) -> str:

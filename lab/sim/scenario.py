@@ -11,7 +11,7 @@ from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
 from lab.sim import topologies
 from lab.sim.faults import Fault, FaultKind, draw_faults
-from lab.sim.plan import Link, LinkPlan, WorldPlan, under
+from lab.sim.plan import Link, LinkPlan, WorldPlan, costing_delay, under
 from lab.sim.steering import PlanMoment, draw_plans
 
 FILTERS = (
@@ -72,8 +72,12 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
     steered: bool = False,
+    by_delay: bool = False,
 ) -> Scenario:
-    """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``."""
+    """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``.
+
+    ``by_delay``: links cost their delay, which changes.
+    """
     rng = random.Random(f"scenario {seed} {nodes} {topology}")
     name, raw_links = topologies.draw(topology, nodes, rng)
     ids = [BrokerId(id) for id in range(nodes)]
@@ -82,6 +86,8 @@ def draw(
     long = rng.random() < 0.03
     heal_ms = SETTLE_MS + (LONG_FAULTY_MS if long else FAULTY_MS)
     plan = _draw_plan(rng, ids, links)
+    if by_delay:
+        plan = costing_delay(plan, from_ms=0, until_ms=heal_ms, seed=seed)
     if not faulty:
         plan = replace(plan, loss=0.0, duplication=0.0)
         faults: tuple[Fault, ...] = ()

@@ -25,7 +25,7 @@ from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
-from lab.sim.plan import LinkPlan, WorldPlan, address_of, alias_of, link_of
+from lab.sim.plan import DelayChange, LinkPlan, WorldPlan, address_of, alias_of, link_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
 
@@ -76,6 +76,8 @@ class World(Clocked):
             tell=self._tell,
             fired=self.fired,
         )
+        for change in plan.delay_changes:
+            self.agenda.at(change.at_ms, self._change_delay, change)
         for id in plan.ids:
             self.agenda.at(self._rng.randint(0, plan.start_ms_max), self._start, id)
 
@@ -249,6 +251,11 @@ class World(Clocked):
                 if owner in link.configured or not link.configured:
                     address = alias_of(target) if owner in link.aliases else address_of(target)
                     self._configured[owner].append((address, target, link))
+
+    def _change_delay(self, change: DelayChange) -> None:
+        self.fired["delay_change"] += 1
+        for path in self.paths_of(change.a, change.b, both=True):
+            path.delay_ms_min = path.delay_ms_max = change.delay_ms
 
     def _start(self, id: BrokerId) -> None:
         if self.agent_stops[id] or id in self.agents:

@@ -34,10 +34,10 @@ def test_every_protocol_parameter_can_be_configured(write):
     text = GOOD + (
         '[links]\ncost = "delay"\n'
         "hello_interval_ms = 11\nhello_timeout_ms = 12\ndial_back = false\n"
-        "[mesh]\nredundancy = 3\ncore_ann_interval_ms = 13\ncore_ann_gap_ms = 1\n"
-        "core_lifetime_intervals = 4\nsolicit_timeout_ms = 14\nimprovement_hold_ms = 15\n"
-        "handover_ms = 16\nparent_settle_ms = 20\nlist_request_gap_ms = 17\n"
-        "filters_max = 18\ncores_max = 19\n"
+        "[mesh]\nredundancy = 3\nparent_slack_percent = 50\ncore_ann_interval_ms = 13\n"
+        "core_ann_gap_ms = 1\ncore_lifetime_intervals = 4\nsolicit_timeout_ms = 14\n"
+        "improvement_hold_ms = 15\nhandover_ms = 16\nparent_settle_ms = 20\n"
+        "list_request_gap_ms = 17\nfilters_max = 18\ncores_max = 19\n"
         '[routing]\nstrategy = "shortest-path"\nfilters = [{filter = "a/#", strategy = "mesh"}]\n'
     )
 

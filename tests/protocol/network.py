@@ -30,12 +30,14 @@ class Network:
     Args:
         links: Pairs of broker ids.
         delay_ms: One way, by pair in either order; 5 when absent.
+        costs: Of links, by pair; 1 when absent.
         parameters: Of every node.
     """
 
-    def __init__(self, links, *, delay_ms=None, parameters=PARAMETERS):
+    def __init__(self, links, *, delay_ms=None, costs=None, parameters=PARAMETERS):
         self.links = [tuple(pair) for pair in links]
         self.delay_ms = delay_ms or {}
+        self.costs = costs or {}
         self.now_ms = 0
         self.sent = []  # (at_ms, sender, receiver, message)
         self.notices = []  # (at_ms, node, Notice)
@@ -56,7 +58,8 @@ class Network:
     def connect(self, a, b):
         conn = 1 + max((c for n, c in self._conns if n == a), default=0)
         self._conns[a, conn] = b
-        self.at(self.now_ms, a, NeighbourConnected(conn, f"b{b}", b))
+        cost = self.costs.get((a, b), self.costs.get((b, a)))
+        self.at(self.now_ms, a, NeighbourConnected(conn, f"b{b}", b, cost))
 
     def cut(self, a, b):
         for (node, conn), neighbour in list(self._conns.items()):

@@ -159,6 +159,7 @@ class Announcements:
         for _, route in sorted(self.routes.items()):
             route.askers.discard(neighbour)
             route.sent.pop(neighbour, None)
+            route.told.pop(neighbour, None)
             if route.heard.pop(neighbour, None) is not None:
                 steps += self._reroute(route, now_ms)
         return steps
@@ -207,7 +208,7 @@ class Announcements:
         """Go on with the newest number, and pass it on."""
         if route.newest_number <= route.number:
             return []
-        was = (route.cost, route.parents)
+        was = (route.cost, route.parents, route.ties)
         rank = route.rank
         route.adopt_newest()
         for kind in ("hold", "starved", "erase"):
@@ -223,7 +224,7 @@ class Announcements:
             settle_ms = Millis(now_ms + self._parameters.parent_settle_ms)
             self._timers.set((route.core, "settle"), settle_ms)
         steps = self._flood(route, tell_teacher=was[0] < route.cost)
-        if was[1] != route.parents:
+        if was[1:] != (route.parents, route.ties):
             steps.append(CoreMoved(route.core))
         if rank != route.rank:  # the operator gave the core another priority: elect again
             filters = frozenset(route.announced.filters.filters)
@@ -248,9 +249,9 @@ class Announcements:
         """Choose again after a neighbour's word changed, for the number we have."""
         if route.forgotten:
             return []
-        was = (route.cost, route.parents)
+        was = (route.cost, route.parents, route.ties)
         self._choose(route)
-        if was == (route.cost, route.parents):
+        if was == (route.cost, route.parents, route.ties):
             return []
         if not route.reachable:
             return [CoreMoved(route.core), *self._starve(route, now_ms)]
@@ -260,12 +261,16 @@ class Announcements:
             steps = self._correct(route)
         elif route.cost < was[0]:
             steps = self._flood(route, tell_teacher=False)
-        if was[1] != route.parents:
+        if was[1:] != (route.parents, route.ties):
             steps.append(CoreMoved(route.core))
         return steps
 
     def _choose(self, route: CoreRoute) -> None:
-        route.choose(self._links.cost_to, redundancy=self._parameters.redundancy)
+        route.choose(
+            self._links.cost_to,
+            redundancy=self._parameters.redundancy,
+            slack_percent=self._parameters.parent_slack_percent,
+        )
 
     def _starve(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
         """Take the route back and ask for a newer number: the last parent is gone."""
@@ -340,13 +345,8 @@ class Announcements:
         for neighbour, connection in self._links.up.items():
             if neighbour == teacher and not tell_teacher:
                 continue  # it is where we have the number from
-            heard = route.heard.get(neighbour)
-            knows = heard is not None and heard.number == route.number
-            needless = knows and heard is not None and heard.cost <= route.cost + connection.cost
-            # It has a way that is no worse, so another copy would teach it nothing.
-            if needless and route.sent.get(neighbour):
-                continue
-            if self._may_send(route, neighbour):
+            if route.teaches(neighbour, connection.cost) and self._may_send(route, neighbour):
+                route.told[neighbour] = route.cost
                 steps += self._links.send(neighbour, message)
         return steps
 
@@ -365,6 +365,7 @@ class Announcements:
         if route.newest is None:
             return []
         message = self._relayed(route)
+        route.told = dict.fromkeys(self._links.up, route.cost)
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
     def _question(self, route: CoreRoute, shown: CoreAnn | None = None) -> Solicit:

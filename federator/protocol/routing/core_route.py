@@ -54,7 +54,8 @@ class CoreRoute:
     number: Number = NEVER  # the newest announcement we adopted
     cost: Cost = UNREACHABLE  # our cost, for ``number``
     feasible_cost: Cost = UNREACHABLE  # the least cost that we announced for ``number``
-    parents: tuple[BrokerId, ...] = ()  # next hops towards the core, ascending
+    parents: tuple[BrokerId, ...] = ()  # next hops towards the core, the nearest first
+    ties: int = 0  # of the parents, so many have the least cost; they come first, ascending
     # Parents for the number before whose copy of this one is still on its way: they stay parents
     # for a moment, so that a refresh changes no route.
     unconfirmed: tuple[BrokerId, ...] = ()
@@ -64,6 +65,7 @@ class CoreRoute:
     adopted: CoreAnn | None = None
     # Copies of ``number`` sent, by neighbour.
     sent: dict[BrokerId, int] = field(default_factory=dict)
+    told: dict[BrokerId, Cost] = field(default_factory=dict)  # the cost that each heard of us last
     announced: RemoteList = field(default_factory=RemoteList)  # the filters that the core announces
     # Neighbours that wait until ``announced`` is right.
     askers: set[BrokerId] = field(default_factory=set)
@@ -129,6 +131,17 @@ class CoreRoute:
         cost, best = min(ranked, default=(UNREACHABLE, None))
         return best if cost < UNREACHABLE else None
 
+    def teaches(self, neighbour: BrokerId, link_cost: Cost) -> bool:
+        """Whether ``neighbour`` can learn from another copy of ``number``, with our cost of now."""
+        told, heard = self.told.get(neighbour), self.heard.get(neighbour)
+        if told is None or heard is None or heard.number != self.number:
+            return True
+        if self.cost + link_cost < heard.cost:
+            return True  # a cheaper way
+        # Or one to fall back on, where what it was told last was none: as a parent, which is closer
+        # than it is itself, or as a backup, whose way does not lead back through it.
+        return any(self.cost < bar <= told for bar in (heard.cost, heard.cost + link_cost))
+
     def adopt_newest(self) -> None:
         """Start over with the newest announcement; ``choose`` must follow."""
         assert self.newest is not None
@@ -138,25 +151,39 @@ class CoreRoute:
         self.forgotten = False
         self.feasible_cost = UNREACHABLE
         self.unconfirmed = ()
-        self.sent = {}
+        self.sent, self.told = {}, {}
 
-    def choose(self, link_cost: LinkCost, *, redundancy: int) -> None:
-        """Set cost and parents from the feasible neighbours."""
-        feasible = {
+    def choose(self, link_cost: LinkCost, *, redundancy: int, slack_percent: int) -> None:
+        """Set cost and parents from the feasible neighbours.
+
+        Parents are the nearest neighbours, and while these are fewer than ``redundancy`` others
+        whose way costs at most so much more. Who is a parent already counts half of that: costs
+        that follow delays move, and each new parent has to be told all that we want.
+        """
+        heard, before = self.heard, self.cost
+        # The feasibility condition: closer to the core than we ever said we were. No cycles.
+        ways = {
             n: self.cost_via(n, link_cost)
-            for n, heard in self.heard.items()
-            # The feasibility condition: closer to the core than we ever said we were. No cycles.
-            if heard.number == self.number and heard.cost < self.feasible_cost
+            for n, word in heard.items()
+            if word.number == self.number and word.cost < self.feasible_cost
         }
-        before = self.cost
-        self.cost = min(feasible.values(), default=UNREACHABLE)
-        best = {n for n, cost in feasible.items() if cost == self.cost}
+        self.cost = min(ways.values(), default=UNREACHABLE)
+        self.feasible_cost = min(self.feasible_cost, self.cost)
+        known = {*self.parents, *self.unconfirmed}
+        self.parents, self.ties = (), 0
+        if not self.reachable:
+            return
+        # What we are about to say counts, too.
+        ways = {n: cost for n, cost in ways.items() if heard[n].cost < self.feasible_cost}
         if self.cost == before:
             # Parents for the number before stay until their own copy of this one has come.
-            heard = self.heard
-            best |= {n for n in self.unconfirmed if n in heard and heard[n].number < self.number}
-        self.parents = tuple(sorted(best)[:redundancy]) if self.reachable else ()
-        self.feasible_cost = min(self.feasible_cost, self.cost)
+            late = (n for n in self.unconfirmed if n in heard and heard[n].number < self.number)
+            ways |= {n: self.cost_via(n, link_cost) for n in late}
+        beyond = {n: max(0, cost - self.cost) for n, cost in ways.items() if cost < UNREACHABLE}
+        weights = {n: more if n in known else 2 * more for n, more in beyond.items()}
+        within = (n for n, w in weights.items() if 100 * w <= 2 * slack_percent * self.cost)
+        self.parents = tuple(sorted(within, key=lambda n: (weights[n], n))[:redundancy])
+        self.ties = sum(not beyond[n] for n in self.parents)
 
 
 class FormerWords:

@@ -446,10 +446,14 @@ class Meshes:
         return sorted(child for child, list_ in lists.items() if filter_ in list_.filters)
 
     def _relay_to(self, core: BrokerId) -> tuple[BrokerId, ...]:
-        """The one parent to which a non-member hands publications: first, one in the mesh."""
+        """The one parent to which a non-member hands publications: first, one in the mesh.
+
+        One of the nearest: what would come by another is no second copy, but the only one.
+        """
         route = self._announcements.routes.get(core)
         if route is None or not route.parents:
             return ()
         heard = route.heard
-        best = min(route.parents, key=lambda p: (not (p in heard and heard[p].in_mesh), p))
+        nearest = route.parents[: route.ties]
+        best = min(nearest, key=lambda p: (not (p in heard and heard[p].in_mesh), p))
         return (best,)

@@ -20,7 +20,7 @@ from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
-from lab.sim.plan import Link, WorldPlan, under
+from lab.sim.plan import Link, WorldPlan, costing_delay, under
 from lab.sim.scenario import FILTERS, TOPICS, draw_link
 from lab.sim.steering import PlanMoment, draw_plans
 
@@ -83,8 +83,12 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
     steered: bool = False,
+    by_delay: bool = False,
 ) -> MessageStory:
-    """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``."""
+    """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``.
+
+    ``by_delay``: links cost their delay, which changes.
+    """
     rng = random.Random(f"messages {seed} {nodes} {topology}")
     nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
     name, raw_links = topologies.draw(topology, nodes, rng)
@@ -98,6 +102,9 @@ def draw(
     slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
     settle_ms = 4_000 + 3 * slowest_ms
     heal_ms = settle_ms + (LONG_FAULTY_MS if rng.random() < 0.1 else FAULTY_MS)
+    if by_delay:
+        world = costing_delay(plan.world, from_ms=settle_ms, until_ms=heal_ms, seed=seed)
+        plan = replace(plan, world=world)
     spell = {"start_ms": settle_ms, "end_ms": heal_ms}
     clients = [each.id for each in plan.subscribers]
     faults: tuple[Fault, ...] = ()

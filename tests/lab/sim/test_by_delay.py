@@ -1,0 +1,64 @@
+"""Stories in which links cost their delay, and delays change: parents within the slack."""
+
+import pytest
+
+from federator.protocol.routing.core_route import CoreRoute
+from lab.sim import scenario
+from lab.sim.campaign import run_scenario
+from lab.sim.messages import story as stories
+from lab.sim.messages.campaign import run_story
+from tests.effort import seeds
+from tests.lab.sim.violations import violations
+
+SEEDS = seeds(15)
+MUTANT_SEEDS_MAX = 50
+
+
+def drawn(seed):
+    return scenario.draw(seed, nodes=4 + seed % 6, by_delay=True)
+
+
+def test_every_invariant_holds_and_every_federation_heals():
+    assert not violations(map(run_scenario, map(drawn, range(SEEDS))), "--by-delay", nodes=True)
+
+
+def test_everybody_gets_what_was_promised():
+    told = (stories.draw(seed, by_delay=True) for seed in range(SEEDS))
+
+    assert not violations(map(run_story, told), "--by-delay --messages")
+
+
+def only_ties(monkeypatch):
+    """Nothing but ties of least cost become parents."""
+    original = CoreRoute.choose
+
+    def choose(self, link_cost, *, redundancy, slack_percent):
+        original(self, link_cost, redundancy=redundancy, slack_percent=0)
+
+    monkeypatch.setattr(CoreRoute, "choose", choose)
+
+
+def by_first_words(monkeypatch):
+    """What we are about to say does not count: who is as far from the core may be a parent."""
+    original = CoreRoute.choose
+
+    def choose(self, *args, **kwargs):
+        said, self.feasible_cost = self.feasible_cost, 2**31
+        original(self, *args, **kwargs)
+        self.feasible_cost = min(said, self.cost)
+
+    monkeypatch.setattr(CoreRoute, "choose", choose)
+
+
+@pytest.mark.parametrize(
+    ("mutate", "invariant"),
+    [(only_ties, "converges"), (by_first_words, "cost_falls_towards_the_core")],
+)
+def test_mutant_is_caught(monkeypatch, mutate, invariant):
+    mutate(monkeypatch)
+
+    found = (run_scenario(drawn(seed)).violation for seed in range(MUTANT_SEEDS_MAX))
+    violation = next((each for each in found if each is not None), None)
+
+    assert violation is not None
+    assert violation.invariant == invariant
