@@ -3,6 +3,7 @@
 import random
 from collections import deque
 from dataclasses import dataclass, field
+from typing import Any
 
 from federator.planner.steering.decision import Decider
 from federator.protocol.messages.steering import STEERING_VERSION, FlowLoad, LinkLoad, Load
@@ -14,15 +15,15 @@ EVERY_MS = 2_000
 class World:
     """Links by their ends: (cost, capacity). Flows by (origin, filters): (destinations, rate)."""
 
-    links: dict
-    flows: dict
+    links: dict[Any, Any]
+    flows: dict[Any, Any]
     noise: float = 0.0  # of each told rate, as a share
     error: float | None = None  # what agents hold that noise for; theirs is the truth by default
     manner: object = None
     seed: int = 0
-    silent: set = field(default_factory=set)  # agents that tell nothing
-    closed: set = field(default_factory=set)  # links that rules close
-    background: dict = field(default_factory=dict)  # bit/s by ends
+    silent: set[Any] = field(default_factory=set)  # agents that tell nothing
+    closed: set[Any] = field(default_factory=set)  # links that rules close
+    background: dict[Any, Any] = field(default_factory=dict)  # bit/s by ends
     window: int = 1  # samples of which agents tell the mean
     now_ms: int = 1_000_000
 
