@@ -4,7 +4,7 @@ A rate is what left in the last ten seconds. What a link can carry shows when it
 while something waits in our queue all the time, what leaves is the link's capacity, as the flow
 through a tap tells its width only while it is open. That is averaged over such a stretch of up to
 ten seconds, so that it follows a link whose capacity changes, and remembered for ten minutes
-after. A link that has always kept up tells nothing.
+after, unless the link carries more by then. A link that has always kept up tells nothing.
 
 Source: docs/observability.md, "How full links are".
 """
@@ -20,6 +20,9 @@ FULL_MS_MIN: Final = 3_000
 """A shorter stretch with a queue says little: what the kernel takes in pieces weighs too much."""
 
 FORGET_MS: Final = 600_000
+OUTDONE: Final = 1.1
+"""A capacity that was learnt is forgotten when the link carries so many times as much."""
+
 SAMPLES_MAX: Final = 64
 """Of one link; fewer are taken in ``SPAN_MS``."""
 
@@ -86,6 +89,11 @@ class LinkMeter:
             rate = _rate([each for each in samples if each.at_ms >= full.at_ms])
             if rate:  # a link that takes nothing is about to go down, and has no capacity to learn
                 link.learnt, link.learnt_ms = rate, sample.at_ms
+        if full is None and link.learnt is not None:
+            # A link that carries clearly more than it could has become another one.
+            of_late = [each for each in samples if sample.at_ms - each.at_ms <= FULL_MS_MIN]
+            if (_rate(of_late) or 0.0) > OUTDONE * link.learnt:
+                link.learnt = None
         if sample.at_ms - link.learnt_ms > FORGET_MS:
             link.learnt = None
 

@@ -58,6 +58,25 @@ def test_capacity_follows_a_link_that_changes_within_ten_seconds():
     assert line.offer(5_000_000, 10) == pytest.approx(500_000)
 
 
+def test_a_link_that_carries_more_than_it_could_has_a_capacity_that_nobody_knows():
+    line = Line(2_000_000)
+    line.offer(3_000_000, 5)
+    line.bits, line.waiting = 20_000_000, 0
+
+    assert line.offer(6_000_000, 10) is None
+    assert line.meter.rate(2) == pytest.approx(6_000_000, rel=0.01)
+
+
+def test_what_a_link_carried_before_it_became_narrow_is_no_objection():
+    line = Line(50_000_000)
+    line.offer(48_000_000, 10)
+    line.bits = 8_000_000
+
+    assert line.offer(48_000_000, 5) == 8_000_000
+    line.waiting = 0
+    assert line.offer(4_000_000, 5) == 8_000_000
+
+
 def test_what_left_before_the_link_was_full_does_not_count():
     line = Line(2_000_000)
     line.offer(400_000, 6)
