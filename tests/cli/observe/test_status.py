@@ -114,7 +114,7 @@ def test_without_a_capacity_nothing_is_said_of_loads():
 
 def test_the_heaviest_flows_are_told_in_full_with_brokers_by_name():
     flow = {"filters": ["a/#", "b"], "destinations": [2], "rate": 64_000, "error": 1_500}
-    flow["publications"] = 12.0
+    flow |= {"publications": 12.0, "planned": True}
     status = {
         "ready": True,
         "names": {"2": "hall"},
@@ -124,4 +124,4 @@ def test_the_heaviest_flows_are_told_in_full_with_brokers_by_name():
     lines = as_text(status, verbose=True)
 
     at = lines.index("flows: 1, others together 800 bit/s")
-    assert " ".join(lines[at + 2].split()) == "a/# b hall (2) 64 kbit/s 1.5 kbit/s 12.0"
+    assert " ".join(lines[at + 2].split()) == "a/# b hall (2) 64 kbit/s 1.5 kbit/s 12.0 yes"
