@@ -10,19 +10,19 @@ shortest path. Data comes in at 6 and its consumer is at 1. Without the shortest
 links are there: for the long path, the links 6-4 and 4-2 cost more. Each broker on the path has a
 subscriber which notes when it has 500, 1,000, ... 10,000 items, as the paper's counters do. An item
 is published when the one before has arrived everywhere. Node 5 is left out: the paper does not say
-what it is linked to. The edge router is 4, the first router that data reaches on both paths; the
-paper does not say which it means.
+what it is linked to. The edge router is 6, by which data comes in: it has a subscriber like all
+others on the path.
 
-Source: Chen 2020, 4.2, Figures 12 to 16.
+Source: Chen 2020, 4.2, Figures 11 to 16.
 """
 
 import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import astuple, dataclass, field
 from functools import partial
-from itertools import count
+from itertools import count, pairwise
 from pathlib import Path
-from statistics import fmean
+from statistics import fmean, median
 from typing import Any, Final
 
 from federator.protocol.parameters import Strategy
@@ -63,6 +63,7 @@ class Arrangement:
     gap_ms: tuple[float, float]
     payload_bytes: int = 64  # of each publication
     qos: int = 0  # of publications and subscriptions
+    local: bool = False  # whether a subscriber on the publisher's own broker counts
     step: int = 0  # note when each so many publications are complete; 0: never
 
     @classmethod
@@ -247,7 +248,7 @@ def _pairs(
 ) -> Iterator[Pair]:
     hops = arrangement.graph.hops_from(publisher)
     for subscriber in arrangement.subscribers:
-        if subscriber != publisher:
+        if subscriber != publisher or arrangement.local:
             floor_ms = hops[subscriber] * arrangement.link_delay_ms
             each = arrivals[str(subscriber)]
             yield Pair(publisher, subscriber, hops[subscriber], floor_ms, each)
@@ -277,9 +278,10 @@ def _state(statuses: Statuses) -> State:
 TESTBED: Final = Graph(((6, 7), (4, 7), (3, 4), (2, 3), (1, 2), (4, 6), (2, 4)))
 SOURCE: Final = BrokerId(6)
 CONSUMER: Final = BrokerId(1)
-EDGE_ROUTER: Final = BrokerId(4)
+EDGE_ROUTER: Final = SOURCE
 ITEMS: Final = 10_000
 STEP: Final = 500
+KNEE: Final = 1.5
 LINK_DELAY_MS: Final = 1.0
 
 WITHOUT: Final = Setting(
@@ -303,8 +305,8 @@ CHEN2020: Final = Arrangement(
 
 
 def path_of(setting: Setting) -> tuple[BrokerId, ...]:
-    """The brokers that data passes, behind the source."""
-    return TESTBED.path(SOURCE, CONSUMER, setting.costs)[1:]
+    """The brokers that data passes, from the source on."""
+    return TESTBED.path(SOURCE, CONSUMER, setting.costs)
 
 
 @dataclass(frozen=True, slots=True)
@@ -329,6 +331,19 @@ def completion_of(outcome: TrialOutcome, step: int) -> Completion:
         edge_router=at(EDGE_ROUTER),
         average={step * (n + 1): fmean(each[n] for each in by_broker.values()) for n in sizes},
     )
+
+
+def knee(completed_ms: Mapping[int, float]) -> int | None:
+    """The number of items from which each step takes ``KNEE`` times what steps took before.
+
+    Figure 11: "will increase dramatically from a specific point". None when there is no such point.
+    """
+    sizes = sorted(completed_ms)
+    took = [b - a for a, b in pairwise([0.0, *(completed_ms[size] for size in sizes)])]
+    for n in range(1, len(took)):
+        if min(took[n:]) > KNEE * median(took[:n]):
+            return sizes[n - 1]
+    return None
 
 
 def is_faster(short: Completion, long: Completion) -> bool:

@@ -11,13 +11,12 @@ import click
 from federator.cli.options import FILE, columns, option
 from federator.cli.planning.files import read, write
 from federator.cli.planning.watching import interruption, watch
-from federator.planner.flow import exact
 from federator.planner.flow.drawing import copies, idle, svg
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.outcome import Outcome
 from federator.planner.lagrangian import heuristic as lagrangian
 from federator.planner.lagrangian.steps import Rule
-from federator.planner.methods import SOLVERS, Method
+from federator.planner.methods import SOLVERS, Method, solve_by_arcs
 
 TIME_LIMIT_S = 600.0
 
@@ -65,7 +64,7 @@ def solve(
             case Method.LAGRANGIAN:
                 outcome = lagrangian.solve(problem, rule=Rule(steps), **how)
             case Method.F2:
-                outcome = exact.solve_f2(problem, duplications_max=duplications_max, **how)
+                outcome = solve_by_arcs(problem, duplications_max=duplications_max, **how)
             case other:
                 outcome = SOLVERS[other](problem, **how)
         seconds = time.monotonic() - watching.started_s

@@ -22,6 +22,7 @@ Source: Manzoni 2022, (1)-(7), (22)-(31); docs/planner.md 3.
 """
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
@@ -44,24 +45,44 @@ class _Columns:
     unmet: dict[int, int] = field(default_factory=dict)
 
 
-def solve_f1(instance: Instance, *, seed: int = 0, watch: Watch = UNWATCHED) -> Outcome:
-    """Least cost of paths and penalties."""
-    return _solve(instance, by_arcs=False, duplications_max=None, seed=seed, watch=watch)
+def solve_f1(
+    instance: Instance,
+    *,
+    start: routings.Routing | None = None,
+    seed: int = 0,
+    watch: Watch = UNWATCHED,
+) -> Outcome:
+    """Least cost of paths and penalties. The answer costs no more than ``start``, if there is one.
+
+    Without one, HiGHS under a time limit leaves more unmet than a heuristic does in a second.
+    """
+    return _solve(instance, by_arcs=False, start=start, seed=seed, watch=watch)
 
 
 def solve_f2(
     instance: Instance,
     *,
     duplications_max: int | None = None,
+    start: routings.Routing | None = None,
     seed: int = 0,
     watch: Watch = UNWATCHED,
 ) -> Outcome:
-    """Least cost of arcs and penalties; a broker sends a topic on ``duplications_max`` arcs."""
-    return _solve(instance, by_arcs=True, duplications_max=duplications_max, seed=seed, watch=watch)
+    """Least cost of arcs and penalties; a broker sends a topic on ``duplications_max`` arcs.
+
+    The answer costs no more than ``start``, if there is one and it keeps to F2's rows.
+    """
+    how: dict[str, Any] = {"start": start, "seed": seed, "watch": watch}
+    return _solve(instance, by_arcs=True, duplications_max=duplications_max, **how)
 
 
 def _solve(
-    instance: Instance, *, by_arcs: bool, duplications_max: int | None, seed: int, watch: Watch
+    instance: Instance,
+    *,
+    by_arcs: bool,
+    duplications_max: int | None = None,
+    start: routings.Routing | None,
+    seed: int,
+    watch: Watch,
 ) -> Outcome:
     model, columns = Model(), _Columns()
     terms: list[list[tuple[int, float]]] = [[] for _ in instance.capacity]
@@ -79,6 +100,7 @@ def _solve(
         model,
         seed=seed,
         watch=watch,
+        start=None if start is None else _written(instance, columns, start, len(model.cost)),
         on_progress=lambda cost, bound: watch.report(Progress(0.0, cost, bound)),
     )
     return outcome(
@@ -145,6 +167,21 @@ def _add_f2_rows(
         elif duplications_max is not None:
             fed = [(column, -float(duplications_max)) for column in entering.get(node, [])]
             model.row(terms + fed, least=-np.inf, most=0.0)
+
+
+def _written(
+    instance: Instance, columns: _Columns, routing: routings.Routing, count: int
+) -> FloatArray:
+    """``routing`` as values of the ``count`` columns."""
+    values = np.zeros(count)
+    for topic, arcs in enumerate(routing.arcs):
+        paths = routings.paths_of(instance, topic, arcs)
+        for request, path in enumerate(paths, start=int(instance.first_request[topic])):
+            values[columns.unmet[request]] = path is None
+            for arc in path or ():
+                values[columns.zeta[topic, arc]] = 1.0
+                values[columns.x[topic, arc]] += 1.0
+    return values
 
 
 def _read(instance: Instance, columns: _Columns, values: FloatArray | None) -> routings.Routing:

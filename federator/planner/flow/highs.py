@@ -71,14 +71,20 @@ def minimise(
     seed: int,
     watch: Watch,
     nodes_max: int | None = None,
+    start: FloatArray | None = None,
     on_progress: Callable[[float, float], None] | None = None,
 ) -> Answer:
     """Solve ``model``; a ``SolverError`` when HiGHS refuses it, or says it has no answer.
 
     It ends when ``watch`` says so, or after ``nodes_max`` nodes of branch and bound; now and then
-    ``on_progress`` is called with (best cost, bound).
+    ``on_progress`` is called with (best cost, bound). ``start`` is a value for each column, from
+    which it sets out; one that does not fit is not used.
     """
     solver = prepared(model, seed=seed, time_limit_s=watch.left_s(), nodes_max=nodes_max)
+    if start is not None:
+        known = highspy.HighsSolution()
+        known.col_value = start.tolist()
+        solver.setSolution(known)
 
     def on_interrupt(event: highspy.HighsCallbackEvent) -> None:
         if on_progress is not None:

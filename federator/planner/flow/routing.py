@@ -64,14 +64,12 @@ def account(instance: Instance, routing: Routing, *, overloads: bool = False) ->
             continue
         if not instance.usable(topic)[arcs].all():
             raise InfeasibleRoutingError(f"topic {topic} uses an arc that it may not use")
-        feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
-        if len(feeds) != len(arcs):
+        if len(np.unique(instance.head[arcs])) != len(arcs):
             raise InfeasibleRoutingError(f"topic {topic} feeds a node twice")
         np.add.at(load, instance.channel[arcs], instance.rate[topic])
         arc_cost += float(instance.cost[arcs].sum())
-        wanted = instance.requests_of(topic)
-        for request in range(wanted.start, wanted.stop):
-            path = _path(instance, feeds, topic, int(instance.request_node[request]))
+        first = int(instance.first_request[topic])
+        for request, path in enumerate(paths_of(instance, topic, arcs), start=first):
             met[request] = path is not None
             path_cost += sum(instance.cost[path or []].tolist())
     over = np.flatnonzero(load > instance.capacity + TOLERANCE * np.maximum(1, instance.capacity))
@@ -79,6 +77,13 @@ def account(instance: Instance, routing: Routing, *, overloads: bool = False) ->
         raise InfeasibleRoutingError(f"channels {over[:5].tolist()} carry more than they can")
     unmet_cost = float((~met).sum() * instance.unmet_penalty)
     return Account(met, path_cost, arc_cost, load, unmet_cost)
+
+
+def paths_of(instance: Instance, topic: int, arcs: IntArray) -> list[list[int] | None]:
+    """How ``arcs`` lead to each subscriber of ``topic``, last arc first; None where they do not."""
+    feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
+    wanted = instance.request_node[instance.requests_of(topic)].tolist()
+    return [_path(instance, feeds, topic, node) for node in wanted]
 
 
 def _path(instance: Instance, feeds: dict[int, int], topic: int, node: int) -> list[int] | None:
@@ -97,10 +102,7 @@ def prune(instance: Instance, routing: Routing) -> Routing:
     """``routing`` without arcs that lead to no subscriber of their topic."""
     kept: list[set[int]] = []
     for topic, arcs in enumerate(routing.arcs):
-        feeds = dict(zip(instance.head[arcs].tolist(), arcs.tolist(), strict=True))
-        wanted = instance.request_node[instance.requests_of(topic)].tolist()
-        paths = (_path(instance, feeds, topic, node) for node in wanted)
-        kept.append({arc for path in paths for arc in path or ()})
+        kept.append({arc for path in paths_of(instance, topic, arcs) for arc in path or ()})
     return from_arcs([sorted(each) for each in kept])
 
 

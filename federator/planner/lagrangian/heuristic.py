@@ -21,7 +21,7 @@ import numpy as np
 
 from federator.planner.flow.instance import FloatArray, Instance, IntArray
 from federator.planner.flow.outcome import Outcome, outcome, whole_bound
-from federator.planner.flow.routing import Routing
+from federator.planner.flow.routing import Routing, account
 from federator.planner.flow.shortest_paths import ShortestPaths
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
 from federator.planner.flow.workbench import Workbench
@@ -30,6 +30,7 @@ from federator.planner.lagrangian.local_search import LocalSearch, Negotiation, 
 from federator.planner.lagrangian.pool import TreePool
 from federator.planner.lagrangian.relaxation import Relaxation
 from federator.planner.lagrangian.request_tolls import RequestTolls
+from federator.planner.lagrangian.shortage import unmet_least
 
 FITTED_CELLS_MAX = 2_000_000
 """Requests times arcs up to which shares are fitted and trees are pooled."""
@@ -111,6 +112,8 @@ class _Search:
             self.trace.append(relaxed.bound)
             if done % self.effort.repair_every == 0 or done == rounds - 1:
                 self._repair(prices, first=done == 0)
+            if done == 0:
+                self._count_the_unmet()
             self.watch.report(Progress(done / rounds, self.best_cost, self.bound))
             if self._closed() or self.watch.over():
                 break
@@ -129,6 +132,13 @@ class _Search:
             iterations=done + 1,
             trace=tuple(self.trace),
         )
+
+    def _count_the_unmet(self) -> None:
+        """Where somebody is left out, prove how many must be, on which later bounds may count."""
+        unmet = int((~account(self.instance, self.best[0]).met).sum())
+        if unmet and self.pool is not None:
+            least = unmet_least(self.instance, self.paths, known=unmet, watch=self.watch)
+            self.relaxation.unmet_least = least
 
     def _target(self) -> float:
         """What the bound may come to: not far above the best so far, whatever penalties are."""

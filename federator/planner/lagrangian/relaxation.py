@@ -10,7 +10,8 @@ price. So
     bound = sum over requests of min(penalty, shortest path under cost + share * price * rate)
             - sum over channels of price * capacity
 
-is valid for all prices and shares. Two ways to share:
+is valid for all prices and shares. If some requests must stay unmet (``shortage``), those that
+gain least from being served pay their penalty as well. Two ways to share:
 
 - ``equal``: 1 / abs(T) of it each. All requests of a topic see the same lengths: one tree per
   topic. Used at scale.
@@ -52,6 +53,7 @@ class Relaxation:
     def __init__(self, instance: Instance, paths: ShortestPaths, *, fitted: bool) -> None:
         self.instance = instance
         self.paths = paths
+        self.unmet_least = 0  # requests that every routing leaves unmet, as somebody has proven
         self._fitted = fitted
         self._usable = np.stack([instance.usable(k) for k in range(instance.topics)])
         everyone = np.arange(instance.requests)
@@ -82,8 +84,13 @@ class Relaxation:
         if self._fitted:
             self._fit()
         topic_value = np.add.reduceat(value, instance.first_request[:-1])
-        bound = float(value.sum() - prices @ instance.capacity)
+        bound = float(value.sum() + self._left_out(value) - prices @ instance.capacity)
         return Relaxed(bound, load - instance.capacity, topic_value)
+
+    def _left_out(self, value: FloatArray) -> float:
+        """What it costs to leave out so many as must be, those who lose least, where less are."""
+        lost = np.sort(self.instance.unmet_penalty - value)
+        return float(lost[: self.unmet_least].sum())
 
     def _solve_part(
         self, first: int, end: int, toll: FloatArray, value: FloatArray, load: FloatArray

@@ -15,7 +15,6 @@ from lab.cli.line_chart import line_chart, stacked
 from lab.grid.trial import (
     BOTH,
     CHEN2020,
-    SOURCE,
     Arrangement,
     Completion,
     Progress,
@@ -23,6 +22,7 @@ from lab.grid.trial import (
     TrialOutcome,
     completion_of,
     is_faster,
+    knee,
     path_of,
     run_trial,
 )
@@ -79,7 +79,10 @@ async def compare(
 
 def completing(arrangement: Arrangement) -> list[tuple[Arrangement, Setting]]:
     """``chen2020``: the long path, then the short one, with a subscriber at each broker on it."""
-    return [(replace(arrangement, subscribers=path_of(setting)), setting) for setting in BOTH]
+    return [
+        (replace(arrangement, subscribers=path_of(setting), local=True), setting)
+        for setting in BOTH
+    ]
 
 
 def bars(outcomes: Sequence[TrialOutcome]) -> list[tuple[str, bool]]:
@@ -173,9 +176,14 @@ def render_completion(outcomes: Sequence[TrialOutcome]) -> RenderableType:
         table.add_row(f"{size:,}", *(f"{each[size] / 1000:.2f}" for pair in cells for each in pair))
     lines = []
     for o in outcomes:
-        path = "-".join(map(str, (SOURCE, *path_of(o.setting))))
+        path = "-".join(map(str, path_of(o.setting)))
         each = f"{o.data_per_publication:.2f} data messages per item"
         lines.append(f"{o.setting.name}: {path}, {each}")
+    for o, times in zip(outcomes, (long, short), strict=True):
+        bend = knee(times.average)
+        lines.append(
+            f"{o.setting.name}: {'no knee' if bend is None else f'knee at {bend:,} items'}"
+        )
     found = completion_faults(outcomes)
     verdict = [f"fault: {each}" for each in found] or ["The shortest path is faster at every size"]
     colour = "bold red" if found else "green"
@@ -204,9 +212,10 @@ def completion_json(outcomes: Sequence[TrialOutcome]) -> dict[str, Any]:
     told = [
         {
             "name": outcome.setting.name,
-            "path": [SOURCE, *path_of(outcome.setting)],
+            "path": path_of(outcome.setting),
             "data_per_item": outcome.data_per_publication,
             "completed_ms": asdict(each),
+            "knee": knee(each.average),
         }
         for outcome, each in zip(outcomes, (long, short), strict=True)
     ]

@@ -15,6 +15,7 @@ VERBS = {
     ),
     "place-solve": ("place:solve_command", "Place broker and service containers for least power."),
     "codecs": ("codecs", "Figures 2 and 4 to 9 of the codec paper, ours beside its claims."),
+    "codecs-solve": ("codecs_solve", "Which brokers of your own tree should add repair packets."),
 }
 
 

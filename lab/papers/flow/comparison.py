@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from statistics import fmean
 
+from federator.planner.flow import exact
 from federator.planner.flow.outcome import Outcome
 from federator.planner.methods import SOLVERS, Solver
 from lab.papers.flow import annealing, local_split
@@ -16,6 +17,9 @@ from lab.papers.pricing import world
 METHODS: Mapping[str, Solver] = {
     # As plain words: of an enumeration's members the command line would offer their names.
     **{str(method): solver for method, solver in SOLVERS.items()},
+    # HiGHS alone: what it proves of the Lagrangian must not come from the Lagrangian.
+    "exact": exact.solve_f1,
+    "f2": exact.solve_f2,
     "distributed": world.solve,
     "split": local_split.solve,
     "annealing": annealing.solve,

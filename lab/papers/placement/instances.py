@@ -2,7 +2,8 @@
 
 Not given are the mesh, the traffic of clients, users and services, and how container sizes vary.
 Here: a random tree with extra links; all traffic uniform around its mean; every service uses the
-same number of topics, at least one, chosen at random. When a load is given, capacities are scaled
+same number of topics, chosen at random, or where that is no whole number the next lower or higher
+by chance, so that the average is as stated. When a load is given, capacities are scaled
 so that the whole workload is that share of them.
 
 Source: Fawwaz 2022, 5.2, Table 3; docs/placement.md 3.
@@ -36,7 +37,7 @@ class Setting:
     devices: int = 6  # D
     topics: int = 10  # T
     services: int = 6  # S
-    utilisation: float = 0.2  # share of topics that a service uses, 0 to 1
+    utilisation: float = 0.2  # share of topics that a service uses on average, 0 to 1
     load: float | None = None  # workload as a share of all capacities; None leaves Table 3's
     links: float = 0.5  # links beyond a tree, per device
     topic_mbps: float = 30.0  # mean traffic of all clients with one topic
@@ -47,9 +48,9 @@ class Setting:
     service_work: tuple[float, float] = SERVICE_WORK  # least and most workload per Mbps
 
     @property
-    def topics_used(self) -> int:
-        """Topics that each service uses."""
-        return min(self.topics, max(round(self.utilisation * self.topics), 1))
+    def topics_used(self) -> float:
+        """Topics that a service uses on average."""
+        return self.utilisation * self.topics
 
     @property
     def expected_work(self) -> float:
@@ -64,7 +65,9 @@ def draw(setting: Setting, *, seed: int) -> Instance:
     rng = np.random.default_rng(seed)
     devices, topics, services = setting.devices, setting.topics, setting.services
     uses = rng.permuted(np.arange(topics * services).reshape(services, topics), axis=1)
-    uses = (uses % max(topics, 1) < setting.topics_used).T
+    # Drawn apart, so that the other draws are the same for every utilisation.
+    used = np.floor(setting.topics_used + np.random.default_rng([seed, 2]).random((services, 1)))
+    uses = (uses % max(topics, 1) < used).T
     shared = uses * _around(rng, setting, setting.shared_mbps, (topics, services))
     instance = Instance(
         capacity=rng.uniform(*CAPACITY, devices),

@@ -11,6 +11,8 @@ Three things keep the whole from oscillating: topics take turns, so that few cho
 same prices; the arc that feeds a broker now looks shorter than it is, the more so the more often
 the broker has moved; and when demand has lasted long enough, whoever is fed **holds** its parent
 (``holding``). A lasting change of demand, which its publisher notices, makes all begin anew.
+
+Clients whose way costs as much as leaving them out do not ask for it, until it is cheaper.
 """
 
 import math
@@ -56,6 +58,7 @@ class Broker:
     """A broker that prices its own links and chooses its own ways."""
 
     id: int  # node number
+    penalty: float = math.inf  # what an unmet request costs, in mean costs of an arc
     in_links: dict[int, InLink] = field(default_factory=dict)  # by neighbour that may feed us
     # Arc and channel to each neighbour that we may feed.
     out_arcs: dict[int, tuple[int, int]] = field(default_factory=dict)
@@ -112,7 +115,12 @@ class Broker:
         """Whether we publish ``topic``, or somebody here or below wants it."""
         state = self.topics.get(topic)
         below = state is not None and bool(state.children)
-        return below or topic in self.subscribed or topic in self.published
+        return below or self._wants(topic) or topic in self.published
+
+    def _wants(self, topic: int) -> bool:
+        """Whether local clients ask for ``topic``: they subscribed, and its way is worth it."""
+        state = self.topics.get(topic)
+        return topic in self.subscribed and not (state is not None and state.dear)
 
     def begin_round(self, round_: int) -> None:
         """Close the books of the last round."""
@@ -242,14 +250,19 @@ class Broker:
 
     def choose(self, topic: int) -> tuple[dict[int, Joins], bool]:
         """Some time after a new number: whom to ask, if somebody new feeds us; whether to tell."""
-        state = self.topics[topic]
+        state, fed = self.topics[topic], self.needs(topic)
         told = self._holds(topic, state) and self._review(topic, state)
-        if state.best is None or state.best == state.parent:
+        state.weigh(self.penalty)
+        if fed and not self.needs(topic):
+            return self._leave(topic, state), told
+        if state.best is None or (state.best == state.parent and fed == self.needs(topic)):
             return {}, told
         before, state.parent = state.parent, state.best
         state.hold = Hold()
         if not self.needs(topic):
             return {}, told
+        if not fed:
+            return {state.parent: self._ask(state.parent, {topic})}, told
         self.moves += 1
         state.loyalty = min(LOYALTY_MAX, state.loyalty * LOYALTY_GROWTH)
         if before is not None:
@@ -259,6 +272,13 @@ class Broker:
             asked[before] = self.joins(before)
         return asked, told
 
+    def _leave(self, topic: int, state: TopicState) -> dict[int, Joins]:
+        """Nobody here asks for ``topic`` any more."""
+        if state.parent is None:
+            return {}
+        self._release(topic, state.parent)
+        return {state.parent: self.joins(state.parent)}
+
     def _review(self, topic: int, state: TopicState) -> bool:
         """Whether our way has changed: because the parent is gone, or another is much better."""
         parent = state.parent
@@ -266,7 +286,7 @@ class Broker:
         ways = {
             neighbour: state.way(neighbour)
             for neighbour, route in state.heard.items()
-            if not route.leads_over(self.id)
+            if not route.leads_over(self.id) and state.way(neighbour) < math.inf
         }
         above = state.heard.get(parent)
         pressed = self._leaves(topic, parent) or (above is not None and above.pressed)
@@ -314,7 +334,7 @@ class Broker:
     def _want(self, topic: int, parent: int) -> Want:
         """What we ask for, and what we should lose if ``parent`` did not give it."""
         state = self.topics[topic]
-        here = int(topic in self.subscribed)
+        here = int(self._wants(topic))
         below = list(state.below.values())
         hurry = state.hurried == self.round or self._leaves(topic, parent)
         if parent not in state.heard:
@@ -325,6 +345,7 @@ class Broker:
             for neighbour, route in state.heard.items()
             if neighbour != parent and self.id not in route.path
         ]
+        detours.append(Detour(max(0.0, self.penalty - now), ()))
         return want(detours, below, parent=parent, here=here, hurry=hurry)
 
     def _leaves(self, topic: int, parent: int) -> bool:

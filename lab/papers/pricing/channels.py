@@ -31,7 +31,7 @@ from lab.papers.pricing.messages import Price, Seat
 PRESENT_FIRST = 0.5  # in mean costs of an arc, for a topic that does not fit at all
 PRESENT_GROWTH = 1.1
 """By a round: whoever has a cheap way out leaves first, in the end everybody must."""
-PRESENT_MAX = 100.0
+PRESENT_MAX = 100.0  # or what an unmet request costs, if that is more
 RISE = 0.02  # added to the lasting charge by a round of overload
 FADE = 0.97  # what a round without overload leaves of the lasting charge
 LEASE_ROUNDS = 3  # rounds after which a topic that nobody asks for any more is forgotten
@@ -82,6 +82,7 @@ class Channel:
     margin: float = 0.0
     whole: float = 1.0
     pressure: float = 1.0
+    present_max: float = PRESENT_MAX
     quoted: Price | None = None  # what was last told, while it holds
 
     def renew(self, topic: int, arc: int, round_: int, *, loss: float) -> None:
@@ -115,7 +116,8 @@ class Channel:
         else:
             self.lasting *= FADE
             self.pressure = max(1.0, self.pressure * PRESSURE_FADE)
-        self.present = min(PRESENT_MAX, PRESENT_FIRST * PRESENT_GROWTH ** (1 + min(age, AGE_MAX)))
+        grown = PRESENT_FIRST * PRESENT_GROWTH ** (1 + min(age, AGE_MAX))
+        self.present = min(self.present_max, grown)
         self.margin = margin(age)
         self.whole = min(1.0, max(0, age - NEGOTIATED_ROUNDS) / (WHOLE_ROUNDS - NEGOTIATED_ROUNDS))
         self.quoted = None
@@ -160,7 +162,10 @@ def charge(
     """What a link charges each request of a topic, in mean costs of an arc.
 
     The ``requests`` of a topic pay for a place together. ``carried``: the topic is there already.
+    Infinite where it does not fit though it were alone.
     """
+    if rate.mean > capacity + STAYS * rate.error + ROUNDING * capacity:
+        return math.inf
     if carried:
         others, borne = price.load - rate.mean, STAYS * price.spread
     else:

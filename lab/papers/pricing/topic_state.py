@@ -31,6 +31,7 @@ class TopicState:
     cost: float = math.inf  # best way under ``seq``
     best: int | None = None  # the neighbour it leads over
     parent: int | None = None  # who feeds us, or would
+    dear: bool = False  # whether the way costs as much as leaving local clients out
     loyalty: float = LOYALTY  # to the parent, as a share of its arc's length
     # Neighbours that we feed, and the round in which they last asked.
     children: dict[int, int] = field(default_factory=dict)
@@ -43,6 +44,13 @@ class TopicState:
     def drop(self, child: int) -> None:
         """Feed ``child`` no longer."""
         del self.children[child], self.below[child]
+
+    def weigh(self, penalty: float) -> None:
+        """Judge whether the way under ``seq`` is dear, by what an unmet request costs."""
+        if self.best is not None:
+            self.dear = self.cost >= penalty
+        elif self.parent is not None and self.lengths.get(self.parent) == math.inf:
+            self.dear = True
 
     def way(self, neighbour: int) -> float:
         """Cost of the way over ``neighbour``, which was heard."""

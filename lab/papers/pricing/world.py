@@ -7,19 +7,18 @@ choose and ask. At the end of each round the routing that stands is recorded.
 
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 import numpy as np
 
-from federator.planner.flow.instance import Instance
+from federator.planner.flow.instance import BoolArray, Instance
 from federator.planner.flow.outcome import Outcome, outcome
-from federator.planner.flow.routing import Routing, account, prune
+from federator.planner.flow.routing import Routing, account, from_arcs, prune
 from federator.planner.flow.watch import UNWATCHED, Progress, Watch
-from federator.planner.flow.workbench import Workbench
-from federator.planner.lagrangian.local_search import evict
+from lab.papers.pricing.admission import admit
 from lab.papers.pricing.broker import Broker, InLink
-from lab.papers.pricing.channels import Channel
+from lab.papers.pricing.channels import PRESENT_MAX, Channel
 from lab.papers.pricing.messages import Announcement, Joins, Message
 from lab.sim.agenda import Agenda
 
@@ -33,6 +32,8 @@ SPREAD_MS = 4_400  # of a round, over which the numbers of different topics are 
 GOLDEN = 0.6180339887
 """Multiples of it, modulo one, lie evenly: topics choose one after the other, not together."""
 ASK_MS = 4_800  # into a round, when everybody repeats what it needs
+SLICE_MS = 10  # of simulated time between two looks at the watch
+BROKERS_SHARE = 0.9  # of a time limit; the rest is for what links let through in the end
 CALLS_MAX = 10**9
 TURNS = 6  # rounds from one turn of a topic to its next
 
@@ -66,14 +67,10 @@ def solve(
 ) -> Outcome:
     """The routing that brokers agree on."""
     world = World(instance, conditions or Conditions(), seed)
-    stopped = world.run(watch)
-    bench = Workbench(instance)
-    for topic, arcs in enumerate(world.routing().arcs):
-        bench.put(topic, arcs, 0.0)
-    evict(bench, np.random.default_rng(seed))
+    stopped = world.run(replace(watch, time_limit_s=BROKERS_SHARE * watch.time_limit_s))
     return outcome(
         instance,
-        bench.routing(),
+        admit(instance, world.routing(), watch),
         method="distributed",
         stopped=stopped,
         iterations=len(world.records),
@@ -98,6 +95,7 @@ class World:
         self._latest: dict[tuple[int, int], int] = {}
         self._choosing: set[tuple[int, int]] = set()
         self.brokers = _brokers(instance)
+        self._usable = _usable(instance)
 
     def run(self, watch: Watch) -> str:
         """Live through all rounds, or through so many more; why it ended."""
@@ -106,14 +104,17 @@ class World:
             if watch.over():
                 return "stopped"
             self._begin(round_)
-            self.agenda.run_until((round_ + 1) * ROUND_MS)
+            for slice_ms in range(0, ROUND_MS, SLICE_MS):
+                self.agenda.run_until(round_ * ROUND_MS + slice_ms + SLICE_MS)
+                if watch.over():
+                    return "stopped"
             self.records.append(self._record())
             watch.report(Progress((round_ + 1 - lived) / rounds, self.records[-1].cost))
         return "done"
 
     def change(self, instance: Instance) -> None:
         """Other rates and other subscribers from now on; graph and publishers are the same."""
-        self.instance = instance
+        self.instance, self._usable = instance, _usable(instance)
         wanted: list[set[int]] = [set() for _ in self.brokers]
         for topic, node in zip(instance.request_topic.tolist(), instance.request_node, strict=True):
             wanted[node].add(topic)
@@ -125,9 +126,12 @@ class World:
         arcs: list[list[int]] = [[] for _ in range(self.instance.topics)]
         for broker in self.brokers:
             for topic, state in broker.topics.items():
-                if state.parent is not None and topic not in broker.published:
-                    arcs[topic].append(broker.in_links[state.parent].arc)
-        return prune(self.instance, Routing(tuple(np.array(each, dtype=np.intp) for each in arcs)))
+                if state.parent is None or topic in broker.published:
+                    continue
+                arc = broker.in_links[state.parent].arc
+                if (broker.needs(topic) or not state.dear) and self._usable[topic, arc]:
+                    arcs[topic].append(arc)
+        return prune(self.instance, from_arcs(arcs))
 
     def _record(self) -> RoundRecord:
         instance, routing = self.instance, self.routing()
@@ -256,6 +260,11 @@ class World:
         self.agenda.at(self.now_ms + after_ms, call, *args)
 
 
+def _usable(instance: Instance) -> BoolArray:
+    """Whether each arc may carry each topic, shape (K, A)."""
+    return np.stack([instance.usable(topic) for topic in range(instance.topics)])
+
+
 def _brokers(instance: Instance) -> list[Broker]:
     """Every node as a broker that knows its own links, topics and clients and nothing else."""
     unit = float(instance.cost.mean()) or 1.0
@@ -263,9 +272,11 @@ def _brokers(instance: Instance) -> list[Broker]:
     for arc in range(instance.arcs):
         ends = (int(instance.tail[arc]), int(instance.head[arc]))
         owner.setdefault(int(instance.channel[arc]), min(ends))
-    brokers = [Broker(id=node) for node in range(instance.nodes)]
+    penalty = instance.unmet_penalty / unit
+    brokers = [Broker(node, penalty) for node in range(instance.nodes)]
     for channel, node in owner.items():
-        brokers[node].owned[channel] = Channel(float(instance.capacity[channel]))
+        capacity = float(instance.capacity[channel])
+        brokers[node].owned[channel] = Channel(capacity, present_max=max(PRESENT_MAX, penalty))
     for arc in range(instance.arcs):
         tail, head = int(instance.tail[arc]), int(instance.head[arc])
         channel = int(instance.channel[arc])

@@ -27,6 +27,8 @@ from lab.grid.trial import (
     Setting,
     State,
     TrialOutcome,
+    completion_of,
+    knee,
     path_of,
 )
 from tests.lab.grid.ids import ids
@@ -77,8 +79,8 @@ def test_a_graph_has_the_brokers_of_its_links_and_knows_its_neighbours():
 
 
 def test_the_testbed_has_the_papers_two_paths():
-    assert path_of(WITHOUT) == ids(7, 4, 3, 2, 1)
-    assert path_of(WITH) == ids(4, 2, 1)
+    assert path_of(WITHOUT) == ids(6, 7, 4, 3, 2, 1)
+    assert path_of(WITH) == ids(6, 4, 2, 1)
 
 
 def statuses(**wrong):
@@ -147,6 +149,21 @@ def test_completion_times_are_told_by_size_and_drawn():
     }
     lines = [each for each in picture.iter() if each.tag.endswith("polyline")]
     assert len(lines) == 6
+
+
+def test_the_edge_router_is_node_6_by_which_data_comes_in():
+    pairs = [pair(broker, 5.0, completed_ms=(float(broker),)) for broker in path_of(WITH)]
+
+    assert completion_of(outcome(WITH, *pairs), STEP).edge_router == {STEP: 6.0}
+
+
+@pytest.mark.parametrize(
+    ("took", "at"), [((1, 1, 1, 1), None), ((1, 1, 3, 1), None), ((1, 1, 2, 3), 2 * STEP)]
+)
+def test_a_knee_is_where_times_grow_faster_and_stay_so(took, at):
+    times = {STEP * (n + 1): float(sum(took[: n + 1])) for n in range(len(took))}
+
+    assert knee(times) == at
 
 
 def test_a_shortest_path_that_is_not_faster_somewhere_is_a_fault():

@@ -201,3 +201,14 @@ def test_no_placement_within_capacities_violates_a_cut(seed):
 
     assert rows
     assert feasible
+
+
+@pytest.mark.parametrize(("utilisation", "most"), [(0.05, 1), (0.1, 1), (0.25, 3)])
+def test_services_use_topics_in_the_stated_average(utilisation, most):
+    """Rounded up, two points of Figure 19, 5 and 10 % of ten topics, would be one instance."""
+    setting = Setting(utilisation=utilisation)
+
+    used = np.array([(draw(setting, seed=s).shared_traffic > 0).sum(axis=0) for s in range(200)])
+
+    assert used.mean() == pytest.approx(setting.topics_used, abs=0.05)
+    assert used.max() == most
