@@ -36,8 +36,12 @@ class LinkPolicies:
     ) -> None:
         self.withheld_in = 0  # publications that a neighbour sent and rules stopped
         self.withheld_out = 0  # publications that rules kept from a neighbour, one per neighbour
-        self._rules = dict(rules or {})
-        self._others = others or LinkRules()
+        self.follow(rules or {}, others or LinkRules())
+
+    def follow(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> None:
+        """Go by these rules from now on."""
+        self._rules = dict(rules)
+        self._others = others
         self._lets_in: dict[LinkRules, _MayCross] = {}
         self._allows_export: dict[LinkRules, _MayCross] = {}
         for each in (*self._rules.values(), self._others):

@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
+from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.agent.control_parts import ControlParts
-from federator.runtime.agent.data_parts import DataParts
+from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
@@ -220,11 +221,26 @@ class Services:
             self.guard.on_local_up(monotonic_ms())
             self.data.path.on_local_up()
 
+    def follow_rules(self, settings: Settings) -> None:
+        """Go by the rules of ``settings`` from now on, at our broker's edge and on all links."""
+        data, told = self.data, self.discovery.told
+        data.path.flush()  # what came before goes as it came
+        data.link_policies.follow(*settings.link_rules())
+        added, removed = data.policy.follow(*edge_of(settings.rules), told)
+        data.forwarder.follow_rules()
+        self._tell_interest(added, removed)
+        data.sharing.on_rules()
+        if data.retained is not None:
+            data.retained.on_rules()
+
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        self._tell_interest(*self.data.policy.change(added, removed))
+
+    def _tell_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        """What our clients want otherwise, by its names in the federation."""
         data, widened = self.data, self.discovery.known.widened
         doubted = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
         data.forwarder.widen(widened, frozenset(chain.from_iterable(doubted)))
-        added, removed = data.policy.change(added, removed)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:
             self.metrics.on_interest(added, removed)
