@@ -230,7 +230,7 @@ class Links:
             # It is the Will of a connection that was replaced since: such a bye comes late.
             return []
         steps = self.forget_hello(neighbour, "said bye or died")
-        if bye.given_up:  # what we dialled because it spoke here would only call it back
+        if bye.given_up and self.parameters.dial_back:  # what we dialled would only call it back
             neighbour.dialled = None
             steps.append(e.CallOff(neighbour.id))
         return steps

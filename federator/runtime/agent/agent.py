@@ -98,7 +98,10 @@ class Agent:
         ``endpoints`` are of ``NeighbourLinks.endpoints_for``. Nobody is linked with before the
         rules hold.
         """
-        self.services.follow_rules(settings)
+        before, self.settings = self.settings, settings
+        if settings.rules != before.rules:
+            self.services.follow_edge(settings.rules)
+        self.data.follow_link_rules(settings)
         self.control.connections.follow(settings, endpoints)
 
     # -- the parts --------------------------------------------------------------------------------

@@ -93,6 +93,12 @@ class DataParts:
         if publishes:
             self.path.on_publishes(chunk, publishes)
 
+    def follow_link_rules(self, settings: Settings) -> None:
+        """Go by the rules of links that ``settings`` have from now on."""
+        self.path.flush()  # what came before goes as it came
+        if self.link_policies.follow(*settings.link_rules()) and self.retained is not None:
+            self.retained.on_rules()
+
     def follow_routes(self) -> None:
         """Note to whom we owe what by the routes that were set, then subscribe what they want."""
         self.stores.flush_owed()

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
-from federator.config.settings import Settings
+from federator.config.topics import RulesSettings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged
@@ -221,17 +221,14 @@ class Services:
             self.guard.on_local_up(monotonic_ms())
             self.data.path.on_local_up()
 
-    def follow_rules(self, settings: Settings) -> None:
-        """Go by the rules of ``settings`` from now on, at our broker's edge and on all links."""
+    def follow_edge(self, rules: RulesSettings) -> None:
+        """Go by other ``rules`` from now on where our broker meets the federation."""
         data, told = self.data, self.discovery.told
         data.path.flush()  # what came before goes as it came
-        data.link_policies.follow(*settings.link_rules())
-        added, removed = data.policy.follow(*edge_of(settings.rules), told)
+        added, removed = data.policy.follow(*edge_of(rules), told)
         data.forwarder.follow_rules()
         self._tell_interest(added, removed)
         data.sharing.on_rules()
-        if data.retained is not None:
-            data.retained.on_rules()
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self._tell_interest(*self.data.policy.change(added, removed))

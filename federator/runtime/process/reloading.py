@@ -24,6 +24,7 @@ from federator.config.reload import Change, differences, merged
 from federator.config.section import Takes
 from federator.config.settings import Settings
 from federator.errors import ConfigError
+from federator.runtime.process.notices import log_notice
 
 GAP_S: Final = 1.0
 """Between two readings; reading a large file takes a part of a second of a processor."""
@@ -120,8 +121,10 @@ class Reloader(Generic[_Root]):
         self.refused = None
         changes = list(differences(old, settings))
         self._source.set_log_level(settings.log.level)
-        if changes:
-            self._follow(settings, prepared)
+        self._follow(settings, prepared)
+        for notice in settings.notices():
+            if notice not in old.notices():
+                log_notice(notice)
         self.settings = settings
         waiting = [each for each in differences(settings, new) if each.takes is Takes.RESTART]
         self.restart_wanted = tuple(map(str, waiting))
