@@ -18,6 +18,7 @@ HERE = ROOT / "deploy" / "systemd"
 UNITS = sorted(path.name for path in HERE.glob("*.service"))
 ITS_OWN = {
     "execstart",
+    "execreload",
     "statedirectory",
     "statedirectorymode",
     "environment",

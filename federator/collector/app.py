@@ -19,6 +19,7 @@ from federator.config.collector import CollectorSettings
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Definition, families, table
 from federator.runtime.process.http import AgentView
+from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 10.0
@@ -171,24 +172,29 @@ class CollectorView(AgentView):
         )
 
 
-def serve(settings: CollectorSettings) -> None:
-    """Collect until SIGTERM or SIGINT.
+def serve(settings: CollectorSettings, source: Source[CollectorSettings]) -> None:
+    """Collect until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
 
     Raises:
         ConfigError: The folder or the HTTP port cannot be had.
     """
-    run_to_end(run(settings))
+    run_to_end(run(settings, source))
 
 
-async def run(settings: CollectorSettings) -> None:
+async def run(settings: CollectorSettings, source: Source[CollectorSettings]) -> None:
     """Collect as ``serve`` does, on the running loop."""
     stop = stop_requested(settings.notices())
+    reloader = Reloader(settings, source, reload_requested())
     with Landing(settings.landing, sync=settings.files.sync) as landing:
-        await with_tasks(lambda tasks: _collect(Collector(settings, landing, tasks), stop))
+        await with_tasks(
+            lambda tasks: _collect(Collector(settings, landing, tasks), reloader, stop)
+        )
         _log.info("collector.stopped", landing=str(settings.landing))
 
 
-async def _collect(collector: Collector, stop: asyncio.Event) -> None:
+async def _collect(
+    collector: Collector, reloader: Reloader[CollectorSettings], stop: asyncio.Event
+) -> None:
     settings, landing = collector.settings, collector.landing
     view = CollectorView(collector)
     async with http_page(view, settings.http) as port:
@@ -201,8 +207,10 @@ async def _collect(collector: Collector, stop: asyncio.Event) -> None:
             leftovers=landing.leftovers,
             http_port=port,
         )
-        async with service_manager.told(
-            view.ready, lambda: [source.link for source in collector.sources.values()]
+        links = lambda: [source.link for source in collector.sources.values()]  # noqa: E731
+        async with (
+            service_manager.told(view.ready, links) as reloading,
+            reloader.following(reloading),
         ):
             await stop.wait()
         await collector.leave(patience_s=LEAVE_S)

@@ -18,7 +18,7 @@ from pydantic import BeforeValidator, Field, SecretStr, Strict, model_validator
 from pydantic_core import PydanticCustomError
 
 from federator.config.certificates import client_context
-from federator.config.section import BrokerNumber, Section, WholeNumber, readable_by, wrong
+from federator.config.section import BrokerNumber, Section, Takes, WholeNumber, readable_by, wrong
 from federator.config.topics import TopicFilters, check_conflict
 from federator.protocol.effects import Notice
 from federator.protocol.messages.broker_names import NAME_BYTES_MAX, objection_to
@@ -170,6 +170,11 @@ class BrokerAddress(Credentials):
         """For people: where we connect to it."""
         return self.url
 
+    @property
+    def reaching(self) -> tuple[object, ...]:
+        """Where it is and who we are there; not what the files hold that are named."""
+        return tuple(getattr(self, key) for key in BrokerAddress.model_fields)
+
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
         """As ``verifying_context`` for ``mqtts://``, ``None`` for ``mqtt://``."""
         return self.verifying_context(now) if self.address.tls else None
@@ -297,7 +302,7 @@ class NeighbourSettings(BrokerAddress):
     for a metered line its budget: "20 GB/month" (hour, day; kB, MB, TB). When absent it is learnt
     while more waits than the link takes. Shown beside its load, and told to whoever steers; nothing
     is held back by it."""
-    transport: Transport | None = None
+    transport: Annotated[Transport | None, Takes.RESTART] = None
     """How frames reach this one, whatever links.transport says."""
     imports: TopicFilters = Field(default=EVERYTHING, alias="import")
     """Publications are taken from this neighbour when one of these matches,"""

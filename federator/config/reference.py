@@ -23,6 +23,8 @@ from federator.config.gateway import (
     ListenerSettings,
     UpstreamSettings,
 )
+from federator.config.reload import takes
+from federator.config.section import Takes
 from federator.config.settings import Settings
 from federator.config.steerer import SteererSettings
 
@@ -72,6 +74,13 @@ line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are t
 By default `mqtt://` to other hosts is allowed, so that joining stays five lines; when a user name
 would travel in clear the agent warns at start (`config.credentials_in_clear`). Set
 `links.allow_plaintext = false` to make it an error.
+
+Keys marked *Live* take a reload: `systemctl reload federator`, or `SIGHUP`. The file is read again
+and checked as a whole, and either all that is live in it is followed at once, without a
+connection or a message being lost, or nothing is, and the log says in one line what to mend
+(`config.refused`). What else has changed waits for a restart, and is named in the log
+(`config.restart_wanted`) and by `federator status`. Files of passwords that neighbours name are
+read again, too. Variables of the environment are those of the start, and still win.
 
 This page is written by `federator check-config --reference > docs/configuration.md`.
 """
@@ -175,7 +184,8 @@ def _sections(root: type[BaseModel], tables: dict[str, type[BaseModel]]) -> list
     for name, section in sections.items():
         if listed := section or tables.get(name):
             title = f"## [{name}]" if section else f"## [[{name}]]"
-            blocks.append(_table(title, listed.__doc__ or "", listed, list(listed.model_fields)))
+            about, how = listed.__doc__ or "", takes(root.model_fields[name])
+            blocks.append(_table(title, about, listed, list(listed.model_fields), how))
     return blocks
 
 
@@ -184,12 +194,19 @@ def _section(info: FieldInfo) -> type[BaseModel] | None:
     return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
-def _table(title: str, about: str, section: type[BaseModel], keys: list[str]) -> str:
+def _table(
+    title: str,
+    about: str,
+    section: type[BaseModel],
+    keys: list[str],
+    how: Takes = Takes.RESTART,
+) -> str:
     lines = [title, "", " ".join(about.split()), "", "| key | type | default | meaning |"]
     lines.append("| --- | --- | --- | --- |")
     told = meanings(section)
     for key in keys:
         info, meaning = section.model_fields[key], told.get(key, "").replace("|", "\\|")
+        meaning += " *Live.*" if takes(info, how) is Takes.RELOAD else ""
         lines.append(f"| `{info.alias or key}` | {_type(info)} | {_default(info)} | {meaning} |")
     return "\n".join(lines) + "\n"
 

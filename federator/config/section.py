@@ -2,6 +2,7 @@
 
 import os
 from collections.abc import Callable
+from enum import Enum
 from typing import Annotated
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, StringConstraints
@@ -21,6 +22,15 @@ Switch = Annotated[bool, Strict()]
 
 Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 """A name that stands in topics: of a federation, or of a gateway."""
+
+
+class Takes(Enum):
+    """What a change of a key takes to be followed. Said of a section, it holds for all its keys
+    that say nothing; where nothing is said at all, it is a restart.
+    """
+
+    RELOAD = "a reload"
+    RESTART = "a restart"
 
 
 class Section(BaseModel):

@@ -9,7 +9,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, Strict, StringConstraints, model_validator
 
 from federator.config.brokers import Credentials, Transport, Url, is_loopback
-from federator.config.section import Section, Switch, WholeNumber, wrong
+from federator.config.section import Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
 from federator.protocol.messages.steering import FLOWS_MAX
@@ -38,7 +38,7 @@ class LinkSettings(Credentials):
     """First wait before reconnecting."""
     reconnect_max_ms: Span = 5_000
     """Longest wait; waits double and are jittered in between."""
-    cost: Literal["hops", "delay"] = "hops"
+    cost: Annotated[Literal["hops", "delay"], Takes.RELOAD] = "hops"
     """What links cost whose cost is not given: "hops": 1; "delay": the milliseconds there and back,
     smoothed; a change of less than a quarter, or 2 ms, moves nothing."""
     transport: Transport = "tcp"
@@ -350,5 +350,5 @@ class LogSettings(Section):
 
     format: Literal["console", "json"] = "console"
     """Form of a line."""
-    level: Literal["debug", "info", "warning", "error"] = "info"
+    level: Annotated[Literal["debug", "info", "warning", "error"], Takes.RELOAD] = "info"
     """Least level that is written."""

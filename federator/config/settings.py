@@ -6,7 +6,7 @@ the agent asks: the protocol's parameters, and how to reach a neighbour.
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,7 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.section import Name, Section, unusable, wrong
+from federator.config.section import Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -71,7 +71,9 @@ class Settings(Section):
     no agent in between can change or invent what clients publish at QoS 1 and 2; "open": whoever
     may publish on a broker's control topics is believed. See [keys]."""
     broker: BrokerSettings
-    neighbours: tuple[NeighbourSettings, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
+    neighbours: Annotated[tuple[NeighbourSettings, ...], Takes.RELOAD] = Field(
+        default=(), max_length=NEIGHBOURS_MAX
+    )
     """Brokers to talk to directly."""
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
@@ -82,7 +84,7 @@ class Settings(Section):
     data: DataSettings = DataSettings()
     discovery: DiscoverySettings = DiscoverySettings()
     share: ShareSettings = ShareSettings()
-    rules: RulesSettings = RulesSettings()
+    rules: Annotated[RulesSettings, Takes.RELOAD] = RulesSettings()
     loops: LoopSettings = LoopSettings()
     retained: RetainedSettings = RetainedSettings()
     failover: AgentFailoverSettings = AgentFailoverSettings()

@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from federator.config.section import Section, WholeNumber, readable_by, wrong
+from federator.config.section import Section, Takes, WholeNumber, readable_by, wrong
 from federator.protocol.filters import validate_filter
 from federator.protocol.filters.renames import check_pairs
 from federator.protocol.policy.rules import EVERYTHING, conflict
@@ -50,7 +50,9 @@ class RulesSettings(Section):
     deny: TopicFilters = ()
     """Topics that neither leave this broker nor arrive nor pass, by their names in the federation.
     Give all agents the same."""
-    rename: tuple[RenameSettings, ...] = Field(default=(), max_length=RENAMES_MAX)
+    rename: Annotated[tuple[RenameSettings, ...], Takes.RESTART] = Field(
+        default=(), max_length=RENAMES_MAX
+    )
     """Prefixes that are others in the federation: `[{local = "plant7/", federation =
     "eu/plant7/"}]`. A rule here but deny speaks of local names."""
 

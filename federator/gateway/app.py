@@ -19,6 +19,7 @@ from federator.gateway.metrics import GATEWAY
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Labelled, families
 from federator.runtime.process.http import AgentView
+from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 
 LEAVE_S: Final = 5.0
@@ -131,31 +132,37 @@ class GatewayView(AgentView):
         )
 
 
-def serve(settings: GatewaySettings) -> None:
-    """Run the gateway until SIGTERM or SIGINT.
+def serve(settings: GatewaySettings, source: Source[GatewaySettings]) -> None:
+    """Run the gateway until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
 
     Raises:
         ConfigError: A port cannot be had.
     """
-    run_to_end(run(settings))
+    run_to_end(run(settings, source))
 
 
-async def run(settings: GatewaySettings) -> None:
+async def run(settings: GatewaySettings, source: Source[GatewaySettings]) -> None:
     """Run the gateway as ``serve`` does, on the running loop."""
     _allow_many_connections()
     stop = stop_requested(settings.notices())
-    await with_tasks(lambda tasks: _be_gateway(Gateway(settings, tasks), stop))
+    reloader = Reloader(settings, source, reload_requested())
+    await with_tasks(lambda tasks: _be_gateway(Gateway(settings, tasks), reloader, stop))
     _log.info("gateway.stopped", name=settings.name)
 
 
-async def _be_gateway(gateway: Gateway, stop: asyncio.Event) -> None:
+async def _be_gateway(
+    gateway: Gateway, reloader: Reloader[GatewaySettings], stop: asyncio.Event
+) -> None:
     settings = gateway.settings
     view = GatewayView(gateway)
     async with http_page(view, settings.http) as port:
         await gateway.start()
         _log.info("gateway.started", name=settings.name, epoch=gateway.epoch, http_port=port)
         links = [broker.link for broker in gateway.brokers.values()]
-        async with service_manager.told(view.ready, lambda: links):
+        async with (
+            service_manager.told(view.ready, lambda: links) as reloading,
+            reloader.following(reloading),
+        ):
             await stop.wait()
         await gateway.leave(patience_s=LEAVE_S)
 

@@ -4,6 +4,7 @@ import msgspec
 
 from federator.protocol.messages.control import NodeMessage
 from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.protocol.parameters import LinkCost
 from federator.protocol.types import BrokerId, ConnId, Cost
 
 
@@ -80,6 +81,26 @@ class Measured(msgspec.Struct, frozen=True):
     round_trip_ms: int | None
 
 
+class NamedNeighbour(msgspec.Struct, frozen=True):
+    """What the operator says of the neighbour at ``address``, as in ``NeighbourConnected``."""
+
+    address: str
+    expected_id: BrokerId | None = None
+    cost: Cost | None = None
+
+
+class LinksConfigured(msgspec.Struct, frozen=True):
+    """The operator says other things of links than before, from now on and all at once.
+
+    ``neighbours`` are all that are named, ``given_up`` the addresses of those that no longer are;
+    who is named anew is told of when it is connected.
+    """
+
+    neighbours: tuple[NamedNeighbour, ...]
+    given_up: frozenset[str]
+    link_cost: LinkCost
+
+
 class DeadlineReached(msgspec.Struct, frozen=True):
     """The instant returned by ``next_deadline_ms`` has come.
 
@@ -95,5 +116,5 @@ class LeaveRequested(msgspec.Struct, frozen=True):
 
 OwnBrokerEvent = LocalBrokerUp | LocalBrokerDown | LocalFiltersChanged | StatusChanged | RowsChanged
 NeighbourEvent = NeighbourConnected | NeighbourDisconnected | Received | Measured
-Order = PriorityChanged | DrainRequested | LeaveRequested
+Order = PriorityChanged | DrainRequested | LinksConfigured | LeaveRequested
 Event = OwnBrokerEvent | NeighbourEvent | Order | DeadlineReached

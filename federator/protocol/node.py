@@ -7,13 +7,14 @@ others, in a fixed order, until nothing is left to tell.
 from collections import deque
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import assert_never
 
 from federator.protocol import effects as e
 from federator.protocol import events
 from federator.protocol import signals as s
 from federator.protocol.controller.failover import Failover, FailoverParameters
+from federator.protocol.links.configured import follow
 from federator.protocol.links.links import COMPLAINT_GAP_MS, Links
 from federator.protocol.links.neighbour import LinkConnection
 from federator.protocol.messages import control as c
@@ -153,6 +154,13 @@ class Node:
                     *self.links.on_local_down(now_ms=now_ms),
                     *self.failover.on_links(now_ms=now_ms),
                     *self.topology.on_local(now_ms=now_ms),
+                ]
+            case events.LinksConfigured():
+                self.parameters = replace(self.parameters, link_cost=event.link_cost)
+                self.topology.keep(each.address for each in event.neighbours)
+                return [
+                    *follow(event, self.links, now_ms=now_ms),
+                    *self.failover.on_links(now_ms=now_ms),
                 ]
             case events.Measured(broker, round_trip_ms):
                 return self.topology.on_measured(broker, round_trip_ms)

@@ -20,6 +20,7 @@ from federator.protocol.messages.steering import VALID_MS_MAX
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Definition, families, table
 from federator.runtime.process.http import AgentView
+from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 from federator.steerer.steerer import Steerer, fullest
 
@@ -179,23 +180,30 @@ class SteererView(AgentView):
 
 def serve(
     settings: SteererSettings,
+    source: Source[SteererSettings],
     *,
     dry: bool = False,
     once: bool = False,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
-    """Steer until SIGTERM or SIGINT; ``say`` gets what ``dry`` and ``once`` are asked for.
+    """Steer until SIGTERM or SIGINT; ``source`` is read again at SIGHUP, and ``say`` gets what
+    ``dry`` and ``once`` are asked for.
 
     Raises:
         ConfigError: The HTTP port cannot be had; with ``once``: nothing can be decided.
     """
-    run_to_end(_run(settings, dry, once, say))
+    run_to_end(_run(settings, source, dry, once, say))
 
 
 async def _run(
-    settings: SteererSettings, dry: bool, once: bool, say: Callable[[str], None]
+    settings: SteererSettings,
+    source: Source[SteererSettings],
+    dry: bool,
+    once: bool,
+    say: Callable[[str], None],
 ) -> None:
     stop = stop_requested(settings.notices())
+    reloader = Reloader(settings, source, reload_requested())
     said = _Said(say) if dry or once else None
     outcome: list[ConfigError] = []
 
@@ -211,8 +219,10 @@ async def _run(
         async with http_page(view, settings.http) as port:
             steerer.start()
             _log.info("steer.started", steerer=steerer.lease.name, http_port=port, dry=dry)
-            async with service_manager.told(
-                view.ready, lambda: [each.link for each in steerer.connections.by_url.values()]
+            links = lambda: [each.link for each in steerer.connections.by_url.values()]  # noqa: E731
+            async with (
+                service_manager.told(view.ready, links) as reloading,
+                reloader.following(reloading),
             ):
                 try:
                     async with asyncio.timeout(ONCE_S if once else None):

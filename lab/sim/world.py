@@ -6,7 +6,7 @@ dice are ours. Every control message passes the real codec, every publication a 
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -30,6 +30,9 @@ from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
 
 LOCAL_CONNECT_MS = 1
+
+Named = tuple[str, BrokerId, LinkPlan]
+"""A neighbour as an operator names it: where it is, who that is, and what is said of the link."""
 
 
 class World(Clocked):
@@ -60,7 +63,7 @@ class World(Clocked):
         self.paths: dict[tuple[BrokerId, BrokerId], Path] = {}
         self._rng = random.Random(f"world {seed}")
         self._encoded: tuple[object, bytes] = (None, b"")
-        self._configured: dict[BrokerId, list[tuple[str, BrokerId, LinkPlan]]] = {}
+        self._configured: dict[BrokerId, list[Named]] = {}
         self._costs = {link_of(link.a, link.b): link.cost for link in plan.links}
         self._address_book: dict[str, BrokerId] = {}
         self._lay_links()
@@ -234,6 +237,19 @@ class World(Clocked):
                 self._handle(agent, waiting)
         self._wake(agent)
 
+    def named_by(self, id: BrokerId) -> list[Named]:
+        """The neighbours that the operator of broker ``id`` names."""
+        return list(self._configured[id])
+
+    def configure(self, id: BrokerId, named: Sequence[Named]) -> None:
+        """The operator of broker ``id`` names these neighbours now; an agent that runs follows."""
+        before, self._configured[id] = self._configured[id], list(named)
+        agent = self.agents.get(id)
+        if agent is not None:
+            self._note(id, f"operator names {[(target, link.cost) for _, target, link in named]}")
+            given_up = {address for address, *_ in before} - {address for address, *_ in named}
+            self.run(agent, self._follow, agent, named, frozenset(given_up))
+
     def paths_of(self, a: BrokerId, b: BrokerId, *, both: bool) -> list[Path]:
         """The path from ``a`` to ``b``, and back."""
         return [self.paths[a, b], self.paths[b, a]] if both else [self.paths[a, b]]
@@ -283,6 +299,41 @@ class World(Clocked):
         for address, target, link in self._configured[id]:
             expected = target if link.ids_known else None
             self._dial(agent, Dialler(address, target, expected, link.cost))
+
+    def _follow(self, agent: Agent, named: Sequence[Named], given_up: frozenset[str]) -> None:
+        """As an agent's ``NeighbourLinks.follow``."""
+        said = []
+        for address, target, link in named:
+            expected = target if link.ids_known else None
+            said.append(events.NamedNeighbour(address, expected, link.cost))
+            dialler = agent.diallers.get(address)
+            if dialler is None or not dialler.wanted:
+                if link.ids_known:
+                    self._call_off(agent, target)
+                self._dial(agent, Dialler(address, target, expected, link.cost))
+            else:
+                dialler.expected_id, dialler.cost = expected, link.cost
+        link_cost = agent.node.parameters.link_cost
+        self._handle(agent, events.LinksConfigured(tuple(said), given_up, link_cost))
+        for address in given_up:
+            self._end(agent, agent.diallers[address])
+
+    def _call_off(self, agent: Agent, target: BrokerId) -> None:
+        """End what was dialled back at ``target``."""
+        named = {address for address, *_ in self._configured[agent.id]}
+        for address, dialler in agent.diallers.items():
+            if dialler.target == target and address not in named:
+                self._end(agent, dialler)
+
+    def _end(self, agent: Agent, dialler: Dialler, *, telling: bool = True) -> None:
+        """Dial no more, and leave in order what was connected."""
+        dialler.wanted = False
+        if (connection := dialler.connection) is not None:
+            self.wires.close(agent, connection, graceful=True)
+            if telling:
+                self.agenda.at(
+                    self.now_ms, self._tell, agent, events.NeighbourDisconnected(connection.id)
+                )
 
     def _local_attempt(self, agent: Agent) -> None:
         if self.agents.get(agent.id) is not agent or agent.subscribed:
@@ -354,6 +405,11 @@ class World(Clocked):
                     self._reach_changed(agent, neighbour)
                 case e.Dial(_, address):
                     self._dial_back(agent, address)
+                case e.CallOff(target):
+                    self._call_off(agent, target)
+                case e.HangUp(conn):
+                    if conn in agent.connections:
+                        self._end(agent, agent.connections[conn][1], telling=False)
                 case e.RenewEpoch(epoch):
                     self.fired["renew_epoch"] += 1
                     self.disks[agent.id].epoch = Epoch(epoch)

@@ -3,6 +3,7 @@
 import json
 import os
 from collections.abc import Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from federator.cli.observe.status import shown, table
 from federator.cli.options import PLACE, columns, config_file
 from federator.collector import app
 from federator.config.reading import load_collector
+from federator.runtime.process.reloading import Source
 
 DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 
@@ -50,7 +52,8 @@ def command(
     """Land the metrics streams of a whole federation in a folder, each record exactly once.
 
     It may be killed and started again at any moment, and so may agents and brokers. SIGTERM lands
-    what is in memory and leaves.
+    what is in memory and leaves. SIGHUP reads the configuration again: log.level changes at once,
+    and the log names what takes a restart.
     """
     if status_of is not None:
         status = get(status_of.rstrip("/"), "/status")
@@ -63,13 +66,14 @@ def command(
         raise click.UsageError("--to FOLDER is missing, and there is no configuration")
     if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
         raise click.UsageError("--broker URL is missing, and there is no configuration")
-    settings = load_collector(config, os.environ, landing=landing, brokers=brokers, only=only)
+    read = partial(load_collector, config, os.environ, landing=landing, brokers=brokers, only=only)
+    settings = read()
     if check:
         named_brokers = ", ".join(broker.url for broker in settings.brokers)
         click.echo(f"to {settings.landing} from {named_brokers}: the configuration can be used")
         return 0
     logs.configure(settings.log)
-    app.serve(settings)
+    app.serve(settings, Source(read, logs.set_level))
     return 0
 
 

@@ -1,6 +1,7 @@
 """``federator gateway``: the proxy that clients connect to, until SIGTERM or SIGINT."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from federator.cli.daemons import logs
 from federator.cli.options import config_file
 from federator.config.reading import load_gateway
 from federator.gateway import app
+from federator.runtime.process.reloading import Source
 
 DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")
 
@@ -19,7 +21,8 @@ DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")
 def command(config: Path | None, check: bool) -> None:
     """Be a gateway: clients that connect to it outlive their brokers.
 
-    SIGTERM lets publications be acknowledged, tells the clients, and leaves.
+    SIGTERM lets publications be acknowledged, tells the clients, and leaves. SIGHUP reads the
+    configuration again: log.level changes at once, and the log names what takes a restart.
     """
     path = config or Path(os.environ.get("FEDERATOR_GATEWAY_CONFIG", DEFAULT_CONFIG))
     settings = load_gateway(path, os.environ)
@@ -28,4 +31,5 @@ def command(config: Path | None, check: bool) -> None:
         click.echo(f"gateway {settings.name}, brokers {brokers}: the configuration can be used")
         return
     logs.configure(settings.log)
-    app.serve(settings)
+    read = partial(load_gateway, path, os.environ)
+    app.serve(settings, Source(read, logs.set_level))

@@ -48,11 +48,38 @@ class RateLimit:
         return event
 
 
+class LevelGate:
+    """A processor that drops what is below the least level, which may be another at any time.
+
+    Loggers are bound once and for all, and so could not follow it themselves.
+    """
+
+    def __init__(self) -> None:
+        self._least = logging.NOTSET
+        self._levels = logging.getLevelNamesMapping()
+
+    def set_level(self, name: str) -> None:
+        """Let pass from now on what is of the level ``name``, or above it."""
+        self._least = self._levels[name.upper()]
+
+    def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
+        """Let ``event`` pass, or drop it."""
+        level = "ERROR" if method == "exception" else method.upper()
+        if self._levels.get(level, logging.INFO) < self._least:
+            raise structlog.DropEvent
+        return event
+
+
+_gate = LevelGate()
+set_level = _gate.set_level
+
+
 def configure(settings: LogSettings) -> None:
     """Send every ``structlog`` event to standard error in the configured form."""
-    level = logging.getLevelNamesMapping()[settings.level.upper()]
+    set_level(settings.level)
     structlog.configure(
         processors=[
+            _gate,
             structlog.contextvars.merge_contextvars,
             RateLimit(),
             structlog.processors.add_log_level,
@@ -60,7 +87,7 @@ def configure(settings: LogSettings) -> None:
             structlog.processors.StackInfoRenderer(),
             *_rendering(settings.format),
         ],
-        wrapper_class=structlog.make_filtering_bound_logger(level),
+        wrapper_class=structlog.make_filtering_bound_logger(logging.NOTSET),
         logger_factory=structlog.WriteLoggerFactory(sys.stderr),
         cache_logger_on_first_use=True,
     )

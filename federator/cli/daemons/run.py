@@ -1,5 +1,6 @@
 """``federator run``: the daemon, in the foreground, until SIGTERM or SIGINT."""
 
+from functools import partial
 from os import EX_CONFIG, EX_UNAVAILABLE
 from pathlib import Path
 
@@ -11,6 +12,7 @@ from federator.cli.setup.doctor import diagnosed
 from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
 from federator.runtime.agent import app
+from federator.runtime.process.reloading import Source
 
 
 @click.command(name="run")
@@ -24,14 +26,22 @@ from federator.runtime.agent import app
 def command(config: Path | None, fail_fast: bool) -> None:
     """Be the agent of one broker, until stopped.
 
-    SIGTERM and SIGINT leave the federation cleanly: neighbours learn at once.
+    SIGTERM and SIGINT leave the federation cleanly: neighbours learn at once. SIGHUP reads the
+    configuration again: neighbours, what links cost, rules and log.level change at once, and the
+    log names what takes a restart, or what is wrong.
     """
-    settings = settings_from(config)
-    settings.require(named(config))
+    settings = _read(config)
     logs.configure(settings.log)
     if fail_fast:
         _check_broker(settings)
-    app.serve(settings)
+    app.serve(settings, Source(partial(_read, config), logs.set_level))
+
+
+def _read(config: Path | None) -> Settings:
+    """All that an agent is told, with what it needs to start."""
+    settings = settings_from(config)
+    settings.require(named(config))
+    return settings
 
 
 def _check_broker(settings: Settings) -> None:

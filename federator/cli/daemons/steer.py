@@ -1,6 +1,7 @@
 """``federator steer``: fit heavy flows to links, until SIGTERM or SIGINT."""
 
 import os
+from functools import partial
 from pathlib import Path
 
 import click
@@ -9,6 +10,7 @@ from federator.cli.daemons import logs
 from federator.cli.options import config_file
 from federator.command_line import imported
 from federator.config.reading import load_steerer
+from federator.runtime.process.reloading import Source
 
 DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
 
@@ -39,7 +41,9 @@ def command(
     """Give the heavy flows trees of their own, so that no link is too full.
 
     It may be killed and started again at any moment: plans expire, and what has none goes the
-    ordinary way. Of several steerers one steers and the others wait. SIGTERM takes the plans back.
+    ordinary way. Of several steerers one steers and the others wait. SIGTERM takes the plans back;
+    SIGHUP reads the configuration again: log.level changes at once, and the log names what takes a
+    restart.
     """
     if config is None:
         usual = DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
@@ -47,10 +51,11 @@ def command(
     if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
         raise click.UsageError("--broker URL is missing, and there is no configuration")
     app = imported("federator.steerer.app", "planner")
-    settings = load_steerer(config, os.environ, brokers=brokers, only=only)
+    read = partial(load_steerer, config, os.environ, brokers=brokers, only=only)
+    settings = read()
     if check:
         named_brokers = ", ".join(broker.url for broker in settings.brokers)
         click.echo(f"from {named_brokers}: the configuration can be used")
         return
     logs.configure(settings.log)
-    app.serve(settings, dry=dry, once=once, say=click.echo)
+    app.serve(settings, Source(read, logs.set_level), dry=dry, once=once, say=click.echo)

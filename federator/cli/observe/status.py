@@ -82,6 +82,7 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
         *_headline(status, names),
         f"{broker.get('url', '')}  {connected}  {broker.get('version') or ''}".rstrip(),
         *_security(status.get("security", {})),
+        *_configuration(status.get("configuration", {})),
         *_unknown(status.get("discovery", {}), status.get("counters", {}).get("data", {})),
         *_retained(status.get("retained") or {}),
         *_links(status.get("links", []), verbose=verbose),
@@ -107,6 +108,16 @@ def _headline(status: Mapping[str, Any], names: Names) -> list[str]:
     lines = [f"broker {who} of federation {status.get('federation')}: {state}"]
     lines += [f"  {shown(reason)}" for reason in reasons[:REASONS_SHOWN]]
     more = len(reasons) - REASONS_SHOWN
+    return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
+
+
+def _configuration(read: Mapping[str, Any]) -> list[str]:
+    """What is wrong with the file that was read last, and what of it waits for a restart."""
+    lines = [f"configuration refused: {shown(read['refused'])}"] if read.get("refused") else []
+    waiting = read.get("restart_wanted", [])
+    told = waiting[:REASONS_SHOWN]
+    lines += [f"waits for a restart: {shown(each)}" for each in told]
+    more = len(waiting) - len(told)
     return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
 
 

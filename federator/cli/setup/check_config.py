@@ -6,6 +6,8 @@ import click
 
 from federator.cli.options import config_option, named, settings_from
 from federator.config.reference import reference
+from federator.config.reload import taken_by_reload
+from federator.config.settings import Settings
 from federator.runtime.storage.state_dir import require_room
 
 
@@ -13,7 +15,10 @@ from federator.runtime.storage.state_dir import require_room
 @config_option
 @click.option("--reference", "show_reference", is_flag=True, help="Print every key, as Markdown.")
 def command(config: Path | None, show_reference: bool) -> None:
-    """Say whether a configuration can be used. Nothing is connected to."""
+    """Say whether a configuration can be used, and which keys a running agent takes up.
+
+    Nothing is connected to.
+    """
     if show_reference:
         click.echo(reference(), nl=False)
         return
@@ -29,3 +34,5 @@ def command(config: Path | None, show_reference: bool) -> None:
         f"federation {settings.federation}, "
         f"{neighbours} neighbour{'' if neighbours == 1 else 's'}: the configuration can be used"
     )
+    live = ", ".join(taken_by_reload(Settings))
+    click.echo(f"a reload (SIGHUP) changes {live}; any other key takes a restart")

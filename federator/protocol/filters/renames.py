@@ -83,6 +83,13 @@ class TranslatedFilters:
             frozenset(name for name, was in before.items() if was and name not in now),
         )
 
+    def renew(self, filters: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
+        """Hold ``filters``, all anew, for they translate otherwise; as ``change``."""
+        before, self._held, self.nameless = self._held, Counter(), 0
+        self.change(filters, ())
+        now, then = self._held.keys(), before.keys()
+        return frozenset(now - then), frozenset(then - now)
+
 
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int, str] | None:
     """The first mistake in ``pairs``: which pair, which of its halves, and ``what: how to mend``.

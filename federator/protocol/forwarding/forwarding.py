@@ -194,6 +194,10 @@ class Forwarder:
         """By way of whom frames for ``broker`` go."""
         return self._by_way_of.get(broker)
 
+    def follow_rules(self) -> None:
+        """Ask again which topics may leave: the rules are others."""
+        self._topics.clear()
+
     def share(self, filters: frozenset[str]) -> None:
         """Subscribe exactly these besides: shared groups of other brokers want them."""
         for filter in sorted(filters ^ self._shared):

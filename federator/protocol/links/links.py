@@ -114,7 +114,7 @@ class Links:
         self._timers.clear(("hello", 0))
         steps = self.farewell()
         for _, neighbour in sorted(self.neighbours.items()):
-            steps += self._forget_hello(neighbour, "own broker is down")
+            steps += self.forget_hello(neighbour, "own broker is down")
         return steps
 
     def farewell(self) -> list[Step]:
@@ -145,7 +145,7 @@ class Links:
         steps: list[Step] = []
         if gone.neighbour is not None and self.neighbours[gone.neighbour].conn == conn:
             neighbour = self.neighbours[gone.neighbour]
-            steps = self._down(neighbour, "its broker does not answer")
+            steps = self.take_down(neighbour, "its broker does not answer")
             neighbour.conn = None
         del self.connections[conn]
         return steps
@@ -160,7 +160,7 @@ class Links:
                 steps += [e.Send(conn, c.Bye(self.self_id, self.epoch, conn)), e.HangUp(conn)]
                 del self.connections[conn]
         if neighbour is not None:
-            steps += self._down(neighbour, "given up")
+            steps += self.take_down(neighbour, "given up")
             neighbour.conn = None
         return steps
 
@@ -199,7 +199,7 @@ class Links:
             refusal = self._other_incarnation(neighbour, hello, now_ms)
             if refusal is not None:
                 return refusal
-            steps += self._down(neighbour, "restarted")
+            steps += self.take_down(neighbour, "restarted")
             neighbour.epoch = hello.epoch
             neighbour.first_heard_ms = now_ms
             neighbour.peer_ups = 0
@@ -229,7 +229,11 @@ class Links:
         if (bye.epoch, bye.conn) != (neighbour.epoch, neighbour.hello.conn):
             # It is the Will of a connection that was replaced since: such a bye comes late.
             return []
-        return self._forget_hello(neighbour, "said bye or died")
+        steps = self.forget_hello(neighbour, "said bye or died")
+        if bye.given_up and self.parameters.dial_back:  # what we dialled would only call it back
+            neighbour.dialled = None
+            steps.append(e.CallOff(neighbour.id))
+        return steps
 
     def on_deadline(self, *, behind: bool = False, now_ms: Millis) -> list[Step]:
         """Send what is due, notice who is silent, unless its hello may wait ``behind`` others."""
@@ -246,7 +250,7 @@ class Links:
                     again_ms = Millis(now_ms + self.parameters.hello_interval_ms)
                     self._timers.set(("silent", neighbour.id), again_ms)
                 else:
-                    steps += self._forget_hello(neighbour, "silent")
+                    steps += self.forget_hello(neighbour, "silent")
             else:
                 steps += self._dial_back(self.neighbours[BrokerId(key)], now_ms)
         return steps
@@ -362,7 +366,7 @@ class Links:
         hello, conn = neighbour.hello, neighbour.conn
         assert hello is not None
         if conn is None:
-            return self._down(neighbour, "no connection to its broker")
+            return self.take_down(neighbour, "no connection to its broker")
         ups = [h.ups for h in hello.hears if (h.id, h.epoch) == (self.self_id, self.epoch)]
         if not ups:
             return self._on_deaf(neighbour, self.connections[conn])
@@ -391,9 +395,10 @@ class Links:
         if deaf_ms > self.parameters.hello_timeout_ms and connection.expected_id is None:
             connection.neighbour = neighbour.conn = neighbour.deaf_since_ms = None
             neighbour.first_heard_ms = now_ms
-        return self._down(neighbour, "does not hear us")
+        return self.take_down(neighbour, "does not hear us")
 
-    def _down(self, neighbour: Neighbour, reason: str) -> list[Step]:
+    def take_down(self, neighbour: Neighbour, reason: str) -> list[Step]:
+        """The link is down, if it was up, for this ``reason``."""
         neighbour.reason = reason
         if not neighbour.up:
             return []
@@ -404,11 +409,12 @@ class Links:
             LinkDown(neighbour.id),
         ]
 
-    def _forget_hello(self, neighbour: Neighbour, reason: str) -> list[Step]:
+    def forget_hello(self, neighbour: Neighbour, reason: str) -> list[Step]:
+        """It speaks here no more, so the link is down."""
         neighbour.hello = neighbour.unheard_since_ms = None
         self._timers.clear(("silent", neighbour.id))
         self._timers.clear(("dial", neighbour.id))
-        return self._down(neighbour, reason)
+        return self.take_down(neighbour, reason)
 
     def _make_room(self) -> None:
         """Forget the unconnected sender unheard for longest, when there are as many as may be."""
@@ -449,6 +455,9 @@ class Links:
         if self._ways_to(neighbour) and now_ms < due_ms:
             self._timers.set(("dial", neighbour.id), due_ms)
             return []
+        if now_ms < neighbour.let_be_until_ms:
+            self._timers.set(("dial", neighbour.id), neighbour.let_be_until_ms)
+            return []
         if not self._dials.take(now_ms):
             again_ms = Millis(now_ms + self.parameters.hello_interval_ms)
             self._timers.set(("dial", neighbour.id), again_ms)
@@ -462,20 +471,9 @@ class Links:
         return neighbour.dialled != hello.address
 
     def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
-        hears = tuple(
-            c.HeardNeighbour(
-                n.id,
-                n.epoch,
-                n.hello.conn,
-                n.hello.sent_at_ms,
-                held_ms=now_ms - n.heard_at_ms,
-                ups=n.ups if n.up else 0,
-                namesakes=n.namesakes(now_ms, for_ms=self.parameters.hello_timeout_ms),
-            )
-            for _, n in sorted(self.neighbours.items())
-            if n.hello is not None
-        )
-        return self._greet_with(hears, conns, now_ms)
+        for_ms = self.parameters.hello_timeout_ms
+        hears = (n.as_heard(now_ms, for_ms=for_ms) for _, n in sorted(self.neighbours.items()))
+        return self._greet_with(tuple(each for each in hears if each is not None), conns, now_ms)
 
     def _greet_with(
         self, hears: tuple[c.HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis

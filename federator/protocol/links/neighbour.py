@@ -15,7 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
-from federator.protocol.messages.control import Hello
+from federator.protocol.messages.control import HeardNeighbour, Hello
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 
 ROUND_TRIPS: Final = 4
@@ -91,6 +91,7 @@ class Neighbour:
     deaf_since_ms: Millis | None = None  # it speaks, and does not hear us where we reach it
     unheard_since_ms: Millis | None = None  # it speaks, and does not hear us, wherever we speak
     namesake: tuple[str, Millis] | None = None  # where another agent spoke under its id, and when
+    let_be_until_ms: Millis = Millis(0)  # not dialled back before: the operator gave it up
     reason: str = "not heard yet"
 
     def note_whether_it_hears(self, self_id: BrokerId, epoch: Epoch) -> None:
@@ -100,6 +101,20 @@ class Neighbour:
             self.unheard_since_ms = None
         elif self.unheard_since_ms is None:
             self.unheard_since_ms = self.heard_at_ms
+
+    def as_heard(self, now_ms: Millis, *, for_ms: Millis) -> HeardNeighbour | None:
+        """What a hello of ours says of it, if it is heard; ``for_ms`` as for ``namesakes``."""
+        if self.hello is None:
+            return None
+        return HeardNeighbour(
+            self.id,
+            self.epoch,
+            self.hello.conn,
+            self.hello.sent_at_ms,
+            held_ms=now_ms - self.heard_at_ms,
+            ups=self.ups if self.up else 0,
+            namesakes=self.namesakes(now_ms, for_ms=for_ms),
+        )
 
     def namesakes(self, now_ms: Millis, *, for_ms: Millis) -> tuple[str, ...]:
         """The addresses of two that spoke under its id in the last ``for_ms``, if any did."""

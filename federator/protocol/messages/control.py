@@ -74,11 +74,15 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
 
 class Bye(msgspec.Struct, frozen=True, array_like=True, tag=2):
-    """Says that the sender is leaving, died (as its Will), or lost its own broker."""
+    """Says that the sender is leaving, died (as its Will), or lost its own broker.
+
+    ``given_up``: its operator wants no link with us, so that it need not be dialled back.
+    """
 
     sender: Id
     epoch: EpochField
     conn: _Conn
+    given_up: bool = False
 
 
 class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):

@@ -48,6 +48,16 @@ class BrokerPolicy:
         """What our clients want and do not want any more, as the federation hears it."""
         return self._asked.change(added, removed)
 
+    def follow(
+        self, edge: EdgeRules, denied: Denied, wanted: Iterable[str]
+    ) -> tuple[frozenset[str], frozenset[str]]:
+        """Go by other rules; what the federation hears otherwise of ``wanted``, as ``change``.
+
+        ``wanted`` is all that our clients want.
+        """
+        self.edge, self.denied = edge, denied
+        return self._asked.renew(wanted)
+
     @property
     def not_imported(self) -> int:
         """How many filters of our clients the federation does not hear of."""

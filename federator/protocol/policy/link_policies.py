@@ -36,8 +36,16 @@ class LinkPolicies:
     ) -> None:
         self.withheld_in = 0  # publications that a neighbour sent and rules stopped
         self.withheld_out = 0  # publications that rules kept from a neighbour, one per neighbour
-        self._rules = dict(rules or {})
-        self._others = others or LinkRules()
+        self._filters: object = None
+        self.follow(rules or {}, others or LinkRules())
+
+    def follow(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> bool:
+        """Go by these rules from now on; whether they are others than before."""
+        filters = {id: each.filters for id, each in rules.items()}, others.filters
+        if filters == self._filters:
+            return False
+        self._filters = filters
+        self._rules, self._others = dict(rules), others
         self._lets_in: dict[LinkRules, _MayCross] = {}
         self._allows_export: dict[LinkRules, _MayCross] = {}
         for each in (*self._rules.values(), self._others):
@@ -45,6 +53,7 @@ class LinkPolicies:
             self._allows_export[each] = BoundedCache(in_text(each.allows_export))
         # Whether some link has rules that stop anything.
         self.active = not all(each.stops_nothing for each in self._lets_in)
+        return True
 
     def rules_of(self, neighbour: BrokerId) -> LinkRules:
         """The rules of the link to ``neighbour``."""

@@ -82,6 +82,11 @@ class LinkRules:
         self._out = _trie(exports)
 
     @property
+    def filters(self) -> tuple[tuple[str, ...], ...]:
+        """All that they say."""
+        return self.imports, self.exports, self.deny
+
+    @property
     def stops_nothing(self) -> bool:
         """Whether everything may cross: nobody needs to look."""
         return not self.deny and "#" in self.imports and "#" in self.exports

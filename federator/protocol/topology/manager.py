@@ -14,7 +14,8 @@ Source: docs/topology.md; docs/protocol.md 16. HyParView (few links, kept; a bro
 lets go; random ones hold the graph together), and Law and Siu 2003.
 """
 
-from collections.abc import Collection
+from collections.abc import Collection, Iterable
+from dataclasses import replace
 
 from federator.protocol import effects as e
 from federator.protocol.links.links import Links
@@ -106,6 +107,10 @@ class TopologyManager:
         self.directory.start_over(now_ms=now_ms)
         self._timers.set("review", Millis(now_ms + self.parameters.look_ms))
         return [*self._seeds(), *self._say()]
+
+    def keep(self, addresses: Iterable[str]) -> None:
+        """These are the links from now on that the operator wants in any case."""
+        self.parameters = replace(self.parameters, kept=frozenset(addresses))
 
     def on_links(self, *, now_ms: Millis) -> list[Step]:
         """Announce our links soon: one came up or went down. Not every blink is announced."""

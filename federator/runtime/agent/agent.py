@@ -7,7 +7,7 @@ Source: docs/ARCHITECTURE.md.
 """
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import get_args
 
@@ -32,6 +32,7 @@ from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.doctor.diagnosis import LOG_LINES
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
+from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
@@ -90,6 +91,18 @@ class Agent:
             for name, task in part.tasks.items():
                 self._tasks.create_task(task(), name=name)
         control.connections.start()
+
+    def follow(self, settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
+        """Go by the rules and the neighbours of ``settings``, in this turn of the loop.
+
+        ``endpoints`` are of ``NeighbourLinks.endpoints_for``. Nobody is linked with before the
+        rules hold.
+        """
+        before, self.settings = self.settings, settings
+        if settings.rules != before.rules:
+            self.services.follow_edge(settings.rules)
+        self.data.follow_link_rules(settings)
+        self.control.connections.follow(settings, endpoints)
 
     # -- the parts --------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from federator.runtime.observability import agent_metrics as m
 from federator.runtime.observability import agent_view as v
 from federator.runtime.observability.topology_view import topology_page
 from federator.runtime.process import service_manager
+from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 from federator.runtime.storage.durable import write_whole
 from federator.runtime.storage.state_dir import StateDir
@@ -23,26 +24,35 @@ LAG_PROBE_S = 1.0
 _log = structlog.get_logger()
 
 
-def serve(settings: Settings) -> None:
-    """Be the agent until SIGTERM or SIGINT.
+def serve(settings: Settings, source: Source[Settings]) -> None:
+    """Be the agent until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
 
     Raises:
         ConfigError: The state folder or the HTTP port cannot be had.
     """
-    run_to_end(run(settings))
+    run_to_end(run(settings, source))
 
 
-async def run(settings: Settings) -> None:
+async def run(settings: Settings, source: Source[Settings]) -> None:
     """As ``serve``, on the running loop."""
-    stop = stop_requested(settings.notices())
+    stop, asked = stop_requested(settings.notices()), reload_requested()
+
+    async def be(tasks: asyncio.TaskGroup) -> None:
+        agent = Agent(settings, state, tasks)
+        prepare = agent.control.connections.endpoints_for
+        reloader = Reloader(settings, source, asked, prepare=prepare, follow=agent.follow)
+        await _be_agent(agent, reloader, tasks, stop)
+
     with StateDir(settings.state_dir) as state:
-        await with_tasks(lambda tasks: _be_agent(Agent(settings, state, tasks), tasks, stop))
+        await with_tasks(be)
         _log.info("agent.stopped", id=settings.broker.id)
 
 
-async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event) -> None:
-    settings = agent.settings
-    view, control = view_of(agent), agent.control
+async def _be_agent(
+    agent: Agent, reloader: Reloader[Settings], tasks: asyncio.TaskGroup, stop: asyncio.Event
+) -> None:
+    settings, control = agent.settings, agent.control
+    view = view_of(agent, reloader)
     own_links = (control.link, control.data_link)
     async with http_page(view, settings.http) as port:
         if port is not None:
@@ -50,13 +60,16 @@ async def _be_agent(agent: Agent, tasks: asyncio.TaskGroup, stop: asyncio.Event)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
         _log.info("agent.started", id=settings.broker.id, epoch=control.epoch)
-        async with service_manager.told(view.ready, lambda: own_links):
+        async with (
+            service_manager.told(view.ready, lambda: own_links) as reloading,
+            reloader.following(reloading),
+        ):
             await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
 
 
-def view_of(agent: Agent) -> v.LiveView:
+def view_of(agent: Agent, reloader: Reloader[Settings]) -> v.LiveView:
     """What ``agent`` tells when asked."""
     settings, node, data = agent.settings, agent.control.node, agent.data
     routes = v.RoutesView(
@@ -70,7 +83,7 @@ def view_of(agent: Agent) -> v.LiveView:
     ends_s = expiries_s(each.cert_file for _, each in settings.credential_holders())
     return v.LiveView(
         ready=agent.services.ready,
-        status=lambda: _status(agent, routes),
+        status=lambda: _status(agent, routes) | {"configuration": reloader.snapshot()},
         explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},
         routes=routes.routes,
         controller=lambda: controller_page(node.failover, settings.broker_id),

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from federator.config.settings import Settings
+from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
@@ -38,6 +39,12 @@ HELD_SHARE = 4
 """Frames that come loose all at once may take one part in so many of the queue to our broker."""
 
 
+def edge_of(rules: RulesSettings) -> tuple[EdgeRules, Denied]:
+    """The rules of our broker's edge, and what is denied to the federation."""
+    edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
+    return edge, Denied(rules.deny)
+
+
 @dataclass(eq=False, repr=False)
 class DataParts:
     """What carries the publications of one agent's clients, and those for them."""
@@ -52,9 +59,7 @@ class DataParts:
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
         self._data_link = control.data_link
-        rules = settings.rules
-        edge = EdgeRules(imports=rules.imports, exports=rules.exports, keep=rules.keep)
-        self.policy = BrokerPolicy(edge, Denied(rules.deny), Renames(rules.pairs))
+        self.policy = BrokerPolicy(*edge_of(settings.rules), Renames(settings.rules.pairs))
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
@@ -87,6 +92,12 @@ class DataParts:
             chunk, publishes = self.renaming.outgoing(chunk, publishes)
         if publishes:
             self.path.on_publishes(chunk, publishes)
+
+    def follow_link_rules(self, settings: Settings) -> None:
+        """Go by the rules of links that ``settings`` have from now on."""
+        self.path.flush()  # what came before goes as it came
+        if self.link_policies.follow(*settings.link_rules()) and self.retained is not None:
+            self.retained.on_rules()
 
     def follow_routes(self) -> None:
         """Note to whom we owe what by the routes that were set, then subscribe what they want."""

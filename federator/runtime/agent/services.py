@@ -4,12 +4,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from itertools import chain
 
+from federator.config.topics import RulesSettings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
 from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.agent.control_parts import ControlParts
-from federator.runtime.agent.data_parts import DataParts
+from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
@@ -91,7 +92,6 @@ class Services:
             give_way=lambda: self.presence.give_way(),
         )
         self.link_loads = LinkLoads(
-            settings=settings,
             links=node.links,
             connections=control.connections,
             datagrams=data.datagrams,
@@ -248,11 +248,23 @@ class Services:
             self.guard.on_local_up(monotonic_ms())
             self.data.path.on_local_up()
 
+    def follow_edge(self, rules: RulesSettings) -> None:
+        """Go by other ``rules`` from now on where our broker meets the federation."""
+        data, told = self.data, self.discovery.told
+        data.path.flush()  # what came before goes as it came
+        added, removed = data.policy.follow(*edge_of(rules), told)
+        data.forwarder.follow_rules()
+        self._tell_interest(added, removed)
+        data.sharing.on_rules()
+
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        self._tell_interest(*self.data.policy.change(added, removed))
+
+    def _tell_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        """What our clients want otherwise, by its names in the federation."""
         data, widened = self.data, self.discovery.known.widened
         doubted = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
         data.forwarder.widen(widened, frozenset(chain.from_iterable(doubted)))
-        added, removed = data.policy.change(added, removed)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:
             self.metrics.on_interest(added, removed)

@@ -109,6 +109,11 @@ class Discovery:
         self._complained = False
         self._encoding = DutyCycle()
 
+    @property
+    def told(self) -> frozenset[str]:
+        """All that ``interest_changed`` was told to be wanted."""
+        return (self.known.wanted - self._added) | self._removed
+
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection subscribes: the log first, so that it reports the rest.
 

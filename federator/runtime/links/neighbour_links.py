@@ -15,18 +15,24 @@ Which neighbour is at the other end, and whether the link is good for anything, 
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 import structlog
-from mqtt5 import Will
+from mqtt5 import PublishPacket, Will
 
-from federator.config.brokers import BrokerAddress
+from federator.config.brokers import BrokerAddress, NeighbourSettings
 from federator.config.settings import Settings
-from federator.protocol.events import NeighbourConnected, NeighbourDisconnected
+from federator.protocol.events import (
+    LinksConfigured,
+    NamedNeighbour,
+    NeighbourConnected,
+    NeighbourDisconnected,
+)
 from federator.protocol.messages.topics import connection_state_topic
+from federator.protocol.parameters import LinkCost
 from federator.protocol.types import BrokerId, ConnId, Cost
-from federator.runtime.mqtt.endpoint import endpoint_of
+from federator.runtime.mqtt.endpoint import Endpoint, endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
 
@@ -45,6 +51,7 @@ class NeighbourLink:
 
     Attributes:
         address: As configured, or as the neighbour named itself.
+        connection: Where and as whom it is dialled.
         conn: Of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
         kept: The operator named it among the neighbours.
@@ -54,6 +61,7 @@ class NeighbourLink:
     """
 
     address: str
+    connection: BrokerAddress
     expected_id: BrokerId | None
     cost: Cost | None
     dialled_for: BrokerId | None = None
@@ -63,6 +71,18 @@ class NeighbourLink:
     data: MqttLink = field(init=False)
     conn: ConnId | None = None
     tasks: tuple[asyncio.Task[None], ...] = ()
+
+    def name(self, neighbour: NeighbourSettings) -> None:
+        """The operator names it, and says this of it."""
+        self.expected_id = BrokerId(neighbour.id) if neighbour.id is not None else None
+        self.cost = Cost(neighbour.cost) if neighbour.cost is not None else None
+        self.capacity = neighbour.capacity
+        self.dialled_for, self.kept = None, True
+
+    def is_reached(self, connection: BrokerAddress, password: bytes | None) -> bool:
+        """Whether it is dialled at ``connection``, whose password is ``password`` by now."""
+        ours = self.control.endpoint.password
+        return (self.connection.reaching, ours) == (connection.reaching, password)
 
     @property
     def links(self) -> tuple[MqttLink, ...]:
@@ -93,7 +113,7 @@ class NeighbourLinks:
     settings: Settings
     tasks: asyncio.TaskGroup
     will_for: Callable[[ConnId], Will]
-    tell: Callable[[NeighbourConnected | NeighbourDisconnected], None]
+    tell: Callable[[NeighbourConnected | NeighbourDisconnected | LinksConfigured], None]
 
     def __post_init__(self) -> None:
         self.all: list[NeighbourLink] = []
@@ -104,12 +124,55 @@ class NeighbourLinks:
     def start(self) -> None:
         """Dial those that the operator names."""
         for neighbour in self.settings.neighbours:
-            expected = BrokerId(neighbour.id) if neighbour.id is not None else None
-            cost = Cost(neighbour.cost) if neighbour.cost is not None else None
-            link = NeighbourLink(
-                neighbour.url, expected, cost, kept=True, capacity=neighbour.capacity
+            connection = self.settings.neighbour_connection(neighbour)
+            self._dial_named(neighbour, connection, endpoint_of(connection))
+
+    def endpoints_for(self, settings: Settings) -> dict[str, Endpoint]:
+        """How to reach those neighbours of ``settings`` to whom no link leads as they say, by URL.
+
+        It reads files, and may be called off the loop.
+
+        Raises:
+            OSError: A file cannot be read.
+            ValueError: A certificate or key is not usable.
+        """
+        kept = {link.address: link for link in tuple(self.all) if link.kept}
+        found: dict[str, Endpoint] = {}
+        for neighbour in settings.neighbours:
+            connection, link = settings.neighbour_connection(neighbour), kept.get(neighbour.url)
+            if link is None or not link.is_reached(connection, connection.secret()):
+                found[neighbour.url] = endpoint_of(connection)
+        return found
+
+    def follow(self, settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
+        """Link with the neighbours of ``settings`` from now on, and tell what is said of them.
+
+        ``endpoints`` are those that ``endpoints_for`` found. A link that was dialled back before
+        its neighbour was named goes on where it is reached in the same way.
+        """
+        named = {neighbour.url for neighbour in settings.neighbours}
+        given_up = {neighbour.url for neighbour in self.settings.neighbours} - named
+        self.settings = settings
+        links = {link.address: link for link in self.all}
+        for neighbour in settings.neighbours:
+            connection = settings.neighbour_connection(neighbour)
+            endpoint, link = endpoints.get(neighbour.url), links.get(neighbour.url)
+            if link is not None:
+                if endpoint is None or link.is_reached(connection, endpoint.password):
+                    link.name(neighbour)
+                    continue
+                self._end(link)
+            assert endpoint is not None, "there was no link that the operator wanted"
+            self._dial_named(neighbour, connection, endpoint)
+        self.tell(
+            LinksConfigured(
+                tuple(NamedNeighbour(n.address, n.expected_id, n.cost) for n in self.all if n.kept),
+                frozenset(given_up),
+                LinkCost(settings.links.cost),
             )
-            self._dial(link, self.settings.neighbour_connection(neighbour))
+        )
+        for address in sorted(given_up):
+            self.call_off(address)  # where it was not connected
 
     def dial_back(self, neighbour: BrokerId, address: str) -> None:
         """Dial ``neighbour`` where it says it is, unless that is no use."""
@@ -125,25 +188,36 @@ class NeighbourLinks:
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
             return
-        link = NeighbourLink(address, neighbour, None, dialled_for=neighbour)
-        self._dial(link, connection)
+        link = NeighbourLink(address, connection, neighbour, None, dialled_for=neighbour)
+        self._dial(link, endpoint_of(connection))
 
     def dial_seed(self, address: str) -> None:
         """Dial a broker that the operator named for joining, whoever it is."""
         try:
-            self._dial(NeighbourLink(address, None, None), self.settings.seed(address))
+            connection = self.settings.seed(address)
+            self._dial(NeighbourLink(address, connection, None, None), endpoint_of(connection))
         except (OSError, ValueError) as error:
             _log.warning("topology.seed_not_dialled", address=address, reason=str(error))
 
-    def _dial(self, neighbour: NeighbourLink, connection: BrokerAddress) -> None:
+    def _dial_named(
+        self, neighbour: NeighbourSettings, connection: BrokerAddress, endpoint: Endpoint
+    ) -> None:
+        """Dial a neighbour where the operator says it is, and nowhere else."""
+        link = NeighbourLink(neighbour.url, connection, None, None)
+        link.name(neighbour)
+        if link.expected_id is not None:
+            self.hang_up_dialled(link.expected_id)
+        self._dial(link, endpoint)
+
+    def _dial(self, neighbour: NeighbourLink, endpoint: Endpoint) -> None:
         """Connect, and keep connecting."""
-        links, target = self.settings.links, connection.address
+        links, target = self.settings.links, neighbour.connection.address
         ours = f"{self.settings.broker.id}-to-{target.host}-{target.port}"
         observer = NeighbourObserver(neighbour, self._connected, self._disconnected)
 
         def make_link(role: str, will: Will | Callable[[], Will] | None) -> MqttLink:
             return MqttLink(
-                endpoint_of(connection),
+                endpoint,
                 observer,
                 client_id=secret_name(f"{ours}-{role}"),
                 will=will,
@@ -216,10 +290,17 @@ class NeighbourLinks:
 
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
+        self._say_down(neighbour.data)
         for link in neighbour.links:
             del self._by_link[link]
         for task in neighbour.tasks:
             task.cancel()
+
+    def _say_down(self, link: MqttLink) -> None:
+        """Say what the Will would, which does not come where we leave in order."""
+        if self.settings.links.notifications and link.connected:
+            topic = connection_state_topic(self.settings.broker_id)
+            link.write_packets((PublishPacket(topic, LINK_DOWN, retain=True).write(),), 1)
 
     def _connected(self, neighbour: NeighbourLink) -> None:
         if not neighbour.connected:

@@ -16,7 +16,9 @@ import contextlib
 import faulthandler
 import os
 import socket
-from collections.abc import AsyncIterator, Callable, Iterable
+import time
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Final, Protocol
 
@@ -51,8 +53,10 @@ class LinkContext(Protocol):
 @contextlib.asynccontextmanager
 async def told(
     ready: Callable[[], tuple[bool, str]], links: Callable[[], Iterable[LinkContext]]
-) -> AsyncIterator[None]:
+) -> AsyncIterator[Callable[[], AbstractContextManager[None]]]:
     """Tell the service manager, if there is one: we serve from here on, and stop at the end.
+
+    What this gives is entered while the configuration is read again.
 
     Args:
         ready: Whether publications flow and otherwise why not, in one line.
@@ -60,13 +64,13 @@ async def told(
     """
     manager = service_manager(os.environ, pid=os.getpid())
     if manager is None:
-        yield
+        yield contextlib.nullcontext
         return
     with contextlib.closing(ServiceNotifier(manager, ready, links)) as notifier:
         async with asyncio.TaskGroup() as tasks:
             telling = tasks.create_task(notifier.run(), name="service manager")
             try:
-                yield
+                yield notifier.reloading
             finally:
                 telling.cancel()
                 notifier.say("STOPPING=1", "STATUS=leaving the federation")
@@ -106,6 +110,16 @@ class ServiceNotifier:
         lines += ["WATCHDOG=1"] if self.manager.watchdog_s is not None and self._is_well() else []
         if lines and self.say(*lines):
             self._said_ready, self._status = True, status
+
+    @contextlib.contextmanager
+    def reloading(self) -> Iterator[None]:
+        """Say that we read the configuration again, and then that we serve by it."""
+        # By the time systemd tells for which of its signals this is.
+        self.say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
+        try:
+            yield
+        finally:
+            self.say("READY=1")
 
     def say(self, *lines: str) -> bool:
         """Send one datagram; whether it was taken. Who does not listen is not waited for."""

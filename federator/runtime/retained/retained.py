@@ -246,6 +246,11 @@ class Retained:
         self._rounds.compare(rally=True)
         self._resync_soon()
 
+    def on_rules(self) -> None:
+        """Exchange what rules kept apart until now, as two parts of the federation that meet."""
+        self._rounds.compare(rally=True)
+        self._resync_soon()
+
     def _broker_up(self, same: bool) -> None:
         if not same:
             self.store.broker_restarted()

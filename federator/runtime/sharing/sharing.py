@@ -118,7 +118,8 @@ class Sharing:
         self.membership.reach(self.self_id)
         self.assignment = Assignment(self.self_id, stand_ins_max=self.stand_ins_max)
         self.counters = ShareCounters()
-        self._own_members: dict[GroupKey, int] = {}
+        self._members: dict[GroupKey, int] = {}  # all there are among our clients, and those of
+        self._own_members: dict[GroupKey, int] = {}  # groups that rules let the federation know of
         self._watched = False
         self._own_filters = FilterTrie()  # of groups with members among our clients
         self._crossings: dict[str, int] = {}  # by such a filter
@@ -208,6 +209,10 @@ class Sharing:
         self._changed |= watched != self._watched
         self._watched = watched
         for key, count in members.items():
+            if count:
+                self._members[key] = count
+            else:
+                self._members.pop(key, None)
             if count and self.announces(key[1]):
                 self._own_members[key] = count
                 if self._own_filters.add(key[1]):
@@ -216,6 +221,10 @@ class Sharing:
                 self._own_filters.discard(key[1])
                 del self._crossings[key[1]]
         self._say_what_we_have()
+
+    def on_rules(self) -> None:
+        """Tell of groups that may be told of by now, and take back what no longer may."""
+        self.on_members(dict(self._members), watched=self._watched)
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Note that ordinary subscribers of ours want other filters than before."""

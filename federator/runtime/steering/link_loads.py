@@ -7,7 +7,6 @@ import asyncio
 from dataclasses import dataclass
 from typing import Final
 
-from federator.config.settings import Settings
 from federator.protocol.links.links import Links
 from federator.protocol.messages.steering import LINKS_MAX, LinkLoad
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -25,7 +24,6 @@ SAMPLE_S: Final = 1.0
 class LinkLoads:
     """What goes over each link of ours, and what it can carry."""
 
-    settings: Settings
     links: Links
     connections: NeighbourLinks
     datagrams: DatagramService | None
@@ -33,8 +31,6 @@ class LinkLoads:
 
     def __post_init__(self) -> None:
         self._meter = LinkMeter()
-        named = ((each.id, each.capacity) for each in self.settings.neighbours)
-        self._configured = {id: bits for id, bits in named if id is not None and bits is not None}
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -62,7 +58,8 @@ class LinkLoads:
             return None
         link = self._data_link(neighbour)
         dialled = self.connections.having(link) if link is not None else None
-        configured = self._configured.get(int(neighbour))
+        named = self.connections.settings.neighbours  # a reload may have changed them
+        configured = next((each.capacity for each in named if each.id == neighbour), None)
         if configured is None and dialled is not None:
             configured = dialled.capacity  # named by address alone
         return self._meter.capacity(neighbour) if configured is None else float(configured)

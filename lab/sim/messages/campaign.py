@@ -7,6 +7,7 @@ in the calm, and everything must arrive.
 
 import random
 from collections.abc import Callable, Iterator
+from functools import partial
 
 from federator.protocol.custody.origin import STEPS_MS
 from federator.protocol.types import BrokerId
@@ -17,6 +18,7 @@ from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
 from lab.sim.messages.mishaps import schedule_mishaps
+from lab.sim.messages.operators import draw_reloads, schedule_reloads
 from lab.sim.messages.story import MessageStory
 from lab.sim.messages.world import MessageWorld
 from lab.sim.scenario import TOPICS
@@ -31,12 +33,14 @@ EVENTS_OF_CLIENTS_MS = 3_000
 """Clients are back so long after the last fault: their longest pause, and a little."""
 
 
-def run_story(story: MessageStory) -> SeedResult:
-    """Run one seed to its end or to the first violation."""
+def run_story(story: MessageStory, *, reloads: int = 0) -> SeedResult:
+    """Run one seed to its end or to the first violation; operators reload so many times."""
     invariants = Invariants()
     world = MessageWorld(story.plan, seed=story.seed, watcher=invariants)
     invariants.attach(world)
-    return tell(world, story)
+    spell = {"start_ms": story.settle_ms, "end_ms": story.heal_ms}
+    drawn = draw_reloads(story.seed, story.plan.world.links, count=reloads, **spell)
+    return tell(world, story, stood=partial(schedule_reloads, world, drawn))
 
 
 def tell(

@@ -217,6 +217,18 @@ def test_a_new_filter_changes_the_route_of_a_remembered_topic(filter: str, topic
     assert forwarder.route_topic(topic) is None
 
 
+def test_other_rules_change_the_routes_of_remembered_topics() -> None:
+    kept = {"a/b"}
+    forwarder = Forwarder(allows_export=lambda topic: topic not in kept)
+    forwarder.set_route("a/+", FilterRoute(local=False, wanted=True, next_hops=(BrokerId(1),)))
+    before = [forwarder.route_topic(topic) for topic in ("a/b", "a/c")]
+
+    kept ^= {"a/b", "a/c"}
+    forwarder.follow_rules()
+
+    assert [forwarder.route_topic(topic) for topic in ("a/c", "a/b")] == before
+
+
 def test_all_filters_that_match_are_named_in_ascending_order_of_their_keys() -> None:
     forwarder = Forwarder()
     for filter in FILTERS:

@@ -40,6 +40,20 @@ def test_a_filter_two_clients_filters_ask_for_stays_until_both_are_gone():
     assert edge.change([], ["+/x"]) == (frozenset(), {"+/x", "eu/plant7/x"})
 
 
+def test_other_rules_change_what_the_federation_hears_of_all_that_clients_want():
+    edge = BrokerPolicy(EdgeRules(imports=["a/#"]), Denied(["a/no"]), RENAMES)
+    wanted = {"a/b", "a/no", "c", "plant7/x", "+/x"}
+    edge.change(wanted, [])
+
+    change = edge.follow(EdgeRules(imports=["plant7/#", "+/x"], keep=["k"]), Denied(), wanted)
+
+    assert change == ({"eu/plant7/x", "+/x"}, {"a/b"})
+    assert edge.not_imported == 3
+    assert (edge.allows_export("k"), edge.allows_export("a/no")) == (False, True)
+    assert edge.change([], ["plant7/x"]) == (frozenset(), frozenset()), "another asks for it, too"
+    assert edge.follow(edge.edge, edge.denied, wanted - {"plant7/x"}) == (frozenset(), frozenset())
+
+
 def test_why_a_topic_stays_is_told_by_the_rule_that_keeps_it():
     edge = policy()
 

@@ -146,3 +146,16 @@ def test_a_parcel_that_must_be_confirmed_crosses_empty_and_one_of_qos_0_does_not
     assert unpack(pack(crossed)) == crossed
     assert guard.outgoing(GUARDED, plain, [plain.body]) is None
     assert guard.withheld_out == 2
+
+
+def test_other_rules_hold_for_the_next_frame_and_what_was_counted_stays():
+    guard = LinkPolicies()
+    sent = frame(packet("a"), packet("b"))
+    assert (guard.active, guard.incoming(sent)) == (False, sent)
+
+    assert guard.follow({GUARDED: LinkRules(deny=["b"])}, LinkRules())
+    assert not guard.follow({GUARDED: LinkRules(deny=["b"])}, LinkRules())
+    assert guard.incoming(sent).publications == 1
+    assert guard.follow({}, LinkRules())
+
+    assert (guard.active, guard.incoming(sent), guard.withheld_in) == (False, sent, 1)

@@ -112,6 +112,21 @@ def test_the_environment_tells_who_listens_and_who_watches(environ, wanted):
     assert service_manager(environ, pid=PID) == wanted
 
 
+async def test_it_is_told_when_we_read_the_configuration_again_and_that_we_serve_by_it(manager):
+    asked_us = time.monotonic_ns() // 1_000
+
+    async with talk.told(lambda: (True, "ready"), list) as reloading:
+        await until(lambda: "READY=1" in manager.said, "we serve")
+        manager.forget()
+        with reloading():
+            meanwhile = [line for line in manager.said if line.startswith(("REL", "MONO", "READY"))]
+        after = manager.said[-1:]
+
+    assert meanwhile[0] == "RELOADING=1"
+    assert asked_us <= int(meanwhile[1].removeprefix("MONOTONIC_USEC=")) < asked_us + 10**8
+    assert (len(meanwhile), after) == (2, ["READY=1"])
+
+
 async def test_it_is_told_that_we_serve_live_and_stop(manager):
     state = [(False, "broker mqtt://b: connection refused\nREADY=2")]
 

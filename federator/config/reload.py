@@ -1,0 +1,155 @@
+"""What may change while a daemon runs: which keys differ, and what of a new file is in effect.
+
+Each key says what a change of it takes, a reload or a restart (``section.Takes``). A reload puts
+the keys that take no more in the place of those in effect; the others go on as they were, and wait.
+What comes of it is checked as a file is: keys that agree in a file need not agree with those that
+wait.
+
+Entries of a list that takes a reload are told apart by their ``url``.
+"""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, TypeVar
+
+from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic.fields import FieldInfo
+
+from federator.config.complaints import first_complaint
+from federator.config.section import Section, Takes, unusable
+
+SHOWN_CHARACTERS_MAX: Final = 60
+
+_Root = TypeVar("_Root", bound=Section)
+_Entries = Mapping[str, Section]
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key, as people write it, whose value in a file is not the one in effect."""
+
+    key: str
+    before: str
+    after: str
+    takes: Takes
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before} -> {self.after}"
+
+
+def takes(info: FieldInfo, otherwise: Takes = Takes.RESTART) -> Takes:
+    """What a change of a key takes; ``otherwise`` is said of what holds it."""
+    return next((each for each in info.metadata if isinstance(each, Takes)), otherwise)
+
+
+def differences(
+    old: Section, new: Section, *, at: str = "", otherwise: Takes = Takes.RESTART
+) -> Iterator[Change]:
+    """Every key whose value differs in ``new``, in the order of the reference."""
+    for name, info in type(old).model_fields.items():
+        before, after = getattr(old, name), getattr(new, name)
+        if before == after:
+            continue
+        key, how = at + (info.alias or name), takes(info, otherwise)
+        if isinstance(before, Section) and isinstance(after, Section):
+            yield from differences(before, after, at=f"{key}.", otherwise=how)
+        elif how is Takes.RELOAD and (entries := _entries(before, after)) is not None:
+            yield from _entries_that_differ(key, *entries, how)
+        else:
+            yield Change(key, _shown(before), _shown(after), how)
+
+
+def merged(old: _Root, new: _Root) -> _Root:
+    """The keys of ``new`` that take a reload, all others as they are in ``old``.
+
+    Raises ``ConfigError``: together they are no configuration.
+    """
+    try:
+        return type(old).model_validate(_together(old, new, Takes.RESTART))
+    except ValidationError as error:
+        _, text = first_complaint(error, type(old), lambda at: None)
+        raise unusable(f"with keys that wait for a restart as they are now: {text}") from None
+
+
+def taken_by_reload(root: type[Section]) -> Iterator[str]:
+    """The keys and sections that a reload takes up, for people: ``rules but rename``."""
+    for name, info in root.model_fields.items():
+        how, inner = takes(info), _section(info)
+        fields = {} if inner is None else inner.model_fields
+        keys = {field.alias or key: takes(field, how) for key, field in fields.items()}
+        if how is Takes.RELOAD:
+            others = ", ".join(key for key, each in keys.items() if each is Takes.RESTART)
+            yield f"{name} but {others}" if others else name
+        else:
+            yield from (f"{name}.{key}" for key, each in keys.items() if each is Takes.RELOAD)
+
+
+def _section(info: FieldInfo) -> type[BaseModel] | None:
+    """The section that a key holds, alone or as entries of a list."""
+    kind: Any = info.annotation
+    kinds = (kind, *getattr(kind, "__args__", ()))
+    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+
+
+def _entries_that_differ(
+    key: str, known: _Entries, wanted: _Entries, how: Takes
+) -> Iterator[Change]:
+    for url in (url for url in known if url not in wanted):
+        yield Change(f"{key}[{url}]", "named", "not named", how)
+    for url, entry in wanted.items():
+        at = f"{key}[{url}]"
+        if url not in known:
+            yield Change(at, "not named", "named", how)
+        found = differences(_known(entry, url, known), entry, at=f"{at}.", otherwise=how)
+        yield from (each for each in found if url in known or each.takes is Takes.RESTART)
+
+
+def _together(old: Section, new: Section, otherwise: Takes) -> dict[str, Any]:
+    """As ``merged``, by the names that a file has, without what neither says."""
+    values: dict[str, Any] = {}
+    for name, info in type(old).model_fields.items():
+        how = takes(info, otherwise)
+        before, after = getattr(old, name), getattr(new, name)
+        if isinstance(before, Section) and isinstance(after, Section):
+            values[info.alias or name] = _together(before, after, how)
+        elif name in (source := new if how is Takes.RELOAD else old).model_fields_set:
+            values[info.alias or name] = getattr(source, name)
+            if how is Takes.RELOAD and (entries := _entries(before, after)) is not None:
+                known, wanted = entries
+                values[info.alias or name] = tuple(
+                    _together(_known(entry, url, known), entry, how)
+                    for url, entry in wanted.items()
+                )
+    return values
+
+
+def _entries(before: object, after: object) -> tuple[_Entries, _Entries] | None:
+    """Two lists of tables by their URLs; ``None``: they are none, or have no URLs."""
+    if not isinstance(before, tuple) or not isinstance(after, tuple):
+        return None
+    if not all(isinstance(each, Section) and hasattr(each, "url") for each in (*before, *after)):
+        return None
+    return {each.url: each for each in before}, {each.url: each for each in after}
+
+
+def _known(entry: Section, url: str, known: _Entries) -> Section:
+    """What was known of ``entry`` before: nothing but its URL where it is new."""
+    return known.get(url) or type(entry).model_validate({"url": url})
+
+
+def _shown(value: object) -> str:
+    """A value for people; never a secret, nor a long list."""
+    if value is None or value == ():
+        return "none"
+    if isinstance(value, SecretStr):
+        return "a secret"
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        inner = ", ".join(_shown(each) for each in value[:8])
+        value = f"[{inner}{', ...' if len(value) > 8 else ''}]"
+    elif isinstance(value, Section):
+        value = "a table"
+    text = "".join(c if c.isprintable() else "?" for c in str(value))
+    cut = SHOWN_CHARACTERS_MAX
+    return text if len(text) <= cut else f"{text[:cut]}..."
