@@ -25,7 +25,7 @@ class SteeringSettings(Section):
     """How long a flow stays where it was moved, unless it crosses a link over its capacity."""
     candidates_max: WholeNumber = Field(default=1_000, ge=1, le=10_000)
     """Flows that one decision may move: the heaviest."""
-    solve_ms: _Span = 8_000
+    solve_ms: WholeNumber = Field(default=8_000, ge=100, le=20_000)
     """Time for one decision."""
     valid_ms: WholeNumber = Field(default=30_000, ge=6_000, le=VALID_MS_MAX)
     """For how long a plan holds; it is renewed after a third of that. If the steerer dies, agents

@@ -363,6 +363,8 @@ class Steerer:
             self.decider.take_back(decision)
         elif decision.moves:
             self._obey(decision)
+        else:
+            self.trees = decision.trees  # a flow may have ended
         self._on_decision(decision)
 
     def _decided(self, heard: list[tuple[Load, Millis]], now_ms: Millis) -> Decision:
@@ -375,7 +377,9 @@ class Steerer:
             interrupted=lambda: self._leaving,
             started_s=now_ms / 1_000,
         )
-        return self.decider.decide(now_ms=now_ms, watch=watch)
+        decision = self.decider.decide(now_ms=now_ms, watch=watch)
+        self.decider.on_decided(now_ms=monotonic_ms())
+        return decision
 
     def _obey(self, decision: Decision) -> None:
         self.trees = decision.trees

@@ -190,7 +190,7 @@ class Decider:
         self._forget(now_ms)
         loads = [load for load, _ in self._heard.values()]
         network = self._network = self._network_of(loads)
-        dropped = self._dropbroken(network)
+        dropped = self._drop_broken(network)
         now = self._look(network, capacities_of(loads, network), now_ms)
         settling = self._moved_ms is not None and now_ms - self._moved_ms < SETTLE_MS
         before, cost = now.shares(now.load), self._cost(now)
@@ -213,6 +213,10 @@ class Decider:
             now = self._look(network, now.capacity, now_ms, sampling=False)
         return Decision(self.trees, moves, before, now.shares(now.load), why, cost, self._cost(now))
 
+    def on_decided(self, *, now_ms: Millis) -> None:
+        """The decision took until now: meanwhile nobody was silent."""
+        self._decided_ms = now_ms
+
     def _forget(self, now_ms: Millis) -> None:
         heard, flows = self._heard.items(), self._flows.items()
         self._heard = {at: told for at, told in heard if now_ms - told[1] <= FRESH_MS}
@@ -228,7 +232,7 @@ class Decider:
         self._background = {at: each for at, each in links if at in network.at}
         return network
 
-    def _dropbroken(self, network: Network) -> list[Move]:
+    def _drop_broken(self, network: Network) -> list[Move]:
         """Flows whose tree cannot be used any longer go the ordinary way."""
         moves = []
         for (origin, filters), flow in sorted(self._flows.items()):
@@ -354,13 +358,15 @@ class Decider:
         """The heaviest flows of the jammed links, heaviest first; and those that have trees."""
         jammed = {now.network.at[ends] for ends in jam}
         over = now.load - DOUBT * now.error > now.capacity
+        heads = now.network.head[now.network.open].tolist()
+        relied_on = {now.network.brokers[node] for node in heads}
         on_jam, others = [], []
         for key, flow in self._flows.items():
             way = now.ways[key]
             held = flow.moved_ms is not None and now_ms - flow.moved_ms < self.manner.hold_ms
             if held and not over[list(way)].any():
                 continue
-            if not (way and self._may_move(key, flow, now.network, way)):
+            if not (way and _may_move(key, flow, now.network, way, relied_on)):
                 continue
             if jammed.intersection(way):
                 on_jam.append((flow.rate.value, key))
@@ -376,18 +382,6 @@ class Decider:
         if chosen:
             chosen += [key for _, key in sorted(others, reverse=True)]
         return chosen[: self.manner.candidates_max]
-
-    @staticmethod
-    def _may_move(key: FlowKey, flow: _Flow, network: Network, way: tuple[int, ...]) -> bool:
-        relied_on = {network.brokers[node] for node in network.head[network.open].tolist()}
-        all_told = all(broker in relied_on for broker in flow.destinations)
-        return (
-            flow.rate.value > 0
-            and 0 < len(flow.destinations) < BROKERS_MAX
-            and key[0] in network.node
-            and all_told
-            and bool(network.open[list(way)].all())
-        )
 
     def _problem(self, now: _Now, keys: list[FlowKey]) -> Problem:
         wishes = []
@@ -461,3 +455,16 @@ class Decider:
             flow.rate.value * float(cost[list(now.ways[key])].sum())
             for key, flow in self._flows.items()
         )
+
+
+def _may_move(
+    key: FlowKey, flow: _Flow, network: Network, way: tuple[int, ...], relied_on: set[BrokerId]
+) -> bool:
+    """Whether a tree could carry the flow, whose way leads over open links now."""
+    return (
+        flow.rate.value > 0
+        and 0 < len(flow.destinations) < BROKERS_MAX
+        and key[0] in network.node
+        and relied_on.issuperset(flow.destinations)
+        and bool(network.open[list(way)].all())
+    )
