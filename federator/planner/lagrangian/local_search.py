@@ -165,7 +165,7 @@ class Negotiation:
             over = bench.room < -TOLERANCE
             if not over.any():
                 return
-            excess = np.where(over, -bench.room, 0.0) / instance.capacity
+            excess = np.where(over, -bench.room, 0.0) / np.maximum(instance.capacity, TOLERANCE)
             self._lasting += LASTING * np.minimum(1.0, excess) + LASTING * over / 4
             crowded = [
                 k for k in range(instance.topics) if over[instance.channel[bench.arcs[k]]].any()

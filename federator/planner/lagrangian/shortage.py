@@ -32,7 +32,8 @@ def unmet_least(instance: Instance, paths: ShortestPaths, *, known: int, watch: 
     relaxation = Relaxation(asked, paths, fitted=True)
     # Not zero: all paths would be equally short. So that the tolls of all links are worth serving
     # everybody, which is the size of prices in the end.
-    prices = np.full(len(instance.capacity), instance.requests / instance.capacity.sum())
+    price = instance.requests / max(float(instance.capacity.sum()), TOLERANCE)
+    prices = np.full(len(instance.capacity), price)
     rule = steps.Polyak()
     least = 0
     for _ in range(ROUNDS):

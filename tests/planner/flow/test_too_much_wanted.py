@@ -81,6 +81,18 @@ def test_exact_that_is_stopped_is_no_worse_than_the_lagrangian_and_proves_no_les
     assert outcome.method == "exact"
 
 
+@pytest.mark.parametrize("full", [slice(0, 3), slice(None)])
+def test_links_on_which_nothing_is_left_are_no_way(full):
+    """As a steerer finds them, whose instance is what other traffic leaves."""
+    instance = tiny(1)
+    instance.capacity[full] = 0.0
+
+    outcome = solve_exactly(instance)
+
+    assert outcome.proven
+    assert outcome.cost == pytest.approx(optimum(instance))
+
+
 def stopped_after(looks):
     """A watch that ends after so many looks at it."""
     seen = iter(range(looks))
