@@ -23,6 +23,7 @@ from federator.config.gateway import GatewaySettings
 from federator.config.reload import Change, differences, merged
 from federator.config.section import Takes
 from federator.config.settings import Settings
+from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
 from federator.runtime.process.notices import log_notice
 
@@ -35,7 +36,7 @@ TOLD_MAX: Final = 32
 _log = structlog.get_logger()
 
 
-_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings)
+_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings)
 
 
 @dataclass(frozen=True, slots=True)
