@@ -84,8 +84,8 @@ def tells_everybody_every_way(monkeypatch):
     """Copies go to all neighbours, each for all destinations."""
     original = Forwarder._label
 
-    def label(self, found, destinations):
-        keys, sends = original(self, found, destinations)
+    def label(self, found, destinations, tree=b""):
+        keys, sends = original(self, found, destinations, tree)
         masks = [int.from_bytes(mask, "little") for _, mask in sends]
         every = sum(masks).to_bytes(len(sends[0][1]), "little") if sends else b""
         hops = {*self._by_way_of.values()}
@@ -120,7 +120,7 @@ def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
     original = Origin.send_tails
 
     def send_tails(self, now_ms):
-        label, self.forwarder._label = self.forwarder._label, lambda found, ends: (b"", ())
+        label, self.forwarder._label = self.forwarder._label, lambda found, ends, tree=b"": (b"", ())
         original(self, now_ms)
         self.forwarder._label = label
 
