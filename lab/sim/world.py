@@ -6,7 +6,7 @@ dice are ours. Every control message passes the real codec, every publication a 
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import partial
 
@@ -237,19 +237,6 @@ class World(Clocked):
                 self._handle(agent, waiting)
         self._wake(agent)
 
-    def named_by(self, id: BrokerId) -> list[Named]:
-        """The neighbours that the operator of broker ``id`` names."""
-        return list(self._configured[id])
-
-    def configure(self, id: BrokerId, named: Sequence[Named]) -> None:
-        """The operator of broker ``id`` names these neighbours now; an agent that runs follows."""
-        before, self._configured[id] = self._configured[id], list(named)
-        agent = self.agents.get(id)
-        if agent is not None:
-            self._note(id, f"operator names {[(target, link.cost) for _, target, link in named]}")
-            given_up = {address for address, *_ in before} - {address for address, *_ in named}
-            self.run(agent, self._follow, agent, named, frozenset(given_up))
-
     def paths_of(self, a: BrokerId, b: BrokerId, *, both: bool) -> list[Path]:
         """The path from ``a`` to ``b``, and back."""
         return [self.paths[a, b], self.paths[b, a]] if both else [self.paths[a, b]]
@@ -299,24 +286,6 @@ class World(Clocked):
         for address, target, link in self._configured[id]:
             expected = target if link.ids_known else None
             self._dial(agent, Dialler(address, target, expected, link.cost))
-
-    def _follow(self, agent: Agent, named: Sequence[Named], given_up: frozenset[str]) -> None:
-        """As an agent's ``NeighbourLinks.follow``."""
-        said = []
-        for address, target, link in named:
-            expected = target if link.ids_known else None
-            said.append(events.NamedNeighbour(address, expected, link.cost))
-            dialler = agent.diallers.get(address)
-            if dialler is None or not dialler.wanted:
-                if link.ids_known:
-                    self._call_off(agent, target)
-                self._dial(agent, Dialler(address, target, expected, link.cost))
-            else:
-                dialler.expected_id, dialler.cost = expected, link.cost
-        link_cost = agent.node.parameters.link_cost
-        self._handle(agent, events.LinksConfigured(tuple(said), given_up, link_cost))
-        for address in given_up:
-            self._end(agent, agent.diallers[address])
 
     def _call_off(self, agent: Agent, target: BrokerId) -> None:
         """End what was dialled back at ``target``."""

@@ -6,9 +6,10 @@ broker's log. Every publication is followed from client to client by the ledger.
 """
 
 import random
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from federator.protocol import events
 from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Now
@@ -20,10 +21,10 @@ from lab.sim.messages.data_connection import DataConnection
 from lab.sim.messages.hosts import Host, HostDisk
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, data_client_id
-from lab.sim.network import Agent
+from lab.sim.network import Agent, Dialler
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
-from lab.sim.world import World
+from lab.sim.world import Named, World
 
 DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
@@ -142,6 +143,19 @@ class MessageWorld(World):
         """End one cause of the full disk."""
         self.host_disks[id].custody.full_for -= 1
 
+    def named_by(self, id: BrokerId) -> list[Named]:
+        """The neighbours that the operator of broker ``id`` names."""
+        return list(self._configured[id])
+
+    def configure(self, id: BrokerId, named: Sequence[Named]) -> None:
+        """The operator of broker ``id`` names these neighbours now; an agent that runs follows."""
+        before, self._configured[id] = self._configured[id], list(named)
+        agent = self.agents.get(id)
+        if agent is not None:
+            self._note(id, f"operator names {[(target, link.cost) for _, target, link in named]}")
+            given_up = {address for address, *_ in before} - {address for address, *_ in named}
+            self.run(agent, self._follow, agent, named, frozenset(given_up))
+
     # --- surroundings of the agents' processes ---
 
     def interest_changed(
@@ -187,6 +201,24 @@ class MessageWorld(World):
         self.hosts[id].start()
         self.data_paths[agent.id].arm()
         self._cover_changed(agent)
+
+    def _follow(self, agent: Agent, named: Sequence[Named], given_up: frozenset[str]) -> None:
+        """As an agent's ``NeighbourLinks.follow``."""
+        said = []
+        for address, target, link in named:
+            expected = target if link.ids_known else None
+            said.append(events.NamedNeighbour(address, expected, link.cost))
+            dialler = agent.diallers.get(address)
+            if dialler is None or not dialler.wanted:
+                if link.ids_known:
+                    self._call_off(agent, target)
+                self._dial(agent, Dialler(address, target, expected, link.cost))
+            else:
+                dialler.expected_id, dialler.cost = expected, link.cost
+        link_cost = agent.node.parameters.link_cost
+        self._handle(agent, events.LinksConfigured(tuple(said), given_up, link_cost))
+        for address in given_up:
+            self._end(agent, agent.diallers[address])
 
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
         id = agent.id
