@@ -120,7 +120,8 @@ def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
     original = Origin.send_tails
 
     def send_tails(self, now_ms):
-        label, self.forwarder._label = self.forwarder._label, lambda found, ends, tree=b"": (b"", ())
+        label = self.forwarder._label
+        self.forwarder._label = lambda found, ends, tree=b"": (b"", ())
         original(self, now_ms)
         self.forwarder._label = label
 
