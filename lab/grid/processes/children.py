@@ -219,6 +219,23 @@ class Child(Started):
         return "\n".join(self.log_lines()[-lines:])
 
 
+class Serving(Child):
+    """A ``Child`` that answers ``/status`` at ``http_port`` of this machine from its start on."""
+
+    http_port: int
+
+    async def status(self) -> dict[str, Any]:
+        """Its ``/status``. Raises ``LinkError``: it does not answer."""
+        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._what)
+        return found
+
+    async def _answers(self) -> bool:
+        try:
+            return bool(await self.status())
+        except LinkError:
+            return False
+
+
 async def orders() -> AsyncIterator[dict[str, Any]]:
     """Yield, in a ``Helper``'s process, the objects it is told, until its stdin ends."""
     lines = asyncio.StreamReader(limit=LINE_BYTES_MAX)

@@ -2,15 +2,13 @@
 
 import json
 from pathlib import Path
-from typing import Any
 
-from federator.errors import LinkError
 from lab.grid.processes import warm
-from lab.grid.processes.children import Child, get_json, python
+from lab.grid.processes.children import Serving, python
 from lab.grid.processes.ports import free_ports
 
 
-class CollectorProcess(Child):
+class CollectorProcess(Serving):
     """A ``federator collect``.
 
     Args:
@@ -35,17 +33,6 @@ class CollectorProcess(Child):
     def _launch(self) -> None:
         command = python("federator", "collect", "-c", str(self._config))
         self._process = warm.spawn(command, log=self.log_path)
-
-    async def _answers(self) -> bool:
-        try:
-            return bool(await self.status())
-        except LinkError:
-            return False
-
-    async def status(self) -> dict[str, Any]:
-        """Its ``/status``. Raises ``LinkError``: it does not answer."""
-        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._what)
-        return found
 
     async def spools(self) -> dict[tuple[int, str], int]:
         """The last landed batch by (broker, spool); what it has not met in this run is left out."""
