@@ -29,6 +29,11 @@ SLOW = 10
 """No test asserts a time tighter than ten times of what it takes."""
 
 
+async def retain(broker, topic, payload):
+    async with aiomqtt.Client(broker.host, broker.port) as client:
+        await client.publish(topic, payload, qos=1, retain=True)
+
+
 class Steerer:
     """Writes plans on brokers; ``number`` is of the last one."""
 
@@ -45,8 +50,7 @@ class Steerer:
         await self.write(broker, encode(plan))
 
     async def write(self, broker, payload):
-        async with aiomqtt.Client(broker.host, broker.port) as client:
-            await client.publish(plan_topic("fed"), payload, qos=1, retain=True)
+        await retain(broker, plan_topic("fed"), payload)
 
 
 async def next_hops(agent):

@@ -2,8 +2,6 @@
 
 import time
 
-import aiomqtt
-
 from federator.config.security import role_keys
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
@@ -12,6 +10,7 @@ from federator.protocol.trust.words import NOBODY, at
 from federator.runtime.trust.words import SignedWords, vouch_by
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
+from tests.real.steering.test_plans import retain
 from tests.real.trust.test_signed import Office, keys, refusals
 
 TOPIC = plan_topic("fed")
@@ -34,8 +33,7 @@ def plan(number, *, broker=1, steerer="central"):
 
 
 async def write(broker, payload):
-    async with aiomqtt.Client(broker.host, broker.port) as client:
-        await client.publish(TOPIC, payload, qos=1, retain=True)
+    await retain(broker, TOPIC, payload)
 
 
 async def test_only_who_may_steer_is_followed_and_only_where_it_says(tmp_path):

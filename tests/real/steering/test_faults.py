@@ -1,0 +1,116 @@
+"""A steerer and a planned way that fail: flows go the ordinary way, nothing is lost, nobody loops.
+
+A square with links of limited length: from 1 to 4 the ordinary way leads by 2, the planned one
+by 3.
+"""
+
+import time
+
+import pytest
+
+from federator.protocol.messages.json_codec import encode
+from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
+from federator.protocol.messages.topics import plan_topic
+from lab.grid.processes.steerer import SteererProcess
+from lab.grid.running import FEDERATION, RunningGrid
+from lab.grid.topology import Graph, Link
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.plain_agents import DEEP, QUICK, gets_through
+from tests.real.polling import until
+from tests.real.steering.test_plans import retain
+
+pytestmark = pytest.mark.slow
+
+SQUARE = Graph(((1, 2), (2, 4), (1, 3), (3, 4)))
+TOPIC = "flow/1"
+VALID_MS = 6_000
+LEASE = f"[steering]\nvalid_ms = {VALID_MS}\n"
+FALLBACK_S, SLOW = 1.0, 10
+
+
+def square(tmp_path):
+    straight = {"routing": {"strategy": "shortest-path"}, "links": {"dial_back": False}}
+    return RunningGrid(
+        SQUARE, tmp_path, link_delay_ms=2.0, agent_options=straight, broker_options=(*QUICK, *DEEP)
+    )
+
+
+async def around(grid, *, number=1, valid_ms=60_000):
+    """Plan by hand that the flow goes by 3."""
+    one, _, three, four = SQUARE.ids
+    tree = tree_of(one, [TOPIC], {three: one, four: three})
+    for id_ in (one, three, four):
+        plan = Plan(
+            STEERING_VERSION, FEDERATION, id_, "hand", since_ms=1, number=number,
+            made_ms=time.time_ns() // 1_000_000, valid_ms=valid_ms, trees=(tree,),
+        )  # fmt: skip
+        await retain(grid.brokers[id_], plan_topic(FEDERATION), encode(plan))
+
+
+def flow(grid):
+    one, *_, four = SQUARE.ids
+    return (
+        Publisher(grid.brokers[one].port, TOPIC, client_id="p", rate_hz=100, qos=1),
+        Subscriber(grid.brokers[four].port, TOPIC, client_id="s", qos=1),
+    )
+
+
+def by_a_tree(planned):
+    def fault(pages):
+        found = any(flow["planned"] for p in pages.values() for flow in p["flows"]["heaviest"])
+        return None if found == planned else f"planned: {found}, {planned} wanted"
+
+    return fault
+
+
+async def all_came(publisher, subscriber, first):
+    publisher.pause()
+    await until(lambda: all(subscriber.came[n] for n in range(first, publisher.sent)), "all came")
+    assert subscriber.duplicates == 0
+
+
+@pytest.mark.parametrize("cut", [(1, 3), (3, 4)])
+async def test_a_planned_link_that_is_cut_is_gone_around_at_once(tmp_path, cut):
+    async with square(tmp_path) as grid:
+        publisher, subscriber = flow(grid)
+        async with running(publisher, subscriber):
+            await gets_through(publisher, subscriber)
+            first = max(subscriber.came)
+            await around(grid)
+            await grid.until(by_a_tree(True))
+            await gets_through(publisher, subscriber)
+
+            cut_s = time.monotonic()
+            await grid.order("cut", Link(*cut))
+            await gets_through(publisher, subscriber)
+
+            gap_s = subscriber.longest_gap_s(cut_s, time.monotonic())
+            assert gap_s < FALLBACK_S * SLOW, f"{gap_s:.2f} s"
+            await grid.order("heal", Link(*cut))
+            await grid.until(grid.links_up)
+            await all_came(publisher, subscriber, first)
+
+
+@pytest.mark.parametrize("act", ["kill9", "pause"])
+async def test_a_steerer_that_is_silent_leaves_nothing_behind(tmp_path, act):
+    async with square(tmp_path) as grid:
+        publisher, subscriber = flow(grid)
+        urls = [broker.url for broker in grid.brokers.values()]
+        key = f'federation = "{FEDERATION}"'
+        steerer = SteererProcess(tmp_path / "steerer", *urls, keys=key, sections=LEASE)
+        async with running(publisher, subscriber), steerer:
+            await gets_through(publisher, subscriber)
+            first = max(subscriber.came)
+            await grid.until(lambda pages: None if holding(pages) == 4 else "nobody steers")
+
+            getattr(steerer, act)()
+            await grid.until(lambda pages: "somebody steers" if holding(pages) else None)
+            await gets_through(publisher, subscriber)
+            if act == "pause":
+                steerer.resume()
+                await grid.until(lambda pages: None if holding(pages) == 4 else "nobody steers")
+            await all_came(publisher, subscriber, first)
+
+
+def holding(pages):
+    return sum(page["steering"]["steerer"] is not None for page in pages.values())
