@@ -124,7 +124,7 @@ def test_mesh_without_subscribers_disappears_everywhere():
 def test_link_that_flaps_at_one_end_only_loses_no_child():
     network = network_with(LINE, 0, 3)
     links = network.nodes[1].links
-    for step in links._forget_hello(links.neighbours[2], "silent"):
+    for step in links.forget_hello(links.neighbours[2], "silent"):
         if isinstance(step, LinkDown):
             for dropped in network.nodes[1].meshes.on_link_down(2):
                 network.nodes[1].meshes.on_child_filters(

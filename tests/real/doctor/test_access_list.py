@@ -4,16 +4,21 @@ import asyncio
 import contextlib
 import json
 import re
+import time
 
 import mqtt5
 import pytest
 
 from federator.protocol.filters import matches
+from federator.protocol.messages import json_codec
+from federator.protocol.messages.steering import STEERING_VERSION, Plan
 from federator.protocol.messages.topics import (
+    load_topic,
     metrics_again_topic,
     metrics_ask_topic,
     metrics_head_topic,
     nobodys_topic,
+    plan_topic,
 )
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Ask
@@ -26,7 +31,10 @@ from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
-USERS = ("federator", "federator-peer", "federator-gateway", "federator-collector", "alice", "eve")
+USERS = (
+    *("federator", "federator-peer", "federator-gateway", "federator-collector"),
+    *("federator-steerer", "alice", "eve"),
+)
 DEADLINE_S = 60.0
 FED = "$fed/fed/"
 
@@ -206,6 +214,22 @@ async def read_metrics(broker):
         )
 
 
+async def steer(broker, id_):
+    """As a steerer: hold a plan without trees at the broker, and hear what its agent carries."""
+    reader = Reader(broker.port, "federator-steerer", load_topic("fed"), plan_topic("fed"))
+    now_ms = time.time_ns() // 1_000_000
+    plan = Plan(
+        STEERING_VERSION, "fed", id_, "s", since_ms=1, number=1, made_ms=now_ms, valid_ms=60_000
+    )
+    async with running(reader):
+        await until(lambda: reader.link.subscribed, "it hears")
+        reader.link.publish(plan_topic("fed"), json_codec.encode(plan), qos=1)
+        for topic in (plan_topic("fed"), load_topic("fed")):
+            await until(
+                lambda t=topic: any(p.topic == t for p in reader.came), topic, deadline_s=DEADLINE_S
+            )
+
+
 def assert_nothing_is_missing_or_useless(brokers, text):
     """Nobody of ours was denied anything, and each right is made use of."""
     said = list(spoken(brokers))
@@ -230,7 +254,7 @@ def assert_nothing_is_missing_or_useless(brokers, text):
 
 async def attack(brokers, text):
     """A client says what it can where it must not: the topics it tried."""
-    topics = {t for user in USERS[:4] for t in granted(text, user)}
+    topics = {t for user in USERS[:5] for t in granted(text, user)}
     topics = sorted(t.replace("+", "x") for t in topics if t.startswith(FED))
     eve = Reader(brokers[1].port, "eve", "$fed/#", "$SYS/#", "a")
     async with running(eve):
@@ -252,6 +276,7 @@ async def test_ours_need_nothing_that_is_not_in_it_and_clients_get_nowhere(
     text = (tmp_path / "acl-2").read_text()
     await exercise(plain, chain, tmp_path, secret_file)
     await read_metrics(chain[0])
+    await steer(chain[0], 1)
     assert_nothing_is_missing_or_useless(chain, text.replace("/2\n", "/+\n"))
 
     tried = await attack(chain, text)
