@@ -1,6 +1,7 @@
 """The queues between us and a broker that does not keep up."""
 
 import asyncio
+import contextlib
 from collections import deque
 
 import pytest
@@ -104,12 +105,15 @@ async def test_what_is_urgent_and_what_is_not_take_turns():
 
 
 async def test_what_the_other_end_has_not_taken_is_undelivered():
-    size, reads = 16_777_216, asyncio.Event()
+    size, reads, closed = 16_777_216, asyncio.Event(), asyncio.Event()
 
     async def read_late(reader, writer):
         await reads.wait()
         await reader.readexactly(size)
         writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+        closed.set()
 
     server = await asyncio.start_server(read_late, "127.0.0.1", limit=65_536)
     async with server:
@@ -123,6 +127,7 @@ async def test_what_the_other_end_has_not_taken_is_undelivered():
         reads.set()
 
         await until(lambda: pipe.undelivered_bytes == 0, "all arrived")
+        await closed.wait()  # or it would outlive the test
         pipe.abort()
 
 
