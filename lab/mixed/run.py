@@ -37,6 +37,7 @@ CUT_S: Final = 8.0
 LAST_RECORDS_S: Final = 8.0
 """Until what is settled last is in a finished segment."""
 
+LEAVE_S: Final = 20.0
 GLANCE_S: Final = 5.0
 DASHBOARD_LAG_S: Final = 60.0
 """Until what is recorded is on the dashboard: several times what its documents say."""
@@ -143,7 +144,8 @@ class MixedRun:
                     await self._come_and_go(dashboard)
                 finally:
                     publishing.cancel()
-                    await asyncio.gather(publishing, return_exceptions=True)
+                    # A client whose DISCONNECT is not followed by a close waits without end.
+                    await asyncio.wait([publishing], timeout=LEAVE_S)
                 await asyncio.sleep(LAST_RECORDS_S)
                 await self._glance_at_the_end(dashboard)
         await self._make_report()
