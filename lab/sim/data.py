@@ -19,10 +19,10 @@ from federator.protocol.data.ports import DataLink, Seals
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import REPAIR_FLAG, keys_in, unpack
+from federator.protocol.forwarding.frames import REPAIR_FLAG, unpack
 from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
-from federator.protocol.messages.destinations import is_tree_key
+from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.steering import Plan
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
@@ -293,7 +293,7 @@ class DataPath:
         if frame.flags & REPAIR_FLAG:
             world.fired["repair sent"] += 1
         else:
-            if any(map(is_tree_key, keys_in(frame.keys))):
+            if names_tree(frame.keys):
                 world.fired["planned frame"] += 1
             world.watcher.frame_sent(self._agent, connection.path.target, frame)
         world.wires.transmit(connection, "data", payload)

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from federator.protocol.effects import Effect, Send
 from federator.protocol.events import Event, LocalFiltersChanged, Received
-from federator.protocol.forwarding.frames import Frame, keys_in
+from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages import control
-from federator.protocol.messages.destinations import is_tree_key
+from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.routing.core_route import Number
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
@@ -219,7 +219,7 @@ class Invariants(Watcher):
         # An agent that restarted forgot which frames it had: each can let one go round once more.
         restarts = self._starts - self._starts_before.setdefault(number, self._starts)
         # What a planned tree does not reach begins its ordinary way where the tree ends.
-        ways = 2 if any(map(is_tree_key, keys_in(frame.keys))) else 1
+        ways = 2 if names_tree(frame.keys) else 1
         hops_max = ways * (len(self.world.plan.ids) - 1) + restarts
         if frame.hops > hops_max:
             raise InvariantError(

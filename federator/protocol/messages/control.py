@@ -10,6 +10,7 @@ from typing import Annotated, NamedTuple
 
 import msgspec
 
+from federator.protocol.messages.destinations import KEY_BYTES
 from federator.protocol.messages.fields import EpochField, Id, Natural
 from federator.protocol.types import UNREACHABLE, BrokerId, ConnId, Cost
 
@@ -417,9 +418,6 @@ class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
     losses: Annotated[tuple[LinkLoss, ...], msgspec.Meta(max_length=LOSSES_MAX)]
 
 
-TREE_KEY_BYTES = 8
-
-
 class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
     """Says that a planned tree leads no further from the sender.
 
@@ -428,7 +426,7 @@ class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
 
     sender: Id
     # The key by which frames name the tree.
-    tree: Annotated[bytes, msgspec.Meta(min_length=TREE_KEY_BYTES, max_length=TREE_KEY_BYTES)]
+    tree: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 
 
 NodeMessage = (

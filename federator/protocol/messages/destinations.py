@@ -12,6 +12,7 @@ inboxes, and a planned tree by which some destinations are reached has one just 
 Source: Chen 2020, 3.2; docs/protocol.md 14 and 18.
 """
 
+from bisect import bisect_left
 from collections.abc import Collection
 from typing import Final
 
@@ -97,10 +98,10 @@ def names_tree(keys: bytes) -> bool:
 
 def filter_part(keys: bytes) -> bytes:
     """The keys of a frame without those of trees and destinations, which come last."""
-    end = len(keys)
-    while end and keys[end - KEY_BYTES : end] >= _RESERVED:
-        end -= KEY_BYTES
-    return keys[:end]
+    if keys[-KEY_BYTES:] < _RESERVED:
+        return keys
+    starts = range(0, len(keys), KEY_BYTES)
+    return keys[: starts[bisect_left(starts, _RESERVED, key=lambda at: keys[at : at + KEY_BYTES])]]
 
 
 def outside_reserved(key: int) -> int:

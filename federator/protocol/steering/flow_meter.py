@@ -16,7 +16,6 @@ Source: docs/observability.md, "How full links are".
 """
 
 import heapq
-from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -26,6 +25,7 @@ from typing import Final
 
 from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in, label_bytes
+from federator.protocol.messages.destinations import filter_part
 from federator.protocol.messages.steering import BROKERS_MAX, FILTERS_MAX, FlowLoad
 from federator.protocol.types import BrokerId, Millis
 
@@ -41,9 +41,6 @@ of those that can be steered, and as many others; neither crowds out the other."
 
 FILTER_CHARS_MAX: Final = 65_536
 """In the names of all flows told: filters may be 65,535 bytes long each."""
-
-_BEYOND_FILTERS: Final = b"\xff\xff\xff\xfc"
-"""Keys from here on name brokers, inboxes and trees."""
 
 
 @dataclass(slots=True)
@@ -180,7 +177,7 @@ class FlowMeter:
             size = bodies + frames * (label_bytes(route.keys) + self._overhead_bytes)
             self._all.bytes += size
             self._all.publications += publications
-            keys = _filter_keys(route.keys)
+            keys = filter_part(route.keys)
             if not 0 < len(keys) <= FILTERS_MAX * KEY_BYTES:
                 continue
             steerable = len(route.keys) > len(keys)
@@ -206,15 +203,6 @@ class FlowMeter:
             for keys, (size, publications, steerable) in self._newcomers.items()
             if size > crossed
         }
-
-
-def _filter_keys(keys: bytes) -> bytes:
-    """Those of ``keys``, ascending, that are of filters."""
-    count = len(keys) // KEY_BYTES
-    end = bisect_left(
-        range(count), _BEYOND_FILTERS, key=lambda at: keys[KEY_BYTES * at :][: len(_BEYOND_FILTERS)]
-    )
-    return keys[: KEY_BYTES * end]
 
 
 def _about(
