@@ -25,6 +25,25 @@ class Held(NamedTuple):
     until_ms: Millis  # monotonic
 
 
+def precedence(plan: Plan) -> tuple[int, str]:
+    """Of steerers whose plans hold, the one with the least of these goes on: who began first."""
+    return plan.since_ms, plan.steerer
+
+
+def until_ms(plan: Plan, now: Now) -> Millis:
+    """Until when ``plan``, which comes now, holds (monotonic).
+
+    Raises:
+        DecodeError: It is not of this time.
+    """
+    age_ms = now.us // 1_000 - plan.made_ms
+    if age_ms >= plan.valid_ms:
+        raise DecodeError(f"made {age_ms} ms ago, it held for {plan.valid_ms}: see both clocks")
+    if age_ms < -AHEAD_MS_MAX:
+        raise DecodeError(f"made in {-age_ms} ms from now: see both clocks")
+    return Millis(now.ms + plan.valid_ms - max(0, age_ms))
+
+
 class PlanBook:
     """The plan of one broker.
 
@@ -60,25 +79,20 @@ class PlanBook:
             raise DecodeError(f"version {plan.version}, {STEERING_VERSION} wanted")
         if (plan.federation, plan.broker) != (self._federation, self._broker):
             raise DecodeError(f"it is for broker {plan.broker} of federation {plan.federation!r}")
-        age_ms = now.us // 1_000 - plan.made_ms
-        if age_ms >= plan.valid_ms:
-            raise DecodeError(f"made {age_ms} ms ago, it held for {plan.valid_ms}: see both clocks")
-        if age_ms < -AHEAD_MS_MAX:
-            raise DecodeError(f"made in {-age_ms} ms from now: see both clocks")
+        held = Held(plan, until_ms(plan, now))
         number = (plan.since_ms, plan.number)
         if number <= self._newest.get(plan.steerer, (-1, -1)):
             raise DecodeError(f"number {plan.number} of {plan.steerer} came before")
         holder = self.holds(now.ms)
-        if holder is not None and holder.steerer != plan.steerer and not _is_older(plan, holder):
+        if (
+            holder is not None
+            and holder.steerer != plan.steerer
+            and precedence(holder) < precedence(plan)
+        ):
             raise DecodeError(f"{holder.steerer} steers, since before {plan.steerer}")
         self._newest = {plan.steerer: number}
-        self._held = Held(plan, Millis(now.ms + plan.valid_ms - max(0, age_ms)))
+        self._held = held
 
     def clear(self) -> None:
         """Whoever steered ended."""
         self._held = None
-
-
-def _is_older(plan: Plan, other: Plan) -> bool:
-    """Whether who made ``plan`` steers since before who made the other."""
-    return (plan.since_ms, plan.steerer) < (other.since_ms, other.steerer)
