@@ -28,6 +28,7 @@ from federator.config.brokers import Credentials
 from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
 from federator.config.gateway import GatewaySettings
+from federator.config.section import Section
 from federator.config.settings import Settings
 from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
@@ -77,8 +78,7 @@ def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True)
         return settings
     _check_credentials(path, settings, source)
     for key in ("agent_file", "operator_file"):
-        if (path_ := getattr(settings.keys, key)) is not None:
-            _check_secret_file(path_, ("keys", key), source)
+        _check_key_file(settings.keys, key, source)
     return settings
 
 
@@ -86,8 +86,7 @@ def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettin
     """Read, merge and check everything a gateway is told; as ``load``."""
     settings, source = _settings(GatewaySettings, path, environ)
     _check_credentials(path, settings, source)
-    if settings.keys.gateway_file is not None:
-        _check_secret_file(settings.keys.gateway_file, ("keys", "gateway_file"), source)
+    _check_key_file(settings.keys, "gateway_file", source)
     now = datetime.now(UTC)
     for index, listener in enumerate(settings.listeners):
         if listener.key_file is None:
@@ -121,9 +120,8 @@ def load_collector(
 
     settings, source = _settings(CollectorSettings, path, environ, put_over)
     _check_credentials(path, settings, source)
-    if settings.keys.collector_file is not None:
-        _check_secret_file(settings.keys.collector_file, ("keys", "collector_file"), source)
-        settings.keys.own_keys()
+    _check_key_file(settings.keys, "collector_file", source)
+    settings.keys.own_keys()
     return settings
 
 
@@ -141,9 +139,8 @@ def load_steerer(
 
     settings, source = _settings(SteererSettings, path, environ, put_over)
     _check_credentials(path, settings, source)
-    if settings.keys.steerer_file is not None:
-        _check_secret_file(settings.keys.steerer_file, ("keys", "steerer_file"), source)
-        settings.keys.own_keys()
+    _check_key_file(settings.keys, "steerer_file", source)
+    settings.keys.own_keys()
     return settings
 
 
@@ -328,6 +325,13 @@ def _check_secrets(
                 if key == "password_file" and not holder.secret():
                     what = f"{file}: its first line is empty: write the password there"
                     raise source.error((*location, key), what)
+
+
+def _check_key_file(keys: Section, name: str, source: _Source) -> None:
+    """See that a file of ours among ``keys`` is closed to others, where it is named."""
+    path: Path | None = getattr(keys, name)
+    if path is not None:
+        _check_secret_file(path, ("keys", name), source)
 
 
 def _check_secret_file(file: Path, location: Location, source: _Source) -> None:

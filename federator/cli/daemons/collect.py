@@ -11,6 +11,13 @@ import click
 
 from federator.cli.agent_pages import get
 from federator.cli.daemons import logs
+from federator.cli.daemons.all_brokers import (
+    broker_option,
+    check_option,
+    file_or_usual,
+    only_option,
+    require_broker,
+)
 from federator.cli.observe.status import shown, table
 from federator.cli.options import PLACE, columns, config_file
 from federator.collector import app
@@ -22,17 +29,10 @@ DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
 
 @click.command(name="collect")
 @click.option("--to", "landing", type=PLACE, help="Folder to land files in.")
-@click.option(
-    "--broker",
-    "brokers",
-    multiple=True,
-    metavar="URL",
-    help="A broker to begin with, mqtt://HOST[:PORT] or mqtts://...; any one finds the others. May "
-    "be given more than once.",
-)
+@broker_option
 @config_file(f"$FEDERATOR_COLLECTOR_CONFIG or {DEFAULT_CONFIG}, if it exists")
-@click.option("--only", is_flag=True, help="Keep to the brokers given; look for no others.")
-@click.option("--check", is_flag=True, help="Read the configuration and stop there.")
+@only_option
+@check_option
 @click.option(
     "--status",
     "status_of",
@@ -59,13 +59,10 @@ def command(
         status = get(status_of.rstrip("/"), "/status")
         click.echo(json.dumps(status, indent=2) if as_json else "\n".join(as_text(status)))
         return 0 if status.get("ready") else 1
-    if config is None:
-        usual = DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
-        config = Path(named) if (named := os.environ.get("FEDERATOR_COLLECTOR_CONFIG")) else usual
+    config = file_or_usual(config, "FEDERATOR_COLLECTOR_CONFIG", DEFAULT_CONFIG)
     if config is None and landing is None and "FEDERATOR_LANDING" not in os.environ:
         raise click.UsageError("--to FOLDER is missing, and there is no configuration")
-    if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
-        raise click.UsageError("--broker URL is missing, and there is no configuration")
+    require_broker(config, brokers)
     read = partial(load_collector, config, os.environ, landing=landing, brokers=brokers, only=only)
     settings = read()
     if check:

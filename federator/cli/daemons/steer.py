@@ -7,6 +7,13 @@ from pathlib import Path
 import click
 
 from federator.cli.daemons import logs
+from federator.cli.daemons.all_brokers import (
+    broker_option,
+    check_option,
+    file_or_usual,
+    only_option,
+    require_broker,
+)
 from federator.cli.options import config_file
 from federator.command_line import imported
 from federator.config.reading import load_steerer
@@ -16,16 +23,9 @@ DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
 
 
 @click.command(name="steer")
-@click.option(
-    "--broker",
-    "brokers",
-    multiple=True,
-    metavar="URL",
-    help="A broker to begin with, mqtt://HOST[:PORT] or mqtts://...; any one finds the others. May "
-    "be given more than once.",
-)
+@broker_option
 @config_file(f"$FEDERATOR_STEERER_CONFIG or {DEFAULT_CONFIG}, if it exists")
-@click.option("--only", is_flag=True, help="Keep to the brokers given; look for no others.")
+@only_option
 @click.option(
     "--dry-run", "dry", is_flag=True, help="Move nothing: print what would move, and why."
 )
@@ -34,7 +34,7 @@ DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
     is_flag=True,
     help="Decide once, print that, and leave; the plan holds for ten minutes.",
 )
-@click.option("--check", is_flag=True, help="Read the configuration and stop there.")
+@check_option
 def command(
     brokers: tuple[str, ...], config: Path | None, only: bool, dry: bool, once: bool, check: bool
 ) -> None:
@@ -45,11 +45,8 @@ def command(
     SIGHUP reads the configuration again: log.level changes at once, and the log names what takes a
     restart.
     """
-    if config is None:
-        usual = DEFAULT_CONFIG if DEFAULT_CONFIG.exists() else None
-        config = Path(named) if (named := os.environ.get("FEDERATOR_STEERER_CONFIG")) else usual
-    if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
-        raise click.UsageError("--broker URL is missing, and there is no configuration")
+    config = file_or_usual(config, "FEDERATOR_STEERER_CONFIG", DEFAULT_CONFIG)
+    require_broker(config, brokers)
     app = imported("federator.steerer.app", "planner")
     read = partial(load_steerer, config, os.environ, brokers=brokers, only=only)
     settings = read()
