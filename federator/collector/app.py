@@ -90,11 +90,8 @@ class CollectorView(AgentView):
 
     def ready(self) -> tuple[bool, str]:
         """Whether anything can be read, and otherwise why not."""
-        sources = self._collector.sources.values()
-        if any(source.link.subscribed for source in sources):
-            return True, "ready"
-        errors = [f"{source.url}: {source.link.last_error}" for source in sources]
-        return False, f"no broker: {'; '.join(errors)[:200]}"
+        why = self._collector.connections.why_none()
+        return why is None, why or "ready"
 
     def counters(self) -> Mapping[str, int]:
         """What happened since the start, of all spools together."""

@@ -189,6 +189,14 @@ class Sources:
         for broker in self._settings.brokers:
             self._connect(self._settings.connection(broker))
 
+    def why_none(self) -> str | None:
+        """Why nothing can be read anywhere; ``None``: something can."""
+        sources = self.by_url.values()
+        if any(source.link.subscribed for source in sources):
+            return None
+        errors = [f"{source.url}: {source.link.last_error}" for source in sources]
+        return f"no broker: {'; '.join(errors)[:200]}"
+
     def of(self, broker: BrokerId) -> Source | None:
         """The connection to ``broker``."""
         found = (each for each in self.by_url.values() if each.broker == broker)

@@ -81,10 +81,8 @@ class SteererView(AgentView):
     def ready(self) -> tuple[bool, str]:
         """Whether loads come, and otherwise what to look at."""
         steerer = self._steerer
-        sources = steerer.connections.by_url.values()
-        if not any(source.link.subscribed for source in sources):
-            errors = [f"{source.url}: {source.link.last_error}" for source in sources]
-            return False, f"no broker: {'; '.join(errors)[:200]}"
+        if (why := steerer.connections.why_none()) is not None:
+            return False, why
         if steerer.counters["plans_refused"]:
             return False, "a broker refuses plans: its ACL wants `federator doctor --acl`"
         if not steerer.loads:

@@ -33,6 +33,7 @@ from federator.protocol.messages.steering import (
     Load,
     Plan,
     Tree,
+    passes,
 )
 from federator.protocol.trust.key_files import holder_of
 from federator.protocol.trust.words import Wanted, at
@@ -358,7 +359,7 @@ class Steerer:
         self.decision_ms = monotonic_ms() - began_ms
         self.counters["decisions"] += 1
         self.last = decision
-        self._tell_capacities(decision)
+        self._tell_capacities()
         if self.dry or not self.steers or self._leaving:
             self.decider.take_back(decision)
         elif decision.moves:
@@ -444,10 +445,12 @@ class Steerer:
             if broker not in self.loads and now_ms - since_ms > SILENT_MS + LISTEN_MS:
                 self._complain("steer.no_load", broker=broker)
 
-    def _tell_capacities(self, decision: Decision) -> None:
+    def _tell_capacities(self) -> None:
+        if "capacities" in self._told:
+            return
         links = [link for load, _ in self.loads.values() for link in load.links]
         unknown = sum(link.capacity is None for link in links)
-        if not links or not unknown or "capacities" in self._told:
+        if not unknown:
             return
         self._told.add("capacities")
         if unknown == len(links):
@@ -475,12 +478,7 @@ class Steerer:
 
 def trees_at(broker: BrokerId, trees: tuple[Tree, ...]) -> tuple[Tree, ...]:
     """The trees that pass ``broker``."""
-    passing = (
-        tree
-        for tree in trees
-        if tree.origin == broker or any(broker in edge for edge in tree.edges)
-    )
-    return tuple(passing)[:TREES_MAX]
+    return tuple(tree for tree in trees if passes(tree, broker))[:TREES_MAX]
 
 
 def fullest(shares: Mapping[Ends, float]) -> float:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
 from federator.protocol.filters import matches
-from federator.protocol.messages.steering import STEERING_VERSION, Plan, Tree, tree_of
+from federator.protocol.messages.steering import STEERING_VERSION, Plan, Tree, passes, tree_of
 from federator.protocol.types import BrokerId
 from lab.sim.data import FEDERATION
 from lab.sim.plan import Link, WorldPlan, link_of
@@ -86,7 +86,7 @@ def tell_plan(world: World, moment: PlanMoment) -> None:
         agent = world.agents.get(id)
         if agent is None:
             continue
-        trees = tuple(tree for tree in moment.trees if id in {tree.origin, *_below(tree)})
+        trees = tuple(tree for tree in moment.trees if passes(tree, id))
         plan = Plan(
             STEERING_VERSION,
             FEDERATION,
@@ -100,10 +100,6 @@ def tell_plan(world: World, moment: PlanMoment) -> None:
         )
         world.fired["plan"] += 1
         world.run(agent, world.data_paths[id].on_plan, plan)
-
-
-def _below(tree: Tree) -> Iterable[BrokerId]:
-    return (child for _, child in tree.edges)
 
 
 def _flows(plan: WorldPlan, topics: Sequence[str]) -> Iterable[tuple[BrokerId, tuple[str, ...]]]:

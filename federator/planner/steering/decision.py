@@ -355,7 +355,7 @@ class Decider:
         )
 
     def _candidates(self, now: _Now, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
-        """The heaviest flows of the jammed links, heaviest first; and those that have trees."""
+        """The heaviest flows of the jammed links, and those that have trees; heaviest first."""
         jammed = {now.network.at[ends] for ends in jam}
         over = now.load - DOUBT * now.error > now.capacity
         heads = now.network.head[now.network.open].tolist()
@@ -381,7 +381,8 @@ class Decider:
             so_far += rate
         if chosen:
             chosen += [key for _, key in sorted(others, reverse=True)]
-        return chosen[: self.manner.candidates_max]
+        kept = chosen[: self.manner.candidates_max]
+        return sorted(kept, key=lambda key: -self._flows[key].rate.value)
 
     def _problem(self, now: _Now, keys: list[FlowKey]) -> Problem:
         wishes = []
@@ -390,9 +391,7 @@ class Decider:
             flow, way = self._flows[key], now.ways[key]
             wishes.append(Wish(key[0], flow.destinations, flow.rate.value, way))
             room[list(way)] += flow.rate.value
-        wishes_ = sorted(zip(wishes, keys, strict=True), key=lambda each: -each[0].rate)
-        keys[:] = [key for _, key in wishes_]
-        return Problem(now.network, tuple(wish for wish, _ in wishes_), room, now.capacity)
+        return Problem(now.network, tuple(wishes), room, now.capacity)
 
     def _move(
         self,
@@ -439,8 +438,7 @@ class Decider:
             costs = now.network.cost
             saved = rate * float(costs[way].sum() - costs[ordinary].sum())
             saves = saved > manner.margin * cost and good
-            lasting = flow.good_since_ms is not None
-            lasting = lasting and now_ms - (flow.good_since_ms or now_ms) >= GIVE_BACK_MS
+            lasting = good and now_ms - (flow.good_since_ms or now_ms) >= GIVE_BACK_MS
             if held or not (saves or lasting):
                 continue
             load, was = after, flow.tree

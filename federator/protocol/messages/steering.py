@@ -135,6 +135,11 @@ def parents_of(tree: Tree) -> Mapping[BrokerId, BrokerId]:
     return parents
 
 
+def passes(tree: Tree, broker: BrokerId) -> bool:
+    """Whether ``broker`` has something to do with ``tree``."""
+    return broker == tree.origin or any(broker in edge for edge in tree.edges)
+
+
 def children_of(tree: Tree) -> Mapping[BrokerId, Sequence[BrokerId]]:
     """The children of each broker that has some."""
     children: dict[BrokerId, list[BrokerId]] = {}
