@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
-from lab.grid.processes.children import Child, Started, get_json, python, spawn
+from lab.grid.processes.children import Child, Serving, Started, python, spawn
 from lab.grid.processes.collector import CollectorProcess
 from lab.grid.processes.ports import free_ports
 from lab.grid.running import FEDERATION
@@ -41,7 +41,7 @@ class Dashboard(Started):
         for part in self._parts:
             if not part.running:
                 raise LinkError(f"a part of the dashboard ended:\n{part.log_tail()}")
-        return await self._page.live()
+        return await self._page.status()
 
 
 class _Stream(Child):
@@ -57,22 +57,13 @@ class _Stream(Child):
         return True  # its tables come when there are records
 
 
-class _Page(Child):
+class _Page(Serving):
+    status_path = "/live"
+
     def __init__(self, folder: Path, tables: Path) -> None:
         super().__init__("dashboard", folder / "dashboard.log")
-        (self._port,) = free_ports(1)
-        self._command = python("analytics", "serve", str(tables), "--port", str(self._port))
+        (self.http_port,) = free_ports(1)
+        self._command = python("analytics", "serve", str(tables), "--port", str(self.http_port))
 
     def _launch(self) -> None:
         self._process = spawn(self._command, log=self.log_path)
-
-    async def live(self) -> dict[str, Any]:
-        """What the page polls. Raises ``LinkError``."""
-        found: dict[str, Any] = await get_json(self._port, "/live", who=self._what)
-        return found
-
-    async def _answers(self) -> bool:
-        try:
-            return bool(await self.live())
-        except LinkError:
-            return False

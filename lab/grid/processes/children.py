@@ -220,13 +220,14 @@ class Child(Started):
 
 
 class Serving(Child):
-    """A ``Child`` that answers ``/status`` at ``http_port`` of this machine from its start on."""
+    """A ``Child`` that answers at ``http_port`` of this machine from its start on."""
 
     http_port: int
+    status_path: str = "/status"
 
     async def status(self) -> dict[str, Any]:
-        """Its ``/status``. Raises ``LinkError``: it does not answer."""
-        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._what)
+        """What it tells of itself. Raises ``LinkError``: it does not answer."""
+        found: dict[str, Any] = await get_json(self.http_port, self.status_path, who=self._what)
         return found
 
     async def _answers(self) -> bool:

@@ -11,8 +11,8 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.grid.processes import warm
 from lab.grid.processes.children import (
-    Child,
     Sections,
+    Serving,
     Spawn,
     get_json,
     python,
@@ -53,7 +53,7 @@ class GatewayConfig:
         return "\n".join(lines) + "\n"
 
 
-class GatewayProcess(Child):
+class GatewayProcess(Serving):
     """A ``federator gateway``; its configuration and log are in ``folder``."""
 
     host: Final = "127.0.0.1"
@@ -79,11 +79,6 @@ class GatewayProcess(Child):
             return bool((await self.status())["ready"])
         except LinkError:
             return False
-
-    async def status(self) -> dict[str, Any]:
-        """What ``/status`` says. Raises ``LinkError``: it does not answer."""
-        found: dict[str, Any] = await get_json(self.http_port, "/status", who=self._what)
-        return found
 
     async def clients(self) -> dict[str, dict[str, Any]]:
         """The gateway's clients by id: broker, state, moves.
