@@ -4,14 +4,11 @@ import asyncio
 import contextlib
 import json
 import re
-import time
 
 import mqtt5
 import pytest
 
 from federator.protocol.filters import matches
-from federator.protocol.messages import json_codec
-from federator.protocol.messages.steering import STEERING_VERSION, Plan
 from federator.protocol.messages.topics import (
     load_topic,
     metrics_again_topic,
@@ -30,6 +27,7 @@ from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
+from tests.real.steering.by_hand import plan
 
 USERS = (
     *("federator", "federator-peer", "federator-gateway", "federator-collector"),
@@ -217,13 +215,9 @@ async def read_metrics(broker):
 async def steer(broker, id_):
     """As a steerer: hold a plan without trees at the broker, and hear what its agent carries."""
     reader = Reader(broker.port, "federator-steerer", load_topic("fed"), plan_topic("fed"))
-    now_ms = time.time_ns() // 1_000_000
-    plan = Plan(
-        STEERING_VERSION, "fed", id_, "s", since_ms=1, number=1, made_ms=now_ms, valid_ms=60_000
-    )
     async with running(reader):
         await until(lambda: reader.link.subscribed, "it hears")
-        reader.link.publish(plan_topic("fed"), json_codec.encode(plan), qos=1)
+        reader.link.publish(plan_topic("fed"), plan(id_), qos=1)
         for topic in (plan_topic("fed"), load_topic("fed")):
             await until(
                 lambda t=topic: any(p.topic == t for p in reader.came), topic, deadline_s=DEADLINE_S

@@ -8,16 +8,14 @@ import time
 
 import pytest
 
-from federator.protocol.messages.json_codec import encode
-from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
-from federator.protocol.messages.topics import plan_topic
+from federator.protocol.messages.steering import tree_of
 from lab.grid.processes.steerer import SteererProcess
 from lab.grid.running import FEDERATION, RunningGrid
 from lab.grid.topology import Graph, Link
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import DEEP, QUICK, gets_through
 from tests.real.polling import until
-from tests.real.steering.test_plans import retain
+from tests.real.steering.by_hand import plan, retain
 
 pytestmark = pytest.mark.slow
 
@@ -35,16 +33,12 @@ def square(tmp_path):
     )
 
 
-async def around(grid, *, number=1, valid_ms=60_000):
+async def around(grid):
     """Plan by hand that the flow goes by 3."""
     one, _, three, four = SQUARE.ids
     tree = tree_of(one, [TOPIC], {three: one, four: three})
     for id_ in (one, three, four):
-        plan = Plan(
-            STEERING_VERSION, FEDERATION, id_, "hand", since_ms=1, number=number,
-            made_ms=time.time_ns() // 1_000_000, valid_ms=valid_ms, trees=(tree,),
-        )  # fmt: skip
-        await retain(grid.brokers[id_], plan_topic(FEDERATION), encode(plan))
+        await retain(grid.brokers[id_], plan(id_, tree, federation=FEDERATION), FEDERATION)
 
 
 def flow(grid):

@@ -2,17 +2,17 @@
 
 import time
 
-import aiomqtt
 import mqtt5
 import pytest
 
 from federator.protocol.messages import json_codec
-from federator.protocol.messages.steering import STEERING_VERSION, Load, Plan
+from federator.protocol.messages.steering import Load
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
+from tests.real.steering.by_hand import plan, retain
 
 STRAIGHT = '[routing]\nstrategy = "shortest-path"\n'
 WINDOWS_S = 10
@@ -45,10 +45,9 @@ class Filler(Publisher):
 
 async def lease(broker, *, number=7):
     """A plan without trees, retained: somebody watches."""
-    now_ms = time.time_ns() // 1_000_000
-    plan = Plan(STEERING_VERSION, "fed", 1, "watcher", now_ms, number, now_ms, 300_000)
-    async with aiomqtt.Client(broker.host, broker.port) as client:
-        await client.publish("$fed/fed/plan", json_codec.encode(plan), qos=1, retain=True)
+    since_ms = time.time_ns() // 1_000_000
+    told = plan(1, steerer="watcher", since_ms=since_ms, number=number, valid_ms=300_000)
+    await retain(broker, told)
 
 
 @pytest.mark.slow

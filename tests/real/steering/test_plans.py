@@ -8,17 +8,15 @@ import asyncio
 import contextlib
 import time
 
-import aiomqtt
 import pytest
 
-from federator.protocol.messages.json_codec import encode
-from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
-from federator.protocol.messages.topics import plan_topic
+from federator.protocol.messages.steering import tree_of
 from federator.protocol.types import BrokerId
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import Plain, gets_through
 from tests.real.polling import ASK_S, DEADLINE_S, until
 from tests.real.sharing.shares import triangle
+from tests.real.steering.by_hand import plan, retain
 
 STRAIGHT = '[routing]\nstrategy = "shortest-path"\n'
 TOPIC = "flow/1"
@@ -29,28 +27,15 @@ SLOW = 10
 """No test asserts a time tighter than ten times of what it takes."""
 
 
-async def retain(broker, topic, payload):
-    async with aiomqtt.Client(broker.host, broker.port) as client:
-        await client.publish(topic, payload, qos=1, retain=True)
-
-
 class Steerer:
     """Writes plans on brokers; ``number`` is of the last one."""
 
     def __init__(self):
         self.number = 0
 
-    async def tell(self, broker, id, *trees, valid_ms=60_000):
+    async def tell(self, broker, id_, *trees, valid_ms=60_000):
         self.number += 1
-        now_ms = time.time_ns() // 1_000_000
-        plan = Plan(
-            STEERING_VERSION, "fed", id, "hand", since_ms=1, number=self.number, made_ms=now_ms,
-            valid_ms=valid_ms, trees=trees,
-        )  # fmt: skip
-        await self.write(broker, encode(plan))
-
-    async def write(self, broker, payload):
-        await retain(broker, plan_topic("fed"), payload)
+        await retain(broker, plan(id_, *trees, number=self.number, valid_ms=valid_ms))
 
 
 async def next_hops(agent):
@@ -129,6 +114,6 @@ async def test_a_planned_relay_that_is_killed_costs_nothing_at_qos_1(tmp_path):
 @pytest.mark.parametrize("payload", [b"", b"{", b"null", b'{"version":1}'])
 async def test_what_is_no_plan_changes_nothing(tmp_path, payload):
     async with flowing(tmp_path) as (brokers, agents, publisher, subscriber):
-        await Steerer().write(brokers[0], payload)
+        await retain(brokers[0], payload)
         await gets_through(publisher, subscriber)
         assert await next_hops(agents[0]) == ([3], False)

@@ -1,16 +1,13 @@
 """In a federation with keys only a steerer's signed plan is followed, and only where it is for."""
 
-import time
-
 from federator.config.security import role_keys
-from federator.protocol.messages.json_codec import encode
-from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
+from federator.protocol.messages.steering import tree_of
 from federator.protocol.messages.topics import plan_topic
 from federator.protocol.trust.words import NOBODY, at
 from federator.runtime.trust.words import SignedWords, vouch_by
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
-from tests.real.steering.test_plans import retain
+from tests.real.steering.by_hand import plan, retain
 from tests.real.trust.test_signed import Office, keys, refusals
 
 TOPIC = plan_topic("fed")
@@ -22,18 +19,8 @@ def words_of(office, role, name):
     return SignedWords(None, vouch=vouch_by(role_keys(path, role, "key")))
 
 
-def plan(number, *, broker=1, steerer="central"):
-    now_ms = time.time_ns() // 1_000_000
-    tree = tree_of(1, ["x"], {2: 1})
-    told = Plan(
-        STEERING_VERSION, "fed", broker, steerer, since_ms=1, number=number, made_ms=now_ms,
-        valid_ms=60_000, trees=(tree,),
-    )  # fmt: skip
-    return encode(told)
-
-
-async def write(broker, payload):
-    await retain(broker, TOPIC, payload)
+def one(number, *, broker=1, steerer="central"):
+    return plan(broker, tree_of(1, ["x"], {2: 1}), number=number, steerer=steerer)
 
 
 async def test_only_who_may_steer_is_followed_and_only_where_it_says(tmp_path):
@@ -46,22 +33,22 @@ async def test_only_who_may_steer_is_followed_and_only_where_it_says(tmp_path):
         await eventually(first, linked(2), "linked")
         central = words_of(office, "steerer", "central")
         operator = words_of(office, "operator", "central")
-        signed = central.sign(TOPIC, plan(1, broker=2), to=at(2))
+        signed = central.sign(TOPIC, one(1, broker=2), to=at(2))
         for payload, why in (
-            (plan(1), "steerer central without its signature"),
-            (operator.sign(TOPIC, plan(1), to=at(1)), "operator"),
-            (central.sign(TOPIC, plan(1), to=NOBODY), "is for another"),
+            (one(1), "steerer central without its signature"),
+            (operator.sign(TOPIC, one(1), to=at(1)), "operator"),
+            (central.sign(TOPIC, one(1), to=NOBODY), "is for another"),
             (signed, "is for another"),
-            (central.sign(TOPIC, plan(1, steerer="other"), to=at(1)), "in the name of other"),
-            (central.sign(TOPIC, plan(1), to=at(1)).replace(b'"x"', b'"y"'), "is wrong"),
+            (central.sign(TOPIC, one(1, steerer="other"), to=at(1)), "in the name of other"),
+            (central.sign(TOPIC, one(1), to=at(1)).replace(b'"x"', b'"y"'), "is wrong"),
         ):
-            await write(brokers[0], payload)
+            await retain(brokers[0], payload)
             await until(lambda w=why: refusals(first, w), f"{why}: {refusals(first, '')}")
         assert not any("steer.followed" in line for line in first.log_lines())
 
-        await write(brokers[0], central.sign(TOPIC, plan(2), to=at(1)))
+        await retain(brokers[0], central.sign(TOPIC, one(2), to=at(1)))
         await until(
             lambda: any("steer.followed" in line for line in first.log_lines()), "it is followed"
         )
-        await write(brokers[0], b"")  # anybody may: the lease holds
+        await retain(brokers[0], b"")  # anybody may: the lease holds
         assert not any("steer.ended" in line for line in first.log_lines())
