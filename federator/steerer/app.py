@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from itertools import islice
 from os import EX_CONFIG, EX_NOPERM, EX_UNAVAILABLE
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -15,14 +16,14 @@ from prometheus_client.core import Metric
 
 from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
-from federator.planner.steering.moves import Decision, Move
+from federator.planner.steering.moves import Decision, Move, fullest
 from federator.protocol.messages.steering import VALID_MS_MAX
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Definition, families, table
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
-from federator.steerer.steerer import Steerer, fullest
+from federator.steerer.steerer import Steerer
 
 LEAVE_S: Final = 3.0
 """What taking plans back may take at the end; what is left there expires."""
@@ -182,6 +183,7 @@ def serve(
     *,
     dry: bool = False,
     once: bool = False,
+    instance_file: Path | None = None,
     say: Callable[[str], None] = lambda line: None,
 ) -> None:
     """Steer until SIGTERM or SIGINT; ``source`` is read again at SIGHUP, and ``say`` gets what
@@ -190,7 +192,7 @@ def serve(
     Raises:
         ConfigError: The HTTP port cannot be had; with ``once``: nothing can be decided.
     """
-    run_to_end(_run(settings, source, dry, once, say))
+    run_to_end(_run(settings, source, dry, once, instance_file, say))
 
 
 async def _run(
@@ -198,6 +200,7 @@ async def _run(
     source: Source[SteererSettings],
     dry: bool,
     once: bool,
+    instance_file: Path | None,
     say: Callable[[str], None],
 ) -> None:
     stop = stop_requested(settings.notices())
@@ -212,7 +215,9 @@ async def _run(
                 if once and said.enough:
                     stop.set()
 
-        steerer = Steerer(settings, tasks, dry=dry, on_decision=on_decision)
+        steerer = Steerer(
+            settings, tasks, dry=dry, on_decision=on_decision, instance_file=instance_file
+        )
         view = SteererView(steerer)
         async with http_page(view, settings.http) as port:
             steerer.start()

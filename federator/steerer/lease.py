@@ -66,6 +66,12 @@ class Lease:
         self._former.clear()
         return [tree for _, tree in sorted(trees.items())]
 
+    def followed(self) -> list[Tree]:
+        """The trees of whoever steers before us, once."""
+        held = [each.plan for each in self._heard.values() if self._is_before_us(each.plan)]
+        trees = {(tree.origin, tree.filters): tree for tree in _trees(held)}
+        return [tree for _, tree in sorted(trees.items())]
+
     def _is_before_us(self, plan: Plan) -> bool:
         return precedence(plan) < (self.since_ms, self.name)
 

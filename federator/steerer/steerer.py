@@ -8,10 +8,11 @@ import asyncio
 import contextlib
 import secrets
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import Final
 
 import structlog
@@ -22,7 +23,7 @@ from federator.config.steerer import SteererSettings
 from federator.errors import DecodeError
 from federator.planner.flow.watch import Watch
 from federator.planner.steering.decision import FRESH_MS, Decider
-from federator.planner.steering.moves import Decision, Manner, named
+from federator.planner.steering.moves import Decision, Manner, fullest, named
 from federator.planner.steering.network import Ends
 from federator.protocol.messages import topics
 from federator.protocol.messages.json_codec import MESSAGE_BYTES_MAX, decode, encode
@@ -41,6 +42,7 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import FollowedWords
+from federator.steerer.instance_writer import InstanceWriter
 from federator.steerer.lease import NEVER_FIRST, Lease
 
 TICK_S: Final = 0.5
@@ -89,6 +91,7 @@ class Steerer:
     Args:
         dry: Publish no trees: decide, and tell what would move.
         on_decision: Told every decision.
+        instance_file: Where to write the instance that is measured, once a minute and at the end.
 
     Attributes:
         counters: What happened since the start; ``app`` says what each is.
@@ -103,6 +106,7 @@ class Steerer:
         *,
         dry: bool = False,
         on_decision: Callable[[Decision], None] = lambda decision: None,
+        instance_file: Path | None = None,
     ) -> None:
         self.settings, self.dry = settings, dry
         steering = settings.steering
@@ -113,6 +117,9 @@ class Steerer:
             candidates_max=steering.candidates_max,
         )
         self.decider = Decider(manner)
+        self._writer = (
+            None if instance_file is None else InstanceWriter(instance_file, self.decider)
+        )
         self.words = FollowedWords(
             settings.federation,
             settings.keys,
@@ -179,6 +186,11 @@ class Steerer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(patience_s):
                     await self._end_plans(keep_ms)
+        if self._writer is not None:
+            loop = asyncio.get_running_loop()
+            write = loop.run_in_executor(self._solver, self._writer.write)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(write, patience_s)
         self._solver.shutdown(wait=False, cancel_futures=True)
 
     async def _end_plans(self, keep_ms: int) -> None:
@@ -301,7 +313,7 @@ class Steerer:
     def _publish(self, source: Source, broker: BrokerId, *, clear: bool = False) -> None:
         payload = b""
         if not clear:
-            trees = trees_at(broker, self.trees)
+            trees = tuple(tree for tree in self.trees if passes(tree, broker))[:TREES_MAX]
             body = encode(self._plan_for(broker, trees))
             while len(body) > PLAN_BYTES_MAX:  # who knows a tree not takes the ordinary way
                 trees = trees[: len(trees) // 2]
@@ -353,7 +365,9 @@ class Steerer:
         began_ms = monotonic_ms()
         loop = asyncio.get_running_loop()
         try:
-            decision = await loop.run_in_executor(self._solver, self._decided, heard, began_ms)
+            decision = await loop.run_in_executor(
+                self._solver, self._decided, heard, self.lease.followed(), began_ms
+            )
         finally:
             self._deciding = False
         self.decision_ms = monotonic_ms() - began_ms
@@ -368,10 +382,14 @@ class Steerer:
             self.trees = decision.trees  # a flow may have ended
         self._on_decision(decision)
 
-    def _decided(self, heard: list[tuple[Load, Millis]], now_ms: Millis) -> Decision:
+    def _decided(
+        self, heard: list[tuple[Load, Millis]], followed: list[Tree], now_ms: Millis
+    ) -> Decision:
         """In a thread: the decider is touched by nobody else meanwhile."""
         for load, came_ms in heard:
             self.decider.on_load(load, now_ms=came_ms)
+        if not self.steers:
+            self.decider.follow(followed, now_ms=now_ms)
         watch = Watch(
             seconds=lambda: monotonic_ms() / 1_000,
             time_limit_s=self.settings.steering.solve_ms / 1_000,
@@ -379,6 +397,8 @@ class Steerer:
             started_s=now_ms / 1_000,
         )
         decision = self.decider.decide(now_ms=now_ms, watch=watch)
+        if self._writer is not None:
+            self._writer.write_if_due()
         self.decider.on_decided(now_ms=monotonic_ms())
         return decision
 
@@ -474,13 +494,3 @@ class Steerer:
         """Say what ``source`` told and does not decode."""
         reason, so_far = str(error)[:200], self.connections.malformed
         self._complain("steer.malformed", url=source.url, reason=reason, so_far=so_far)
-
-
-def trees_at(broker: BrokerId, trees: tuple[Tree, ...]) -> tuple[Tree, ...]:
-    """The trees that pass ``broker``."""
-    return tuple(tree for tree in trees if passes(tree, broker))[:TREES_MAX]
-
-
-def fullest(shares: Mapping[Ends, float]) -> float:
-    """The load of the fullest link."""
-    return round(max(shares.values(), default=0.0), 3)

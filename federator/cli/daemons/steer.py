@@ -14,7 +14,7 @@ from federator.cli.daemons.all_brokers import (
     only_option,
     require_broker,
 )
-from federator.cli.options import config_file
+from federator.cli.options import FILE, config_file
 from federator.command_line import imported
 from federator.config.reading import load_steerer
 from federator.runtime.process.reloading import Source
@@ -34,9 +34,20 @@ DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
     is_flag=True,
     help="Decide once, print that, and leave; the plan holds for ten minutes.",
 )
+@click.option(
+    "--write-instance",
+    type=FILE,
+    help="Write what is measured to this file each minute, as `federator plan` reads it.",
+)
 @check_option
 def command(
-    brokers: tuple[str, ...], config: Path | None, only: bool, dry: bool, once: bool, check: bool
+    brokers: tuple[str, ...],
+    config: Path | None,
+    only: bool,
+    dry: bool,
+    once: bool,
+    write_instance: Path | None,
+    check: bool,
 ) -> None:
     """Give the heavy flows trees of their own, so that no link is too full.
 
@@ -55,4 +66,11 @@ def command(
         click.echo(f"from {named_brokers}: the configuration can be used")
         return
     logs.configure(settings.log)
-    app.serve(settings, Source(read, logs.set_level), dry=dry, once=once, say=click.echo)
+    app.serve(
+        settings,
+        Source(read, logs.set_level),
+        dry=dry,
+        once=once,
+        instance_file=write_instance,
+        say=click.echo,
+    )

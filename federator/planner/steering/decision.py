@@ -115,6 +115,7 @@ class Decider:
         self._tried: tuple[Millis, dict[Ends, float]] | None = None
         self._moved_ms: Millis | None = None
         self._network: Network | None = None
+        self._now: _Now | None = None  # as decided on last
         self._new: set[BrokerId] = set()  # whose load no background was taken from yet
         self._decided_ms: Millis | None = None
         self._of_origin: Counter[BrokerId] = Counter()  # how many flows are known
@@ -157,6 +158,14 @@ class Decider:
                 flow = self._flows.setdefault(key, _Flow(heard_ms=now_ms))
                 flow.tree, flow.moved_ms, flow.planned = tree, now_ms, True
 
+    def follow(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
+        """Take it that flows have the ``trees`` of somebody else who steers, and no others."""
+        for flow in self._flows.values():
+            flow.tree = flow.moved_ms = None
+        self.adopt(trees, now_ms=now_ms)
+        for flow in self._flows.values():
+            flow.moved_ms = None
+
     def take_back(self, decision: Decision) -> None:
         """Forget the moves of a decision that nobody obeys."""
         for move in decision.moves:
@@ -169,10 +178,9 @@ class Decider:
         """All that hold."""
         return tuple(flow.tree for _, flow in sorted(self._flows.items()) if flow.tree is not None)
 
-    @property
-    def told_by(self) -> list[BrokerId]:
-        """Whose load has been heard."""
-        return sorted(self._heard)
+    def names(self) -> dict[BrokerId, str]:
+        """What operators call the brokers, as far as they are called."""
+        return {broker: load.name for broker, (load, _) in self._heard.items() if load.name}
 
     @property
     def flows(self) -> int:
@@ -191,7 +199,7 @@ class Decider:
         loads = [load for load, _ in self._heard.values()]
         network = self._network = self._network_of(loads)
         dropped = self._drop_broken(network)
-        now = self._look(network, capacities_of(loads, network), now_ms)
+        now = self._now = self._look(network, capacities_of(loads, network), now_ms)
         settling = self._moved_ms is not None and now_ms - self._moved_ms < SETTLE_MS
         before, cost = now.shares(now.load), self._cost(now)
         jam = self._jam(before, now)
@@ -307,6 +315,22 @@ class Decider:
                 over.add(ends)
         return {at for at in over if sum(self._was_over.get(at, ())) >= JAMMED}
 
+    def measured(self) -> Problem | None:
+        """All flows that reach their destinations, where they go now; ``None``: there are none."""
+        now = self._now
+        if now is None:
+            return None
+        going = [
+            (key, way)
+            for key, way in now.ways.items()
+            if key in self._flows
+            and self._flows[key].rate.value > 0
+            and way
+            and now.network.open[list(way)].all()
+        ]
+        keys = sorted((key for key, _ in going), key=lambda key: -self._flows[key].rate.value)
+        return self._problem(now, keys) if keys else None
+
     # -- moving ----------------------------------------------------------------------------------
 
     def _relieve(
@@ -389,7 +413,7 @@ class Decider:
         room = now.capacity - now.load
         for key in keys:
             flow, way = self._flows[key], now.ways[key]
-            wishes.append(Wish(key[0], flow.destinations, flow.rate.value, way))
+            wishes.append(Wish(key[0], flow.destinations, flow.rate.value, way, key[1]))
             room[list(way)] += flow.rate.value
         return Problem(now.network, tuple(wishes), room, now.capacity)
 

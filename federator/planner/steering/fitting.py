@@ -52,6 +52,7 @@ class Wish:
     destinations: tuple[BrokerId, ...]
     rate: float  # bit/s
     way: tuple[int, ...]  # where it goes now, over open links
+    filters: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,11 +80,11 @@ class Problem:
     room: FloatArray
     capacity: FloatArray
 
-    def instance(self, fill: float) -> Instance:
-        """As the solvers take it, with links ``fill`` full at most."""
+    def instance(self, fill: float, *, unit: float | None = None) -> Instance:
+        """As the solvers take it, with links ``fill`` full at most; bit/s times ``unit``."""
         network, wishes = self.network, self.wishes
         arcs = np.flatnonzero(network.open)
-        unit = RATE_UNIT / max(wish.rate for wish in wishes)
+        unit = RATE_UNIT / max(wish.rate for wish in wishes) if unit is None else unit
         rate = np.array([wish.rate for wish in wishes]) * unit
         left = self.room[arcs] - (1 - fill) * np.where(
             np.isfinite(self.capacity[arcs]), self.capacity[arcs], 0.0

@@ -95,6 +95,11 @@ def better(before: Mapping[Ends, float], after: Mapping[Ends, float], threshold:
     return False
 
 
+def fullest(shares: Mapping[Ends, float]) -> float:
+    """The load of the fullest link."""
+    return round(max(shares.values(), default=0.0), 3)
+
+
 def named(links: Iterable[Ends], shares: Mapping[Ends, float], most: int = 3) -> str:
     """Links for people, the fullest first."""
     ranked = sorted(links, key=lambda ends: (-shares.get(ends, 0.0), ends))

@@ -1,0 +1,70 @@
+"""The instance that a steerer measured, as the file that ``federator plan`` reads.
+
+Flows are topics, with rates in kbit/s; a link's capacity is what it has for them where it is to be
+``FILL_MAX`` full at most, without its background.
+
+Source: docs/steering.md, "What was measured, as an instance".
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+import numpy as np
+
+from federator.planner.flow import instance_file
+from federator.planner.flow.instance import Instance
+from federator.planner.flow.routing import account, from_arcs
+from federator.planner.steering.fitting import FILL_MAX, Problem
+from federator.protocol.types import BrokerId
+
+KBIT: Final = 1e-3
+"""From bit/s."""
+
+CAPACITY_MIN: Final = 1e-6
+"""kbit/s that a link without room has: a file wants some."""
+
+NAME_CHARS_MAX: Final = 200
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Measured:
+    """An instance, and the ways that its flows take.
+
+    Attributes:
+        path_cost: Of those ways, as ``plan solve`` counts.
+        overloaded: Links that are fuller than ``FILL_MAX``.
+    """
+
+    instance: Instance
+    path_cost: float
+    overloaded: int
+
+    def encode(self) -> bytes:
+        """The file."""
+        return instance_file.encode(self.instance)
+
+
+def measured(problem: Problem, names: Mapping[BrokerId, str]) -> Measured:
+    """``problem``, with all that goes by itself and by trees, under the ``names`` of brokers."""
+    bare = problem.instance(FILL_MAX, unit=KBIT)
+    brokers = problem.network.brokers
+    once = len({names.get(id, str(id)) for id in brokers}) == len(brokers)
+    called = [names.get(id, str(id)) if once else str(id) for id in brokers]
+    topics = [
+        f"{', '.join(wish.filters)[:NAME_CHARS_MAX] or number} from {wish.origin}"
+        for number, wish in enumerate(problem.wishes)
+    ]
+    if len(set(topics)) < len(topics):  # cut short
+        topics = [f"{number}: {topic}" for number, topic in enumerate(topics)]
+    instance = replace(
+        bare,
+        names=tuple(called),
+        capacity=np.maximum(bare.capacity, CAPACITY_MIN),
+        topic_names=tuple(topics),
+    )
+    position = {int(arc): at for at, arc in enumerate(np.flatnonzero(problem.network.open))}
+    ways = from_arcs([sorted(position[link] for link in wish.way) for wish in problem.wishes])
+    counted = account(instance, ways, overloads=True)
+    over = counted.load > instance.capacity * (1 + 1e-9) + CAPACITY_MIN
+    return Measured(instance, counted.path_cost, int(over.sum()))

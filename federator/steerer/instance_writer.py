@@ -1,0 +1,56 @@
+"""Writes what a steerer measured to a file that ``federator plan`` reads; in the solver's thread.
+
+Source: docs/steering.md, "What was measured, as an instance".
+"""
+
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from federator.planner.steering.decision import Decider
+from federator.planner.steering.export import measured
+from federator.protocol.types import Millis
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.storage.durable import write_whole
+
+EVERY_MS: Final = Millis(60_000)
+"""Between two writings."""
+
+READABLE_FILE: Final = 0o644
+
+_log = structlog.get_logger()
+
+
+class InstanceWriter:
+    """Writes to ``path`` what ``decider`` knows, once a minute and when asked to."""
+
+    def __init__(self, path: Path, decider: Decider) -> None:
+        self._path, self._decider = path, decider
+        self._due_ms = Millis(0)
+
+    def write_if_due(self) -> None:
+        """Write, unless that was done within a minute."""
+        if monotonic_ms() >= self._due_ms:
+            self.write()
+
+    def write(self) -> None:
+        """Write now; nothing while no flow is known."""
+        problem = self._decider.measured()
+        if problem is None:
+            return
+        self._due_ms = Millis(monotonic_ms() + EVERY_MS)
+        found = measured(problem, self._decider.names())
+        try:
+            write_whole(self._path, found.encode(), mode=READABLE_FILE)
+        except OSError as error:
+            reason = error.strerror or str(error)
+            _log.warning("steer.instance_not_written", path=str(self._path), reason=reason)
+            return
+        _log.info(
+            "steer.instance_written",
+            path=str(self._path),
+            flows=found.instance.topics,
+            path_cost=found.path_cost,
+            overloaded=found.overloaded,
+        )
