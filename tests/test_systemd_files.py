@@ -131,9 +131,7 @@ def test_the_example_can_be_used_once_its_secrets_are_there(tmp_path):
         ("steer.toml", "federator-steer", load_steerer),
     ],
 )
-def test_the_examples_of_the_other_daemons_can_be_used(
-    name, unit, read_it, uncomment, tmp_path
-):
+def test_the_examples_of_the_other_daemons_can_be_used(name, unit, read_it, uncomment, tmp_path):
     text = (HERE / name).read_text().replace("/etc/federator", str(tmp_path))
     text = text.replace(f"/run/credentials/{unit}.service/secrets_", f"{tmp_path}/")
     (tmp_path / "password").touch(mode=0o600)

@@ -11,6 +11,11 @@ VERBS = {
     "chaos": ("chaos", "Hurt real brokers and agents, and count every message."),
     "mixed": ("mixed", "Hold reports against clients' counts while everybody comes and goes."),
     "steered": ("steered", "Narrow links with a steerer and without one, beside each other."),
+    "steered-demands": (
+        "steered_live:demands",
+        "Seeded demands, steered, beside the exact answer.",
+    ),
+    "steered-steady": ("steered_live:steady_command", "Does a steerer let steady flows stay?"),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),

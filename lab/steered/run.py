@@ -22,7 +22,7 @@ from federator.protocol.types import BrokerId
 from lab.grid.processes.steerer import SteererProcess
 from lab.grid.running import FEDERATION, RunningGrid, relay_name
 from lab.grid.topology import Grid
-from lab.steered.traffic import Arrived, Demand, Flows, flowing
+from lab.steered.traffic import Arrived, Demand, Flows, Place, Share, flowing
 
 GRID: Final = Grid(2, 3)
 CAPACITY: Final = 2_000_000
@@ -39,6 +39,9 @@ DEMANDS: Final = (
 
 QUEUE_S: Final = 0.05
 SEND_QUEUE_BYTES: Final = 65_536
+KNOWN_AFTER_S: Final = 3.0
+"""Until all agents know who wants what."""
+
 LIGHT: Final = 0.2
 FOLLOWED_WITHIN_S: Final = 30.0
 
@@ -89,39 +92,23 @@ class SteeredRun:
         self._folder, self._seconds, self._turns = folder, seconds, turns
         self._progress = progress
         self._words: dict[str, int] = {}  # bytes of words by kind
-        self._grid = RunningGrid(
-            GRID,
-            folder,
-            link_delay_ms=2.0,
-            agent_options={
-                "routing": {"strategy": "shortest-path"},
-                "links": {"dial_back": False, "send_queue_bytes_max": SEND_QUEUE_BYTES},
-            },
-            capacity=CAPACITY,
-        )
 
     async def run(self) -> Outcome:
         """Do all of it. Raises ``LinkError``: something did not start."""
         outcome = Outcome()
-        async with self._grid as grid:
-            await grid.order("narrow", *GRID.links, bytes_per_s=CAPACITY / 8, queue_s=QUEUE_S)
-            places = {id: broker.place for id, broker in grid.brokers.items()}
-            async with flowing(places, DEMANDS) as flows, self._overheard():
-                await asyncio.sleep(3.0)  # until all know who wants what
-                await flows.spell(2.0, LIGHT)
+        async with narrow_grid(self._folder) as grid:
+            self._grid = grid
+            async with flowing(places_in(grid), DEMANDS) as flows, self._overheard():
+                await asyncio.sleep(KNOWN_AFTER_S)
+                await flows.spell(2.0, _lightly)
                 for turn in range(self._turns):
                     outcome.plain.append(await self._spell(flows))
                     self._tell(turn, "without", outcome.plain[-1])
-                    steerer = SteererProcess(
-                        self._folder / f"steerer-{turn}",
-                        *(broker.url for broker in grid.brokers.values()),
-                        keys=f'federation = "{FEDERATION}"',
-                    )
-                    async with steerer:
+                    async with steerer_of(grid, self._folder / f"steerer-{turn}"):
                         outcome.moved_s.append(await self._steered_within(flows))
                         outcome.steered.append(await self._spell(flows))
                         self._tell(turn, "steered", outcome.steered[-1])
-                        outcome.light.append(await self._spell(flows, LIGHT))
+                        outcome.light.append(await self._spell(flows, _lightly))
                     await grid.until(_no_plan)
         return outcome
 
@@ -135,23 +122,13 @@ class SteeredRun:
         finally:
             await publishing
 
-    async def _spell(self, flows: Flows, share: float = 1.0) -> Spell:
-        before, self._words = await self._carried(), {}
+    async def _spell(self, flows: Flows, share: Share = lambda demand: 1.0) -> Spell:
+        before, self._words = await carried(self._grid), {}
         arrived = await flows.spell(self._seconds, share)
-        after = await self._carried()
+        after = await carried(self._grid)
         loads = {way: (after[way] - before[way]) * 8 / self._seconds for way in after}
         data = sum(after[way] - before[way] for way in after)
         return Spell(arrived, loads, sum(self._words.values()) / data)
-
-    async def _carried(self) -> dict[Way, int]:
-        """Bytes that each direction of each link carried: what its two relays handed on."""
-        carried: dict[Way, int] = {}
-        for link in GRID.links:
-            for here, there in ((link.a, link.b), (link.b, link.a)):
-                counters = await self._grid.relays.counters(relay_name(here, there))
-                carried[here, there] = carried.get((here, there), 0) + counters["forth"]
-                carried[there, here] = carried.get((there, here), 0) + counters["back"]
-        return carried
 
     @contextlib.asynccontextmanager
     async def _overheard(self) -> AsyncIterator[None]:
@@ -185,6 +162,58 @@ class SteeredRun:
             f" {spell.fullest:.0%}, worst flow p50 {spell.worst_ms(0.5):.0f} ms,"
             f" p99 {spell.worst_ms(0.99):.0f} ms"
         )
+
+
+@contextlib.asynccontextmanager
+async def narrow_grid(folder: Path) -> AsyncIterator[RunningGrid]:
+    """The brokers and agents, whose links carry ``CAPACITY`` and no more.
+
+    Raises:
+        LinkError: Something did not start.
+    """
+    options: dict[str, dict[str, Any]] = {
+        "routing": {"strategy": "shortest-path"},
+        "links": {"dial_back": False, "send_queue_bytes_max": SEND_QUEUE_BYTES},
+    }
+    made = RunningGrid(GRID, folder, link_delay_ms=2.0, agent_options=options, capacity=CAPACITY)
+    async with made as grid:
+        await grid.order("narrow", *GRID.links, bytes_per_s=CAPACITY / 8, queue_s=QUEUE_S)
+        yield grid
+
+
+def places_in(grid: RunningGrid) -> dict[BrokerId, Place]:
+    """Where clients find the brokers."""
+    return {id: broker.place for id, broker in grid.brokers.items()}
+
+
+def steerer_of(grid: RunningGrid, folder: Path, *options: str) -> SteererProcess:
+    """A steerer of all brokers, not started yet."""
+    urls = (broker.url for broker in grid.brokers.values())
+    keys = f'federation = "{FEDERATION}"'
+    return SteererProcess(folder, *urls, options=options, keys=keys)
+
+
+async def carried(grid: RunningGrid) -> dict[Way, int]:
+    """Bytes that each direction of each link carried: what its two relays handed on."""
+    found: dict[Way, int] = {}
+    for link in GRID.links:
+        for here, there in ((link.a, link.b), (link.b, link.a)):
+            counters = await grid.relays.counters(relay_name(here, there))
+            found[here, there] = found.get((here, there), 0) + counters["forth"]
+            found[there, here] = found.get((there, here), 0) + counters["back"]
+    return found
+
+
+async def rates_over(grid: RunningGrid, seconds: float) -> dict[Way, float]:
+    """What the links carry from now on, bit/s."""
+    before, begun_s = await carried(grid), time.monotonic()
+    await asyncio.sleep(seconds)
+    after, took_s = await carried(grid), time.monotonic() - begun_s
+    return {way: (after[way] - before[way]) * 8 / took_s for way in after}
+
+
+def _lightly(demand: Demand) -> float:
+    return LIGHT
 
 
 def _planned(pages: Mapping[BrokerId, Mapping[str, Any]]) -> str | None:

@@ -5,7 +5,7 @@ import contextlib
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
@@ -18,6 +18,9 @@ DRAIN_S: Final = 3.0
 """After a spell: what has not come then is lost, or waits in a queue, which is as bad."""
 
 Place = tuple[str, int]
+Share = Callable[["Demand"], float]
+"""At which share of its rate a demand is published at this moment."""
+
 _STAMP = struct.Struct(">QQQ")  # spell, number, nanoseconds
 
 
@@ -63,15 +66,14 @@ class _Flow:
     came: Counter[tuple[int, int]] = field(default_factory=Counter)
     delays_ns: dict[tuple[int, int], int] = field(default_factory=dict)
 
-    async def publish(self, spell: int, share: float, end_s: float) -> int:
+    async def publish(self, spell: int, share: Share, end_s: float) -> int:
         """Publish at ``share`` of the rate until then; how many."""
-        gap_s = PAYLOAD_BYTES * 8 / (self.demand.rate * share)
         number, due_s = 0, time.monotonic()
         while time.monotonic() < end_s:
             stamp = _STAMP.pack(spell, number, time.monotonic_ns())
             await self.publisher.publish(self.demand.topic, stamp.ljust(PAYLOAD_BYTES, b"."), qos=0)
             number += 1
-            due_s += gap_s
+            due_s += PAYLOAD_BYTES * 8 / (self.demand.rate * share(self.demand))
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
         return number
 
@@ -97,8 +99,10 @@ class Flows:
         self._flows = flows
         self._spell = 0
 
-    async def spell(self, seconds: float, share: float = 1.0) -> dict[Demand, Arrived]:
-        """Publish for so long at ``share`` of all rates, wait for the rest, and count."""
+    async def spell(
+        self, seconds: float, share: Share = lambda demand: 1.0
+    ) -> dict[Demand, Arrived]:
+        """Publish for so long at ``share`` of the rates, wait for the rest, and count."""
         self._spell += 1
         end_s = time.monotonic() + seconds
         sent = await asyncio.gather(

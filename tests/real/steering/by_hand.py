@@ -9,11 +9,13 @@ from federator.protocol.messages.steering import STEERING_VERSION, Plan
 from federator.protocol.messages.topics import plan_topic
 
 
-def plan(id_, *trees, federation="fed", steerer="hand", since_ms=1, number=1, valid_ms=60_000):
-    """A plan of now for the broker ``id_``, as it is said."""
+def plan(
+    id_, *trees, federation="fed", steerer="hand", since_ms=1, number=1, valid_ms=60_000, wrong_ms=0
+):
+    """A plan of now for the broker ``id_``, as it is said by one whose clock is so wrong."""
     told = Plan(
         STEERING_VERSION, federation, id_, steerer, since_ms=since_ms, number=number,
-        made_ms=time.time_ns() // 1_000_000, valid_ms=valid_ms, trees=trees,
+        made_ms=time.time_ns() // 1_000_000 + wrong_ms, valid_ms=valid_ms, trees=trees,
     )  # fmt: skip
     return encode(told)
 

@@ -33,12 +33,14 @@ def square(tmp_path):
     )
 
 
-async def around(grid):
-    """Plan by hand that the flow goes by 3."""
+async def around(grid, cut_off=None, **how):
+    """Plan by hand that the flow goes by 3; ``cut_off`` hears of it once, and for seconds only."""
     one, _, three, four = SQUARE.ids
     tree = tree_of(one, [TOPIC], {three: one, four: three})
     for id_ in (one, three, four):
-        await retain(grid.brokers[id_], plan(id_, tree, federation=FEDERATION), FEDERATION)
+        until_ms = {"valid_ms": 3_000} if id_ == cut_off else {}
+        told = plan(id_, tree, federation=FEDERATION, **how, **until_ms)
+        await retain(grid.brokers[id_], told, FEDERATION)
 
 
 def flow(grid):
@@ -103,6 +105,43 @@ async def test_a_steerer_that_is_silent_leaves_nothing_behind(tmp_path, act):
             if act == "pause":
                 steerer.resume()
                 await grid.until(lambda pages: None if holding(pages) == 4 else "nobody steers")
+            await all_came(publisher, subscriber, first)
+
+
+@pytest.mark.parametrize("which", [0, 2])  # the origin, and one on the way
+async def test_a_broker_that_the_steerer_does_not_reach_any_more_goes_on_by_itself(tmp_path, which):
+    async with square(tmp_path) as grid:
+        publisher, subscriber = flow(grid)
+        async with running(publisher, subscriber):
+            await gets_through(publisher, subscriber)
+            first = max(subscriber.came)
+            await around(grid, cut_off=SQUARE.ids[which])
+            await grid.until(lambda pages: None if holding(pages) == 3 else "not all were told")
+            await gets_through(publisher, subscriber)
+
+            await grid.until(lambda pages: None if holding(pages) == 2 else "it still obeys")
+            await gets_through(publisher, subscriber)
+
+            await all_came(publisher, subscriber, first)
+
+
+@pytest.mark.parametrize("wrong_ms", [3_600_000, -3_600_000])
+async def test_a_steerer_whose_clock_is_wrong_is_not_obeyed(tmp_path, wrong_ms):
+    async with square(tmp_path) as grid:
+        publisher, subscriber = flow(grid)
+        async with running(publisher, subscriber):
+            await gets_through(publisher, subscriber)
+            first = max(subscriber.came)
+            await around(grid, wrong_ms=wrong_ms)
+            await grid.until(
+                lambda pages: (
+                    None
+                    if sum(p["steering"]["refused"] for p in pages.values()) == 3
+                    else "not all refused"
+                )
+            )
+            assert holding(await grid.pages("/status")) == 0
+            await gets_through(publisher, subscriber)
             await all_came(publisher, subscriber, first)
 
 

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import time
 from typing import Any
 
@@ -308,3 +309,10 @@ def test_timers_of_the_precise_loop_are_not_rounded_to_milliseconds():
         lateness = runner.run(late_s())
 
     assert 0 <= lateness[0] < 0.000_3
+
+
+async def test_segments_are_those_of_a_real_link_so_that_a_narrow_window_holds_some():
+    async with link(delay_s=0.0) as (_, _, near, far):
+        for _, writer in (near, far):
+            sock = writer.get_extra_info("socket")
+            assert sock.getsockopt(socket.IPPROTO_TCP, socket.TCP_MAXSEG) <= 1_460

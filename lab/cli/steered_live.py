@@ -1,0 +1,77 @@
+"""``federator-lab steered-demands`` and ``steered-steady``: live steering on real brokers."""
+
+import shutil
+import signal
+from collections.abc import Coroutine, Iterable
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+import uvloop
+
+from federator.cli.options import FOLDER, option
+from lab.cli.common import new_folder, until_stopped
+from lab.steered import steady
+from lab.steered.demands import COST_TIMES_MAX, steer_demands
+from lab.steered.verdicts import Verdict
+
+FAILED = 1
+_Found = TypeVar("_Found")
+
+
+@click.command(name="steered-demands")
+@option("--demands", type=click.IntRange(1, 100), default=10, help="How many, one after the other.")
+@option("--seed", type=int, default=1, help="Of the first; the others follow.")
+@option("--keep", type=FOLDER, help="Keep configurations, instances and logs in this new folder.")
+def demands(demands: int, seed: int, keep: Path | None) -> int:
+    """Hold what a steerer makes of seeded demands against the exact answer, on six real brokers.
+
+    Each demand fits, and overloads a link by shortest paths. 40 s after the steerer began, what
+    the paths of all flows cost is held against `plan solve --method exact` on the instance that it
+    measured. A minute each. Exits 0 when all are within 5 % of exact and no link is over 95 %.
+    """
+    folder = new_folder(keep, verb="steered-demands")
+    seeds = range(seed, seed + demands)
+    found = _run(steer_demands(folder, seeds, click.echo), "steered-demands")
+    if isinstance(found, signal.Signals):
+        return 128 + found
+    held = sum(each.held for each in found)
+    worst = max(each.cost / each.exact for each in found) - 1
+    text = f"{held} of {len(found)} demands: paths at most {worst:+.1%} over exact"
+    wanted = f"wanted: all, within {COST_TIMES_MAX - 1:.0%}, no link over 95 %"
+    return _judged([Verdict(f"{text} ({wanted})", held == len(found))], folder, keep)
+
+
+@click.command(name="steered-steady")
+@option("--minutes", type=click.FloatRange(0.1, 120), default=10.0, help="Of steady demand.")
+@option("--seed", type=int, default=1, help="Of the noise.")
+@option("--keep", type=FOLDER, help="Keep configurations and logs in this new folder.")
+def steady_command(minutes: float, seed: int, keep: Path | None) -> int:
+    """Watch a steerer of six real brokers while nothing changes but for noise; then something does.
+
+    Rates are noisy by 20 %. After the first minute and the minutes told: a burst of two seconds,
+    and a shift that lasts. Exits 0 when each flow moved at most once in five minutes, nothing moved
+    for the burst, and 30 s after the shift no link is over 95 %.
+    """
+    folder = new_folder(keep, verb="steered-steady")
+    work = steady.stay_steady(folder, seconds=minutes * 60, seed=seed, progress=click.echo)
+    found = _run(work, "steered-steady")
+    if isinstance(found, signal.Signals):
+        return 128 + found
+    return _judged(steady.verdicts(found), folder, keep)
+
+
+def _run(work: Coroutine[Any, Any, _Found], name: str) -> _Found | signal.Signals:
+    return uvloop.run(until_stopped(work, name=name))
+
+
+def _judged(verdicts: Iterable[Verdict], folder: Path, keep: Path | None) -> int:
+    found = list(verdicts)
+    for verdict in found:
+        click.echo(f"{'ok  ' if verdict.held else 'MISSED'}  {verdict.text}")
+    held = all(verdict.held for verdict in found)
+    if held and keep is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        click.echo(f"logs: {folder}")
+    return 0 if held else FAILED
