@@ -29,13 +29,13 @@ CAPACITY: Final = 2_000_000
 """bit/s of a link, each way."""
 
 DEMANDS: Final = (
-    Demand(BrokerId(0), BrokerId(2), 800_000),
-    Demand(BrokerId(0), BrokerId(2), 500_000),
-    Demand(BrokerId(1), BrokerId(2), 600_000),
+    Demand(BrokerId(0), BrokerId(2), 900_000),
+    Demand(BrokerId(0), BrokerId(2), 600_000),
+    Demand(BrokerId(1), BrokerId(2), 700_000),
     Demand(BrokerId(3), BrokerId(5), 500_000),
     Demand(BrokerId(5), BrokerId(0), 400_000),
 )
-"""0 to 2 and 1 to 2 want more of link 1-2 than it has; the other row has room."""
+"""0 to 2 and 1 to 2 want 115 % of link 1-2, with what frames add; the other row has room."""
 
 QUEUE_S: Final = 0.05
 SEND_QUEUE_BYTES: Final = 65_536

@@ -38,7 +38,7 @@ WATCHED_S: Final = 30.0
 """After a burst, in which nothing may move; and within which a shift is to be followed."""
 
 SHIFTED: Final = DEMANDS[3]
-TIMES: Final = 2.4
+TIMES: Final = 2.2
 """What it becomes, in a burst and in the shift: more than its link has beside what moved there."""
 
 MEASURED_S: Final = 8.0

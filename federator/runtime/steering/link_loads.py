@@ -4,9 +4,11 @@ Source: docs/observability.md, "How full links are".
 """
 
 import asyncio
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from federator.config.brokers import NeighbourSettings
 from federator.protocol.links.links import Links
 from federator.protocol.messages.steering import LINKS_MAX, LinkLoad
 from federator.protocol.policy.link_policies import LinkPolicies
@@ -31,6 +33,8 @@ class LinkLoads:
 
     def __post_init__(self) -> None:
         self._meter = LinkMeter()
+        self._named: Sequence[NeighbourSettings] | None = None
+        self._capacities: Mapping[BrokerId, int | None] = {}
 
     async def run(self) -> None:
         """Sample until cancelled."""
@@ -58,8 +62,7 @@ class LinkLoads:
             return None
         link = self._data_link(neighbour)
         dialled = self.connections.having(link) if link is not None else None
-        named = self.connections.settings.neighbours  # a reload may have changed them
-        configured = next((each.capacity for each in named if each.id == neighbour), None)
+        configured = self._configured().get(neighbour)
         if configured is None and dialled is not None:
             configured = dialled.capacity  # named by address alone
         return self._meter.capacity(neighbour) if configured is None else float(configured)
@@ -77,6 +80,15 @@ class LinkLoads:
             )
             for id, connection in list(self.links.up.items())[:LINKS_MAX]
         )
+
+    def _configured(self) -> Mapping[BrokerId, int | None]:
+        """What is configured of neighbours that are named by id, as the last reload has it."""
+        named = self.connections.settings.neighbours
+        if named is not self._named:
+            self._named = named
+            known = [(each.id, each.capacity) for each in reversed(named) if each.id is not None]
+            self._capacities = {BrokerId(id): capacity for id, capacity in known}
+        return self._capacities
 
     def _data_link(self, neighbour: BrokerId) -> MqttLink | None:
         known = self.links.neighbours.get(neighbour)
