@@ -37,8 +37,8 @@ BURST_S: Final = 2.0
 WATCHED_S: Final = 30.0
 """After a burst, in which nothing may move; and within which a shift is to be followed."""
 
-SHIFTED: Final = DEMANDS[3]
-TIMES: Final = 2.2
+SHIFTED: Final = DEMANDS[1]
+TIMES: Final = 1.85
 """What it becomes, in a burst and in the shift: more than its link has beside what moved there."""
 
 MEASURED_S: Final = 8.0

@@ -104,13 +104,14 @@ class Flows:
     ) -> dict[Demand, Arrived]:
         """Publish for so long at ``share`` of the rates, wait for the rest, and count."""
         self._spell += 1
+        spell = self._spell  # another may begin before what is under way of this one has come
         end_s = time.monotonic() + seconds
         sent = await asyncio.gather(
-            *(flow.publish(self._spell, share, end_s) for flow in self._flows)
+            *(flow.publish(spell, share, end_s) for flow in self._flows)
         )
         await asyncio.sleep(DRAIN_S)
         counted = zip(self._flows, sent, strict=True)
-        return {flow.demand: flow.arrived(self._spell, count) for flow, count in counted}
+        return {flow.demand: flow.arrived(spell, count) for flow, count in counted}
 
 
 @contextlib.asynccontextmanager
