@@ -36,7 +36,7 @@ from analytics.errors import InputError
 from analytics.report.changes import ROUTINE, about, words
 from analytics.report.costs import announcements_block, kinds_block
 from analytics.report.delay import over_time
-from analytics.report.load import broker_table, fullest_block
+from analytics.report.load import broker_table, flows_block, fullest_block
 from analytics.report.page import WEIGHTS, asset, span_words, templates
 from analytics.report.parts import Block, Tile, table
 from analytics.report.topology import topology
@@ -62,7 +62,7 @@ def fragments(tables: Tables, summary: Mapping[str, Any]) -> Mapping[str, str]:
             "span": span_words(summary["span"]),
             "tiles": _tiles(summary, recent),
             "topology": topology(liveness(tables), tables["links"]) if tables["links"] else None,
-            "fullest": fullest_block(tables),
+            "loads": [fullest_block(tables), flows_block(tables)],
             "events": _events(tables),
             "delay": [over_time(recent), _slowest(tables)],
             "overhead": [announcements_block(tables["overhead"]), kinds_block(tables)],

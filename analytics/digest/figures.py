@@ -16,7 +16,7 @@ from typing import Any, Literal
 
 from analytics.digest.broker import name_of
 from analytics.digest.liveness import liveness
-from analytics.digest.loads import fullest_ways
+from analytics.digest.loads import fullest_ways, heaviest_flows
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import bits, count, duration, percent, ratio, some
 
@@ -350,6 +350,10 @@ def load_figures(tables: Tables) -> Figures:
             if (row["a"], row["b"]) in state.lost
         ],
         "fullest_links": fullest_ways(links)[:WORST],
+        "heaviest_flows": [
+            _chosen(row, "origin", "flow", "rate", "rate_max", "bytes", "planned_share")
+            for row in heaviest_flows(tables["flows"])[:WORST]
+        ],
         "cpu_share_max": _highest(brokers, "cpu_share", "broker"),
         "rss_bytes_max": _highest(brokers, "rss_bytes_max", "broker"),
         "loop_lag_us_max": _highest(brokers, "loop_lag_us_max", "broker"),

@@ -1,4 +1,4 @@
-"""How full links are: each direction whose capacity is known, the fullest first."""
+"""How full links are, and what makes it so: full directions and heavy flows, the most first."""
 
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -19,3 +19,8 @@ def _ways(links: Sequence[Row]) -> Iterator[dict[str, Any]]:
             if load is not None and capacity is not None:
                 ends = {"sender": link[sender], "receiver": link[receiver]}
                 yield {**ends, "load": load, "capacity": capacity}
+
+
+def heaviest_flows(flows: Sequence[Row]) -> list[Row]:
+    """FLOWS, those first that carried most."""
+    return sorted(flows, key=lambda row: (-row["bytes"], row["origin"], row["flow"]))

@@ -24,7 +24,7 @@ QUARANTINE_ROWS_MAX = 200
 
 NAMES = (
     "span", "delay", "delay_over_time", "hop_times", "overhead", "control_by_kind", "loss",
-    "events", "convergence", "brokers", "links", "traffic_matrix", "clocks", "clients",
+    "events", "convergence", "brokers", "links", "flows", "traffic_matrix", "clocks", "clients",
     "quarantine", "quarantine_counts",
 )  # fmt: skip
 """The tables of ``analytics.schemas.reports.REPORT_TABLES``."""

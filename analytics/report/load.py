@@ -5,7 +5,7 @@ from typing import Any
 
 from analytics.digest.broker import short, way
 from analytics.digest.liveness import liveness
-from analytics.digest.loads import fullest_ways
+from analytics.digest.loads import fullest_ways, heaviest_flows
 from analytics.digest.tables import Row, Tables
 from analytics.digest.units import bits, count, duration, percent, size
 from analytics.report.parts import Block, Section, Tile, grid, table
@@ -16,6 +16,8 @@ Unit = Callable[[float | None], str]
 
 BROKERS_SHOWN = 16
 """Bars per chart, the highest first; the table behind has every broker."""
+FLOWS_SHOWN = 16
+"""Rows of the table; the Parquet table has more."""
 
 
 def topology_section(tables: Tables, summary: dict[str, Any]) -> Section:
@@ -79,6 +81,22 @@ def fullest_block(tables: Tables) -> Block | None:
     )
 
 
+def flows_block(tables: Tables) -> Block | None:
+    """What clients publish, by the filters that it matches: the heaviest flows of all brokers."""
+    return table(
+        "Heaviest flows",
+        "What clients publish and others want, by the filters that it matches, the most bytes "
+        "first; counted once, however many links it crosses. Planned: the share of the time in "
+        "which it went by a tree of its own.",
+        "flows",
+        heaviest_flows(tables["flows"]),
+        "from: origin, filters: flow, rate, highest: rate_max, bytes, planned: planned_share",
+        shown=FLOWS_SHOWN,
+        is_wide=False,
+        is_open=True,
+    )
+
+
 def _links(tables: Tables) -> list[Block | None]:
     rows = sorted(tables["links"], key=lambda row: -(row["bytes_ab"] + row["bytes_ba"]))
     if not rows:
@@ -100,6 +118,7 @@ def _links(tables: Tables) -> list[Block | None]:
             bars(data, "Bytes over the busiest links", axis="bytes"),
         ),
         fullest_block(tables),
+        flows_block(tables),
         table(
             "Every link",
             "Least up first, then the slowest.",

@@ -61,6 +61,7 @@ _NAMES = frozenset(
 """Keys of whole numbers that are no counts."""
 _UNITS = {
     "_per_": ratio,
+    "rate": bits,
     "capacity": bits,
     "load": percent,
     "_us": duration,

@@ -31,7 +31,10 @@ ROW_MAX = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Field:
-    """One key of a record: its type, whether it may be missing, and the range of its numbers."""
+    """One key of a record: its type, whether it may be missing, and its range.
+
+    Of numbers that is of their value, of texts of their length.
+    """
 
     name: str
     kind: str
@@ -49,6 +52,7 @@ _OF_TYPE: dict[object, Field] = {
     written.QosLevel: replace(_LONG, high=2),
     written.Flag: replace(_LONG, high=1),
     written.Text: _TEXT,
+    written.FlowName: replace(_TEXT, low=1, high=written.FLOW_CHARS_MAX),
     written.StrategyName: _TEXT,
     written.Direction: _TEXT,
     written.Buckets: Field("", "sketch"),

@@ -76,6 +76,10 @@ REPORT_TABLES: dict[str, StructType] = {
         # bit/s, the greatest told; load: of what could have been carried while that was told.
         "capacity_ab long?, capacity_ba long?, load_ab double?, load_ba double?",
     ),
+    # The heaviest of each origin. rate: bit/s, the mean while it was told; bytes: at these rates.
+    "flows": struct(
+        "origin long, flow string, rate double?, rate_max long, bytes long, planned_share double?",
+    ),
     "traffic_matrix": struct(
         "filter string, origin long, destination long, publications long, bytes long",
         "rate_per_s double?",

@@ -89,12 +89,16 @@ def _is_of_kind(value: object, kind: str) -> bool:
             return isinstance(value, list) and all(_is_of_kind(pair, "longs") for pair in value)
 
 
+def _fits(text: str, field: Field) -> bool:
+    return field.low <= len(text) <= field.high
+
+
 def _in_range(value: object, field: Field, told: Keys) -> bool:
     match value:
         case int():
             return field.low <= value <= field.high
         case str():
-            return value in CHOICES.get(field.name, (value,))
+            return value in CHOICES.get(field.name, (value,)) and _fits(value, field)
         case list() if field.kind == "longs":
             return all(-INSTANT_US_MAX <= us <= INSTANT_US_MAX for us in value)
         case list():
@@ -142,6 +146,8 @@ def _kind(field: Field) -> Any:  # noqa: ANN401  # no type says "a type"
             return Annotated[int, msgspec.Meta(ge=field.low, le=field.high)]
         case "string" if field.name in CHOICES:
             return Literal[CHOICES[field.name]]
+        case "string" if field.high < COUNT_MAX:
+            return Annotated[str, msgspec.Meta(min_length=field.low, max_length=field.high)]
         case "string":
             return str
         case "sketch":

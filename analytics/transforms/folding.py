@@ -56,7 +56,11 @@ _MADE = {
 }
 """Columns that are another key of the record by the name of its role."""
 _ALWAYS = ("federation", "broker", "epoch", "spool", "batch", "row", "at_us", "window_ms")
-_MORE = {"deliveries": ("base_us", "sum_us"), "clients": ("publisher_broker", "destination")}
+_MORE = {
+    "deliveries": ("base_us", "sum_us"),
+    "clients": ("publisher_broker", "destination"),
+    "flows": ("planned",),
+}
 
 
 def bucket_value_us(bucket: int) -> int:
@@ -215,6 +219,9 @@ def _columns(table: str, records: list[Record]) -> Columns:
     made["window_us"] = pa.array(at_us - at_us % _WINDOW_US)
     if table == "links":
         made["room_bytes"], made["bytes_out_of_room"] = _room(made)
+    if table == "flows":
+        made["bytes"] = pa.array(_carried(made, "rate"))
+        made["planned_ms"] = pa.array(whole(made["planned"]) * whole(made["window_ms"]))
     if table == "deliveries":
         sum_us = whole(made["sum_us"])
         made["sum_us_high"] = pa.array(sum_us >> HIGH_BITS)
@@ -224,10 +231,16 @@ def _columns(table: str, records: list[Record]) -> Columns:
 
 def _room(links: Columns) -> tuple[pa.Array, pa.Array]:
     """What each link could have carried in its window, and what it did; 0 where nobody knows."""
-    capacity = whole(links["capacity"].fill_null(0))
-    room_bytes = np.floor(capacity.astype(np.float64) * whole(links["window_ms"]) / 8_000.0)
-    sent = np.where(capacity > 0, whole(links["bytes_out"]), 0)
-    return pa.array(np.minimum(room_bytes, COUNT_MAX).astype(np.int64)), pa.array(sent)
+    known = whole(links["capacity"].fill_null(0)) > 0
+    sent = np.where(known, whole(links["bytes_out"]), 0)
+    return pa.array(_carried(links, "capacity")), pa.array(sent)
+
+
+def _carried(columns: Columns, rate: str) -> Whole:
+    """The bytes that go in each row's window at this rate, in bit/s; 0 where nobody knows it."""
+    per_s = whole(columns[rate].fill_null(0)).astype(np.float64)
+    found = np.floor(per_s * whole(columns["window_ms"]) / 8_000.0)
+    return np.minimum(found, COUNT_MAX).astype(np.int64)
 
 
 def _table(columns: Columns, names: Iterable[str]) -> pa.Table:

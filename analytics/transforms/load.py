@@ -1,4 +1,4 @@
-"""Load of brokers and of the links between them; events, and how long it took to settle after each.
+"""Load of brokers, links and flows; events, and how long it took to settle after each.
 
 Events that follow each other within ``QUIET_US``, at whichever brokers, are one disturbance. It
 began with its first event, which names it, and had settled with its last.
@@ -63,6 +63,28 @@ def _load(way: Column) -> Column:
     """The share of its capacity that a link carried; NULL where nobody told that."""
     room_bytes = F.sum(F.when(way, F.col("room_bytes"))).cast("double")
     return F.sum(F.when(way, F.col("bytes_out_of_room"))) / F.nullif(room_bytes, F.lit(0.0))
+
+
+FLOWS_MAX = 64
+"""Flows of one origin in the table, the heaviest: what its clients, or who lies, can put there."""
+
+
+def flows(told: DataFrame) -> DataFrame:
+    """FLOWS from the partial ``flows``: of each origin those that carried most."""
+    heaviest = Window.partitionBy("broker").orderBy(F.desc("bytes"), "flow")
+    window_ms = F.nullif(F.col("window_ms").cast("double"), F.lit(0.0))
+    return (
+        told.withColumn("place", F.row_number().over(heaviest))
+        .where(F.col("place") <= FLOWS_MAX)
+        .select(
+            F.col("broker").alias("origin"),
+            "flow",
+            (F.col("bytes") * 8_000.0 / window_ms).alias("rate"),
+            F.col("rate").alias("rate_max"),
+            "bytes",
+            (F.col("planned_ms") / window_ms).alias("planned_share"),
+        )
+    )
 
 
 def median_round_trips(round_trips: DataFrame) -> DataFrame:

@@ -93,6 +93,9 @@ _ROW_BY_ROW: dict[str, Partial] = {
         least=("round_trip_us",),
         greatest=("queue_bytes", "capacity"),
     ),
+    "flows": Partial(
+        ("broker", "flow"), sums=("bytes", "window_ms", "planned_ms"), greatest=("rate",)
+    ),
     "round_trips": Partial(("broker", "neighbour", "round_trip_us"), sums=("windows",)),
     "control": Partial(("broker", "neighbour", "kind", "direction"), sums=("messages", "bytes")),
     "announcements": Partial(("broker",), sums=("announcements",)),
@@ -155,7 +158,7 @@ BESIDE: dict[str, Partial] = {
 
 
 TEXTS = frozenset(
-    ("federation", "spool", "strategy", "filter", "kind", "direction", "detail", "name")  # records
+    ("federation", "spool", "strategy", "filter", "flow", "kind", "direction", "detail", "name")
 ) | {"file", "reason", "raw"}
 """Keys that are strings; all others are whole numbers."""
 

@@ -79,6 +79,7 @@ OF_PARTS: dict[str, tuple[Callable[..., DataFrame], tuple[str, ...]]] = {
     "convergence": (convergence, ("unsettled",)),
     "brokers": (load.brokers, ("agents", "agents_seen", "names")),
     "links": (load.links, ("links", "median_round_trips")),
+    "flows": (load.flows, ("flows",)),
     "traffic_matrix": (costs.traffic_matrix, ("arrived", "agents_seen")),
     "clients": (delays.client_delays, ("clients",)),
     "quarantine": (lambda part: part, ("quarantine",)),

@@ -24,7 +24,7 @@ Ints = NDArray[np.int64]
 
 WINDOW_MS = 1_000
 
-TEXTS = frozenset({"filter", "strategy", "kind", "direction", "detail"})
+TEXTS = frozenset({"filter", "flow", "strategy", "kind", "direction", "detail"})
 """Columns whose values are words; ``None`` stands for null in any column."""
 
 INSTANTS = frozenset({"events", "hops", "wants"})

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 from numpy.random import Generator
 
-from federator.protocol.telemetry.records import MADE_WINDOW_US
+from federator.protocol.telemetry.records import FLOWS_MAX, MADE_WINDOW_US, flow_name
 from lab.event_log import traffic
 from lab.event_log.columns import Ints, Rows, sketch_rows, window_us
 from lab.event_log.layout import Layout
@@ -45,6 +45,7 @@ def tables_of(
         "hops": data.hops(),
         "clients": data.clients(),
         "wants": _wants(layout, chunk),
+        "flows": data.flows(),
     }
 
 
@@ -197,6 +198,31 @@ class _Data:
         for key in ("dropped", "deferred"):
             own[key] = np.zeros(len(arc), dtype=np.int64)
         return Rows(np.array([a for a, _ in arcs])[arc], second, own)
+
+    def flows(self) -> Rows:
+        """Of each origin and second the sets of filters that it published most for."""
+        layout, published = self.layout, self.drawn.published
+        names = [flow_name(layout.filters[at] for at in s.filters) for s in layout.streams]
+        known = sorted(set(names))
+        keys = np.stack([self.origin, np.array([known.index(name) for name in names])])
+        groups, group_of = np.unique(keys, axis=1, return_inverse=True)
+        count, *_ = self._grouped(group_of, groups.shape[1], published)
+        sizes = published * self.size[:, None]
+        size, _, group, second = self._grouped(group_of, groups.shape[1], sizes)
+        cell = groups[0][group] * self.seconds + second
+        order = np.lexsort((group, -size, cell))
+        rank = np.arange(len(order)) - np.searchsorted(cell[order], cell[order])
+        kept = order[rank < FLOWS_MAX]
+        group, second, size, count = (one[kept] for one in (group, second, size, count))
+        own = {
+            "flow": [known[at] for at in groups[1][group].tolist()],
+            "rate": 8 * size,
+            "error": size,
+            "publications_per_min": 60 * count,
+            "destinations": group % 3,
+            "planned": (group + second) % 2,
+        }
+        return Rows(groups[0][group], second, own)
 
     def agents(self) -> Rows:
         """One row for each agent that runs."""

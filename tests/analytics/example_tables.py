@@ -230,6 +230,15 @@ def _load(draw, brokers):
             }
             for a, b in grid_links()
         ],
+        "flows": [
+            {
+                "origin": origin, "flow": flow, "rate": rate / 2, "rate_max": rate,
+                "bytes": 45 * rate, "planned_share": share,
+            }
+            for origin, flow, rate, share in (
+                (2, "press/#", 64_000, 0.0), (1, HOSTILE, 1_600_000, 0.25),
+            )
+        ],
         "span": [
             {
                 "federation": "plant", "first": START, "last": START + timedelta(seconds=360),

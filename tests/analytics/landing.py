@@ -110,6 +110,8 @@ def _second(broker: int, batch: int, clocks_us: Mapping[int, int]) -> list[LINE]
             since_us = START_US - 60_000_000 + clocks_us.get(broker, 0)
             rows.append(("wants", {"filter": "a/#", "since_us": since_us, "window_ms": 0}))
         rows.append(("deliveries", delivery(other, delays_us)))
+        told = {"flow": "a/#", "rate": 3_200 + batch, "error": 9, "publications_per_min": 240}
+        rows.append(("flows", told | {"destinations": 1, "planned": int(batch > 20)}))
     return [
         record(table, broker, batch=batch, row=row, **values)
         for row, (table, values) in enumerate(rows)

@@ -35,6 +35,10 @@ def test_the_example_gives_the_figures_that_its_making_says(whole):
     hops = {row[2]: row[3:7] for row in tables["hop_times"]}
     assert hops == {1: (1, 2, 25, 2_313), 2: (2, 3, 25, 3_226)}
     assert tables["loss"][0] == ("a/#", 1, 3, 1, 36, 36, 0, 0, 0, 24, 0, "compared")
+    carried = sum((3_200 + s) // 8 for s in range(1, 26))
+    assert tables["flows"] == [
+        (origin, "a/#", carried * 8_000 / 25_000, 3_225, carried, 5 / 25) for origin in (1, 3)
+    ]
     over = next(row for row in tables["overhead"] if row[0] is None)
     assert over[2:8] == (3, 2, 25, 100, 4.0, 4)
     assert tables["quarantine"] == []
@@ -64,7 +68,7 @@ def test_bad_lines_cost_themselves_and_nothing_else(spark, whole, tmp_path):
     for path in files:
         lines = path.read_text().splitlines()
         for reason in bad:
-            lines.insert(chosen.randrange(len(lines) + 1), bad[reason].strip())
+            lines.insert(chosen.randrange(len(lines) - 1), bad[reason].strip())
         lines.append(lines[-1] + lines[-2])  # a newline that was lost: two records, one line
         copy = damaged / path.relative_to(whole / "in")
         copy.parent.mkdir(parents=True, exist_ok=True)

@@ -171,6 +171,16 @@ def test_bad_lines_are_told_by_file_line_and_reason_and_cost_no_other():
     assert bad[1].raw == (good[1] + good[2]).decode()[:1_000]
 
 
+def test_a_flow_whose_name_is_longer_than_agents_make_it_is_no_record():
+    told = next(one for one in GOOD if one["table"] == "flows")
+    lines = text(told | {"flow": "\u20ac" * length} for length in (0, 1, 256, 257))
+
+    records, bad = parse(lines.encode(), "f", 1)
+
+    assert [len(one.flow) for one in records] == [1, 256]
+    assert {one.line: one.reason for one in bad} == dict.fromkeys((1, 4), "out of range: flow")
+
+
 @pytest.mark.parametrize("cut", [0, 40])
 def test_of_a_compressed_file_that_is_cut_what_can_be_read_counts(cut):
     lines = text(GOOD)

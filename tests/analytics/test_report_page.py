@@ -196,6 +196,20 @@ def test_the_fullest_links_come_first_where_capacity_is_known_and_nowhere_else(d
     assert "Fullest links" not in without
 
 
+def test_the_heaviest_flows_come_first_and_their_names_are_text(drawn):
+    text, summary = drawn
+
+    place = fragments(Tables({"flows": example()["flows"]}), summary)["topology"]
+    without = fragments(Tables({}), summary)["topology"]
+
+    for shown_in in (text, place):
+        told = shown_in[shown_in.index("Heaviest flows") :]
+        assert told.index("1.60 Mbit/s") < told.index("press/#") < told.index("64 kbit/s")
+        assert "<script>alert" not in told
+    assert [row["origin"] for row in summary["load"]["heaviest_flows"]] == [1, 2]
+    assert "Heaviest flows" not in without
+
+
 def test_a_federation_without_a_fault_is_healthy():
     tables = example() | {"quarantine_counts": [], "events": [], "convergence": []}
     tables["links"] = [row | {"up_share": 1.0} for row in tables["links"]]

@@ -8,12 +8,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from analytics.jobs.staging import BYTES_PER_PARTITION, partitions_for
+from analytics.schemas.records import COUNT_MAX
 from analytics.sources.lines import reason
 from analytics.transforms.costs import control_by_kind
 from analytics.transforms.delays import weighted_quantiles
 from analytics.transforms.folding import bucket_value_us, fold
 from analytics.transforms.hop_times import hop_times, step_quantiles, steps
-from analytics.transforms.load import brokers, convergence, span
+from analytics.transforms.load import FLOWS_MAX, brokers, convergence, flows, span
 from analytics.transforms.partials import PACKED, PARTIALS, merged_parts, unpack
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 from tests.analytics.test_folding import block
@@ -205,3 +206,22 @@ def test_a_bad_line_is_told_by_its_first_fault():
     assert reason('{"v":1}{"v":1}') == "not JSON"
     assert reason("5") == "not JSON"
     assert reason('{"v":1,"ta') == "truncated"
+
+
+def test_of_each_origin_the_flows_that_carried_most_are_told_and_no_other_takes_their_place(spark):
+    about = {"error": 0, "publications_per_min": 1, "destinations": 0}
+    honest = [
+        record("flows", 1, batch=n, row=0, flow="a/# b", rate=rate, planned=planned, **about)
+        for n, (rate, planned) in enumerate([(8_000, 0), (16_000, 1), (16_000, 1)], 1)
+    ]
+    lies = [
+        record("flows", 2, batch=1, row=n, flow=f"{n}", rate=COUNT_MAX - n, planned=1, **about)
+        | {"window_ms": COUNT_MAX if n % 2 else 0}
+        for n in range(2 * FLOWS_MAX + 2)
+    ]
+
+    found = [tuple(row) for row in flows(parts(spark, honest + lies)["flows"]).collect()]
+
+    assert [row for row in found if row[0] == 1] == [(1, "a/# b", 40_000 / 3, 16_000, 5_000, 2 / 3)]
+    assert len(found) == 1 + FLOWS_MAX
+    assert all(row[1].isdigit() and int(row[1]) % 2 and row[4] <= COUNT_MAX for row in found[1:])

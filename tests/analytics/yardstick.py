@@ -38,6 +38,7 @@ COLUMNS = {
     "sender": "BIGINT", "origin_time_us": "BIGINT", "publisher_broker": "BIGINT",
     "destination": "BIGINT", "delays_us": "BIGINT[]", "made_us": "BIGINT", "since_us": "BIGINT",
     "until_us": "BIGINT", "name": "VARCHAR", "capacity": "BIGINT",
+    "flow": "VARCHAR", "rate": "BIGINT", "planned": "BIGINT",
 }  # fmt: skip
 
 
@@ -46,7 +47,7 @@ Table = tuple[list[str], list[tuple[Any, ...]]]
 
 TABLES = (
     "deliveries", "offered", "arrived", "links", "control", "announcements", "agents", "events",
-    "hops", "clients", "wants",
+    "hops", "clients", "wants", "flows",
 )  # fmt: skip
 
 

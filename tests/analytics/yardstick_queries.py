@@ -198,6 +198,13 @@ QUERIES: dict[str, str] = {
     } USING (a, b)
         GROUP BY a, b
     """,
+    "flows": """
+        SELECT broker, flow, sum(bytes) * 8000 / sum(window_ms), max(rate), sum(bytes),
+            sum(planned * window_ms) / sum(window_ms)
+        FROM (SELECT * EXCLUDE (bytes), rate * window_ms // 8000 AS bytes FROM flows)
+        GROUP BY broker, flow
+        QUALIFY row_number() OVER (PARTITION BY broker ORDER BY sum(bytes) DESC, flow) <= 64
+    """,
     "traffic_matrix": f"""
         SELECT filter, origin, broker, sum(publications), sum(bytes),
             sum(publications) / {_SPAN_S} FROM arrived GROUP BY 1, 2, 3

@@ -13,6 +13,8 @@ What each field means is told in docs/metrics.md, from "Every record" on; a test
 equal to these types.
 """
 
+from collections.abc import Iterable
+from hashlib import blake2b
 from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
@@ -214,6 +216,34 @@ class Links(Record, frozen=True, kw_only=True, tag="links"):
     capacity: Natural | None = None
 
 
+FLOWS_MAX: Final = 16
+"""Told in one window: the heaviest."""
+FLOW_CHARS_MAX: Final = 256
+_HASH_BYTES: Final = 8
+
+FlowName = Annotated[str, msgspec.Meta(min_length=1, max_length=FLOW_CHARS_MAX)]
+
+
+class Flows(Record, frozen=True, kw_only=True, tag="flows"):
+    """One of the heaviest flows of the reporter's clients, at the window's end."""
+
+    flow: FlowName  # ``flow_name`` of its filters
+    rate: Natural  # bit/s, the mean of the last ten seconds
+    error: Natural  # the standard error of ``rate``, bit/s
+    publications_per_min: Natural  # likewise a mean
+    destinations: Natural  # brokers that want it over the shortest path
+    planned: Flag  # it goes by a tree of a plan
+
+
+def flow_name(filters: Iterable[str]) -> str:
+    """A text for a set of filters; of long ones the begin, and a hash that tells them apart."""
+    text = " ".join(sorted(filters))
+    if len(text) <= FLOW_CHARS_MAX:
+        return text
+    end = "..." + blake2b(text.encode(), digest_size=_HASH_BYTES).hexdigest()
+    return text[: FLOW_CHARS_MAX - len(end)] + end
+
+
 class Control(Record, frozen=True, kw_only=True, tag="control"):
     """Control messages exchanged with one neighbour."""
 
@@ -260,8 +290,8 @@ class Agents(Record, frozen=True, kw_only=True, tag="agents"):
 
 
 AnyRecord = (
-    Deliveries | Offered | Arrived | Wants | Links | Control | Announcements | Agents | Events
-    | Hops | Clients
+    Deliveries | Offered | Arrived | Wants | Links | Flows | Control | Announcements | Agents
+    | Events | Hops | Clients
 )  # fmt: skip
 
 TABLES: Final[dict[str, type[Record]]] = {

@@ -1,8 +1,8 @@
-"""The agent's state as rows: links, control traffic, announcements, and the agent itself.
+"""The agent's state as rows: links, flows, control traffic, announcements, and the agent itself.
 
 Counters that the agent keeps since its start are told as differences between two windows.
 
-Source: docs/metrics.md, "links", "control", "announcements", "agents".
+Source: docs/metrics.md, "links", "flows", "control", "announcements", "agents".
 """
 
 import os
@@ -24,6 +24,7 @@ from federator.runtime.discovery.service import Discovery
 from federator.runtime.links.control_traffic import PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.telemetry.flows import flow_rows
 from federator.runtime.telemetry.window_aggregator import Neighbour
 
 CLIENTS_TOPIC: Final = "$SYS/broker/clients/connected"
@@ -72,6 +73,8 @@ class AgentState:
     ) -> list[Row]:
         """The rows of one window, in which the event loop was ``lag_us`` late at worst."""
         rows = self._links(carried, when)
+        flows, _ = self.data_path.intake.flows.told(self.data_path.forwarder)
+        rows += flow_rows(flows, when)
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)
         if made:

@@ -45,7 +45,7 @@ def test_every_line_is_a_record_and_every_table_is_there(log):
     counts = Counter(type(record).__name__.lower() for record in records)
 
     assert counts == told.tables
-    assert len(counts) == 11
+    assert len(counts) == 12
     assert len(records) == told.records
     assert sum(1 for _ in lines_in(folder)) == told.records + told.copies
     assert told.copies > 0

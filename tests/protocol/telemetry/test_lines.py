@@ -7,7 +7,15 @@ import pytest
 
 from federator.errors import DecodeError
 from federator.protocol.telemetry.reader import read_again
-from federator.protocol.telemetry.records import TABLES, Events, Hops, decode, encode
+from federator.protocol.telemetry.records import (
+    FLOW_CHARS_MAX,
+    TABLES,
+    Events,
+    Hops,
+    decode,
+    encode,
+    flow_name,
+)
 from federator.protocol.telemetry.replay import (
     Again,
     Ask,
@@ -107,3 +115,13 @@ def test_mutated_asks_heads_and_lines_are_read_or_refused_and_nothing_else() -> 
                 refused += 1
 
     assert 5_000 < refused < 10_000
+
+
+def test_a_flow_is_called_by_its_filters_and_long_ones_that_begin_alike_stay_apart() -> None:
+    fits = "a" * FLOW_CHARS_MAX
+    long = [flow_name([fits + end, "b"]) for end in "xy"]
+
+    assert flow_name(["b/+", "a/#"]) == flow_name(["a/#", "b/+"]) == "a/# b/+"
+    assert flow_name([fits]) == fits
+    assert [len(name) for name in long] == [FLOW_CHARS_MAX] * 2
+    assert len(set(long)) == 2

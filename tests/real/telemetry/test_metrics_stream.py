@@ -95,6 +95,10 @@ async def test_what_agents_count_is_what_clients_sent_and_got(tmp_path, qos):
         links = [r for r in records_of(agents[1], "links") if r.neighbour == 1]
         assert total(links, "publications_in") >= came[3]
         assert sum(r.up for r in links) > 0
+        flows = [r for r in records_of(agents[0], "flows") if r.flow == "a/# a/+"]
+        assert max(r.rate for r in flows) > 0
+        assert {(r.planned, r.destinations) for r in flows} == {(0, 0)}
+        assert not records_of(agents[1], "flows")
         kinds = {r.kind for r in records_of(agents[0], "events")}
         assert kinds >= {"agent_started", "broker_up", "link_up", "agent_stopped"}
         assert total(records_of(agents[0], "agents"), "publications_in") >= came[3]

@@ -1,0 +1,28 @@
+"""The heaviest flows of our clients as rows of one window: what makes the load of links.
+
+Clients choose how many flows there are and how long their filters, so few are told, by short names.
+
+Source: docs/metrics.md, "flows".
+"""
+
+from collections.abc import Sequence
+from typing import Any
+
+from federator.protocol.messages.steering import FlowLoad
+from federator.protocol.telemetry.records import FLOWS_MAX, Flows, Row, flow_name
+
+
+def flow_rows(flows: Sequence[FlowLoad], when: dict[str, Any]) -> list[Row]:
+    """A row for each of the first ``FLOWS_MAX`` of ``flows``, which are the heaviest first."""
+    return [(Flows, when | _told(flow)) for flow in flows[:FLOWS_MAX]]
+
+
+def _told(flow: FlowLoad) -> dict[str, Any]:
+    return {
+        "flow": flow_name(flow.filters),
+        "rate": round(flow.rate),
+        "error": round(flow.error),
+        "publications_per_min": round(60 * flow.publications),
+        "destinations": len(flow.destinations),
+        "planned": int(flow.planned),
+    }
