@@ -106,9 +106,7 @@ class Flows:
         self._spell += 1
         spell = self._spell  # another may begin before what is under way of this one has come
         end_s = time.monotonic() + seconds
-        sent = await asyncio.gather(
-            *(flow.publish(spell, share, end_s) for flow in self._flows)
-        )
+        sent = await asyncio.gather(*(flow.publish(spell, share, end_s) for flow in self._flows))
         await asyncio.sleep(DRAIN_S)
         counted = zip(self._flows, sent, strict=True)
         return {flow.demand: flow.arrived(spell, count) for flow, count in counted}
