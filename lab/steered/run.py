@@ -175,7 +175,15 @@ async def narrow_grid(folder: Path) -> AsyncIterator[RunningGrid]:
         "routing": {"strategy": "shortest-path"},
         "links": {"dial_back": False, "send_queue_bytes_max": SEND_QUEUE_BYTES},
     }
-    made = RunningGrid(GRID, folder, link_delay_ms=2.0, agent_options=options, capacity=CAPACITY)
+    made = RunningGrid(
+        GRID,
+        folder,
+        link_delay_ms=2.0,
+        agent_options=options,
+        # What waits shall wait for a link, and not for a client's acknowledgement.
+        broker_options=("set_tcp_nodelay true",),
+        capacity=CAPACITY,
+    )
     async with made as grid:
         await grid.order("narrow", *GRID.links, bytes_per_s=CAPACITY / 8, queue_s=QUEUE_S)
         yield grid

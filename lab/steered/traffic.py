@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import socket
 import struct
 import time
 from collections import Counter
@@ -17,6 +18,7 @@ PAYLOAD_BYTES: Final = 2_000
 DRAIN_S: Final = 3.0
 """After a spell: what has not come then is lost, or waits in a queue, which is as bad."""
 
+NO_DELAY: Final = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
 Place = tuple[str, int]
 Share = Callable[["Demand"], float]
 """At which share of its rate a demand is published at this moment."""
@@ -121,7 +123,9 @@ async def flowing(
         flows, reading = [], []
         for demand in demands:
             at, to = places[demand.origin], places[demand.destination]
-            publisher = aiomqtt.Client(*at, identifier=f"from-{demand.topic}")
+            publisher = aiomqtt.Client(
+                *at, identifier=f"from-{demand.topic}", socket_options=[NO_DELAY]
+            )
             subscriber = aiomqtt.Client(*to, identifier=f"to-{demand.topic}")
             flow = _Flow(demand, await stack.enter_async_context(publisher))
             await stack.enter_async_context(subscriber)

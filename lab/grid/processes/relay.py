@@ -304,6 +304,8 @@ class _End:
             self._lose(_Ending.RESET)
             return
         if chunk:
+            # Mosquitto's sending waits for it (Nagle); agents do likewise.
+            self._sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
             self.outgoing.put(chunk, age_s=_age_s(ancillary))
         else:
             self._lose(_Ending.ORDERLY)
