@@ -12,7 +12,13 @@ from msgspec.structs import replace
 from federator.config.settings import Settings
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages import json_codec
-from federator.protocol.messages.steering import LOAD_EVERY_MS, STEERING_VERSION, Load, MeshLoad, Plan
+from federator.protocol.messages.steering import (
+    LOAD_EVERY_MS,
+    STEERING_VERSION,
+    Load,
+    MeshLoad,
+    Plan,
+)
 from federator.protocol.messages.topics import load_topic
 from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.types import Epoch
