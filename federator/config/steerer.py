@@ -28,8 +28,8 @@ class SteeringSettings(Section):
     solve_ms: WholeNumber = Field(default=8_000, ge=100, le=20_000)
     """Time for one decision."""
     cores: Switch = True
-    """Place cores, too: at agents with mesh.core = "placed", and where that saves more than
-    margin_percent of messages times link costs, at most once per hold_ms."""
+    """Place cores, too: of agents with mesh.core = "placed" (no others follow), where that saves
+    margin_percent of messages times link costs, once per hold_ms at most."""
     valid_ms: WholeNumber = Field(default=30_000, ge=6_000, le=VALID_MS_MAX)
     """For how long a plan holds; it is renewed after a third of that. If the steerer dies, agents
     take the ordinary ways after it."""

@@ -44,7 +44,7 @@ from federator.steerer.cores import Cores
 from federator.steerer.instance_writer import InstanceWriter
 from federator.steerer.lease import NEVER_FIRST, Lease
 from federator.steerer.logged import Logged
-from federator.steerer.plan_trees import trees_of
+from federator.steerer.plan_trees import trees_at, trees_of
 
 TICK_S: Final = 0.5
 NAME_BYTES: Final = 8

@@ -87,7 +87,9 @@ class LoadTeller:
             payload = self.words.sign(topic, json_codec.encode(load))
             if len(payload) <= json_codec.MESSAGE_BYTES_MAX or not (load.flows or load.meshes):
                 return payload
-            load = replace(load, meshes=None)
+            if load.meshes is not None:
+                load = replace(load, meshes=None)
+                continue
             kept = len(load.flows) // 2
             rest = load.rest + sum(flow.rate for flow in load.flows[kept:])
             load = replace(load, flows=load.flows[:kept], rest=rest)

@@ -3,6 +3,7 @@
 import random
 from dataclasses import dataclass, field
 from itertools import permutations
+from typing import Any
 
 import pytest
 
@@ -26,12 +27,12 @@ LINE = {(1, 2): 1, (2, 3): 1, (3, 4): 1, (4, 5): 1}
 class Meshes:
     """Agents that tell of meshes, and a placer that asks them."""
 
-    links: dict = field(default_factory=lambda: dict(LINE))  # costs
-    wanted: dict = field(default_factory=lambda: {1: {FILTER}, 4: {FILTER}, 5: {FILTER}})
-    published: dict = field(default_factory=lambda: {4: {FILTER: 100.0}})
-    followers: set = field(default_factory=lambda: {1, 2, 3, 4, 5})
-    own: dict = field(default_factory=dict)  # configured priorities
-    silent: set = field(default_factory=set)
+    links: dict[Any, Any] = field(default_factory=lambda: dict(LINE))  # costs
+    wanted: dict[Any, Any] = field(default_factory=lambda: {1: {FILTER}, 4: {FILTER}, 5: {FILTER}})
+    published: dict[Any, Any] = field(default_factory=lambda: {4: {FILTER: 100.0}})
+    followers: set[Any] = field(default_factory=lambda: {1, 2, 3, 4, 5})
+    own: dict[Any, Any] = field(default_factory=dict)  # configured priorities
+    silent: set[Any] = field(default_factory=set)
     noise: float = 0.0
     now_ms: int = 1_000_000
 
