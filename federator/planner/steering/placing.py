@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import numpy as np
-from scipy.sparse.csgraph import shortest_path
+from scipy.sparse import csr_matrix
+from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.placement.cores import Ints, Matrix, cost_of, costs_of, improved
@@ -135,8 +136,9 @@ class CorePlacer:
 
     def adopt(self, priorities: Order, *, now_ms: Millis) -> None:
         """Go on with the priorities of whoever steered before."""
+        self.priorities = dict(priorities)
         if priorities:
-            self.priorities, self._moved_ms = dict(priorities), now_ms
+            self._moved_ms = now_ms
 
     def ask(self, filters: Iterable[str], *, number: int) -> None:
         """Plans ask about exactly these from that ``number`` on."""
@@ -221,13 +223,14 @@ class CorePlacer:
             return None
         far = np.zeros((len(ids), len(ids)))
         if len(ids) > 1:
-            links = np.zeros((len(network.brokers),) * 2)
-            links[network.tail, network.head] = np.maximum(network.cost, 1e-9)
+            costs = np.maximum(network.cost, 1e-9)  # 0 would be no link
+            size = len(network.brokers)
+            links = csr_matrix((costs, (network.tail, network.head)), shape=(size, size))
             nodes = [network.node[each] for each in ids]
-            far = shortest_path(links, indices=nodes)[:, nodes]
+            far = dijkstra(links, indices=nodes)[:, nodes]
         if not np.isfinite(far).all():
             return None
-        filters, rates, costs = [], [], []
+        filters, rates, rows = [], [], []
         for each in sorted(self._asked):
             wishes = [self._told[b].wishes.get(each) for b in ids]
             if None in wishes:
@@ -237,8 +240,8 @@ class CorePlacer:
             if member.any() and published.any():
                 filters.append(each)
                 rates.append(float(published.sum()))
-                costs.append(costs_of(far, member, published))
-        matrix = np.stack(costs) if costs else np.zeros((0, len(ids)))
+                rows.append(costs_of(far, member, published))
+        matrix = np.stack(rows) if rows else np.zeros((0, len(ids)))
         return _Problem(tuple(ids), tuple(filters), tuple(rates), matrix)
 
     def _order(self, problem: _Problem, placed: Order) -> Ints:
