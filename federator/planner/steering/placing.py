@@ -269,15 +269,28 @@ class CorePlacer:
     ) -> tuple[Order, str]:
         """The priorities to be from now on, and why."""
         stay = self.priorities
-        held = self._moved_ms is not None and now_ms - self._moved_ms < self.manner.hold_ms
-        if self._returns(problem, ours, now_ms) and not held:
+        returns = self._returns(problem, ours, now_ms)
+        if self._moved_ms is not None and now_ms - self._moved_ms < self.manner.hold_ms:
+            return stay, "cores moved of late, and stay for a while"
+        found, why = self._searched(problem, ours, followers, now_ms, watch)
+        if found is stay and returns:
             return {}, "the priorities of the configurations would have been as good for long"
+        return found, why
+
+    def _searched(
+        self,
+        problem: _Problem,
+        ours: float,
+        followers: list[BrokerId],
+        now_ms: Millis,
+        watch: Watch,
+    ) -> tuple[Order, str]:
+        """An order that saves enough; otherwise that of now."""
+        stay = self.priorities
         wanted = max(self.manner.margin * ours, SAVED_MIN)
         bound = float(problem.costs.min(axis=1).sum()) if problem.costs.size else 0.0
         if ours - bound < wanted:
             return stay, "no other core would save enough"
-        if held:
-            return stay, "cores moved of late, and stay for a while"
         if self._tried is not None:
             tried_ms, cost = self._tried
             if now_ms - tried_ms < RETRY_MS and abs(ours - cost) <= WORSE * cost:

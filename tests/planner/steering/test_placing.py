@@ -175,13 +175,26 @@ def test_without_traffic_the_configured_order_returns():
 def test_a_flash_of_subscribers_moves_nothing():
     meshes = Meshes(wanted={1: {FILTER}, 2: {FILTER}}, published={1: {FILTER: 50.0}})
     meshes.run(60)
-    meshes.wanted[1] = set()
 
+    meshes.wanted |= {3: {FILTER}, 4: {FILTER}, 5: {FILTER}}  # for these 2 would be better
     meshes.run(10)
-    meshes.wanted[1] = {FILTER}
+    meshes.wanted = {1: {FILTER}, 2: {FILTER}}
     meshes.run(60)
 
     assert not meshes.moves
+
+
+def test_who_stops_to_follow_is_counted_under_its_own_priority():
+    meshes = Meshes()
+    meshes.run(60)
+    assert meshes.core() == 4
+    meshes.followers = {1, 2, 3, 5}
+
+    meshes.run(400)
+
+    placed = meshes.placer.priorities
+    assert 4 not in placed
+    assert placed[5] < placed[1]
 
 
 def test_nothing_moves_while_an_agent_is_silent_or_none_follows():
