@@ -40,14 +40,15 @@ class Cores:
         self.last = Placing(why="steering.cores is off" if not wanted else "")
         self.decisions: deque[dict[str, object]] = deque(maxlen=DECISIONS_KEPT)
         self._placer = CorePlacer(manner) if wanted else None
-        self._asked: tuple[str, ...] = ()
-        self._asked_ms: Millis | None = None
+        self._followed = False  # some agent would follow
+        self._asked: tuple[str, ...] | None = None
+        self._asked_ms = Millis(0)  # since when
         self._told: dict[BrokerId, int] = {}  # priorities, as plans tell them
 
     @property
     def asked(self) -> tuple[str, ...] | None:
         """About which filters to ask agents; ``None``: about no mesh."""
-        return self._asked if self._placer is not None else None
+        return self._asked
 
     def priority(self, broker: BrokerId) -> int | None:
         """What the plan of ``broker`` says of it as a core."""
@@ -72,6 +73,7 @@ class Cores:
         if self._placer is None:
             return self.last
         for load, came_ms in heard:
+            self._followed = self._followed or load.placed
             self._placer.on_load(load, now_ms=came_ms, is_ours=load.steerer == steerer)
         return self._placer.decide(now_ms=now_ms, watch=watch)
 
@@ -88,8 +90,8 @@ class Cores:
             self._obey(placing)
         else:
             self._told = dict(placing.priorities)
-        waited = self._asked_ms is None or now_ms - self._asked_ms >= ASK_GAP_MS
-        asks = placing.asked != self._asked and waited
+        waited = not self._asked or now_ms - self._asked_ms >= ASK_GAP_MS
+        asks = self._followed and placing.asked != self._asked and waited
         if asks:
             self._asked, self._asked_ms = placing.asked, now_ms
             self._placer.ask(placing.asked, number=number)
@@ -110,7 +112,7 @@ class Cores:
 
     def end(self) -> None:
         """Tell no priority any more, and ask nothing."""
-        self._placer, self._told = None, {}
+        self._placer, self._asked, self._told = None, None, {}
 
     def snapshot(self) -> dict[str, object]:
         """For ``/status``."""

@@ -60,6 +60,7 @@ def test_a_dry_run_asks_and_prints_and_gives_nobody_a_priority():
 
 def test_new_questions_wait_for_a_while():
     cores = Cores(Manner(), wanted=True)
+    cores.decide([(Meshes().told(4), 0)], "", 0, UNWATCHED)
 
     def follow(asked, now_ms):
         return cores.follow(Placing(asked=asked), obeyed=True, number=1, now_ms=now_ms)
@@ -67,6 +68,16 @@ def test_new_questions_wait_for_a_while():
     assert follow(("a",), 1_000)
     assert not follow(("b",), 1_000 + ASK_GAP_MS - 1)
     assert follow(("b",), 1_000 + ASK_GAP_MS)
+
+
+def test_where_nobody_would_follow_nothing_is_asked():
+    cores = Cores(Manner(), wanted=True)
+    deaf = Meshes(followers=set())
+
+    placing = cores.decide([(deaf.told(4), 0)], "", 0, UNWATCHED)
+
+    assert not cores.follow(placing, obeyed=True, number=1, now_ms=0)
+    assert cores.asked is None
 
 
 def test_switched_off_nothing_is_asked_or_placed():

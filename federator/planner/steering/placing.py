@@ -174,10 +174,10 @@ class CorePlacer:
         self._before = self.priorities, self._moved_ms
         self._told = {b: t for b, t in self._told.items() if now_ms - t.came_ms <= KEPT_MS}
         silent = [b for b, told in self._told.items() if now_ms - told.came_ms > FRESH_MS]
-        asked = self._worth_asking(now_ms)
-        followers = [b for b, told in sorted(self._told.items()) if told.load.placed]
+        asked = self._worth_asking()
+        followers = {b for b, told in self._told.items() if told.load.placed}
         if not followers:
-            why = 'no agent that tells of meshes has mesh.core = "placed"'
+            why = 'no agent has mesh.core = "placed"'
             return Placing(self.priorities, asked, why=why)
         if silent:
             return Placing(self.priorities, asked, why=f"agent {min(silent)} is silent")
@@ -195,7 +195,7 @@ class CorePlacer:
 
     # Within
 
-    def _worth_asking(self, now_ms: Millis) -> tuple[str, ...]:
+    def _worth_asking(self) -> tuple[str, ...]:
         """The filters of the heaviest flows, ascending; those asked about now stay if they can."""
         rates: dict[str, float] = {}
         for told in self._told.values():
@@ -263,7 +263,7 @@ class CorePlacer:
         self,
         problem: _Problem,
         ours: float,
-        followers: list[BrokerId],
+        followers: set[BrokerId],
         now_ms: Millis,
         watch: Watch,
     ) -> tuple[Order, str]:
@@ -281,7 +281,7 @@ class CorePlacer:
         self,
         problem: _Problem,
         ours: float,
-        followers: list[BrokerId],
+        followers: set[BrokerId],
         now_ms: Millis,
         watch: Watch,
     ) -> tuple[Order, str]:
@@ -296,8 +296,9 @@ class CorePlacer:
             if now_ms - tried_ms < RETRY_MS and abs(ours - cost) <= WORSE * cost:
                 return stay, "no order of brokers was better a moment ago"
         ordered = self._order(problem, stay).tolist()
-        places = [at for at in ordered if problem.ids[at] in set(followers)]
-        others = [at for at in ordered if problem.ids[at] not in set(followers)]
+        movable = {at for at in ordered if problem.ids[at] in followers}
+        places = [at for at in ordered if at in movable]
+        others = [at for at in ordered if at not in movable]
         start = np.array(places + others, dtype=np.intp)
         best = improved(problem.costs, start, count=len(places), watch=watch)
         found = {
