@@ -76,9 +76,10 @@ class MeshSettings(Section):
     much. 0: only ways of least cost. Nothing where all links cost the same."""
     core: Literal["smallest-id", "placed"] = "smallest-id"
     """Who is preferred as core after broker.priority: "placed" takes our priority from
-    <state_dir>/core_priority.json while that is valid."""
+    a steerer's plan while one holds that says it, else from <state_dir>/core_priority.json while
+    that is valid."""
     core_check_ms: Span = 10_000
-    """With core = "placed": between looks at the file."""
+    """With core = "placed": between looks at plan and file."""
     core_hold_ms: WholeNumber = Field(default=60_000, ge=0, le=SPAN_MS_MAX)
     """Least time between two changes of our priority."""
     core_ann_interval_ms: Span = 5_000

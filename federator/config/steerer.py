@@ -5,7 +5,7 @@ from typing import Annotated
 from pydantic import Field, Strict
 
 from federator.config.collector import FollowingSettings
-from federator.config.section import Section, WholeNumber
+from federator.config.section import Section, Switch, WholeNumber
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import SteererKeySettings
 from federator.protocol.messages.steering import VALID_MS_MAX
@@ -27,6 +27,9 @@ class SteeringSettings(Section):
     """Flows that one decision may move: the heaviest."""
     solve_ms: WholeNumber = Field(default=8_000, ge=100, le=20_000)
     """Time for one decision."""
+    cores: Switch = True
+    """Place cores, too: of agents with mesh.core = "placed" (no others follow), where that saves
+    margin_percent of messages times link costs, once per hold_ms at most."""
     valid_ms: WholeNumber = Field(default=30_000, ge=6_000, le=VALID_MS_MAX)
     """For how long a plan holds; it is renewed after a third of that. If the steerer dies, agents
     take the ordinary ways after it."""

@@ -17,12 +17,14 @@ from prometheus_client.core import Metric
 from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
 from federator.planner.steering.moves import Decision, Move, fullest
+from federator.planner.steering.placing import Placing
 from federator.protocol.messages.steering import VALID_MS_MAX
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Definition, families, table
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
+from federator.steerer.cores import placing_text
 from federator.steerer.steerer import Steerer
 
 LEAVE_S: Final = 3.0
@@ -50,6 +52,7 @@ STEERER: Final[tuple[Definition, ...]] = (
         ("plans", "plans_published", "Plans published, one for each broker and renewal."),
         ("plans_refused", "plans_refused", "Plans that a broker refused."),
         ("decisions", "decisions", "Decisions, with and without moves."),
+        ("core_moves", "core_moves", "Brokers that were given another priority as a core."),
         ("moves", "moves", "Flows that were given a tree, another one, or the ordinary way."),
         ("malformed", "words_malformed", "Guides, loads and plans that are none."),
         ("refused", "words_refused", "Guides, loads and plans that no key of ours trusts."),
@@ -61,6 +64,7 @@ STEERER: Final[tuple[Definition, ...]] = (
         ("ready", "ready", "1 when agents tell their loads."),
         ("steers", "steers", "1 when we steer, 0 when somebody else does."),
         ("trees", "trees", "Trees in force."),
+        ("cores", "cores_placed", "Brokers that have a priority as a core from us."),
         ("flows", "flows", "Flows known."),
         ("agents", "agents", "Agents that told their load of late."),
         ("fullest", "link_load_ratio", "Load over capacity of the fullest link, as told last."),
@@ -97,6 +101,7 @@ class SteererView(AgentView):
         steerer = self._steerer
         return {
             **steerer.counters,
+            "core_moves": steerer.cores.moves,
             "malformed": steerer.connections.malformed,
             "refused": sum(steerer.words.refused.values()),
             "misled": steerer.connections.misled,
@@ -143,6 +148,7 @@ class SteererView(AgentView):
                 }
                 for each in steerer.decisions
             ],
+            "cores": steerer.cores.snapshot(),
             "counters": self.counters(),
         }
 
@@ -168,6 +174,7 @@ class SteererView(AgentView):
                 "ready": int(self.ready()[0]),
                 "steers": int(steerer.steers),
                 "trees": len(steerer.trees),
+                "cores": steerer.cores.placed,
                 "flows": steerer.decider.flows,
                 "agents": len(steerer.loads),
                 "fullest": fullest(steerer.measured()),
@@ -209,9 +216,9 @@ async def _run(
     outcome: list[ConfigError] = []
 
     async def be(tasks: asyncio.TaskGroup) -> None:
-        def on_decision(decision: Decision) -> None:
+        def on_decision(decision: Decision, placing: Placing) -> None:
             if said is not None:
-                said.on_decision(decision)
+                said.on_decision(decision, placing)
                 if once and said.enough:
                     stop.set()
 
@@ -232,7 +239,8 @@ async def _run(
                         await stop.wait()
                 except TimeoutError:
                     outcome.append(_nothing_came(steerer))
-            if once and not outcome and not steerer.measured() and steerer.loads:
+            idle = not steerer.measured() and not steerer.cores.last.meshes
+            if once and not outcome and idle and steerer.loads:
                 text = f"no link has a capacity, so none can be too full: {SET_CAPACITY}"
                 outcome.append(ConfigError(text, exit_code=EX_CONFIG))
             keep_ms = VALID_MS_MAX if once and not dry and not outcome else 0
@@ -274,14 +282,16 @@ class _Said:
         self._decisions = 0
         self.enough = False
 
-    def on_decision(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision, placing: Placing) -> None:
         """Tell what would move, or that nothing does, if that is news."""
         self._decisions += 1
         last = self._decisions >= ONCE_DECISIONS
-        if not decision.moves and not last:
+        if not decision.moves and not placing.changed and not last:
             return
         self.enough = True
-        lines = tuple(decision_text(decision))
+        cores = placing_text(placing)
+        flows = decision_text(decision) if decision.moves or not cores else []
+        lines = (*flows, *cores)
         if lines and lines[:1] != self._last[:1]:
             for line in lines:
                 self._say(line)

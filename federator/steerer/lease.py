@@ -6,11 +6,10 @@ whoever waits and whoever obeys agree.
 Source: docs/steering.md.
 """
 
-from collections.abc import Iterable
 from typing import Final
 
 from federator.errors import DecodeError
-from federator.protocol.messages.steering import STEERING_VERSION, Plan, Tree
+from federator.protocol.messages.steering import STEERING_VERSION, Plan
 from federator.protocol.steering.plan_book import Held, precedence, until_ms
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -57,24 +56,18 @@ class Lease:
         for broker, held in list(self._heard.items()):
             if now_ms >= held.until_ms:
                 self.on_cleared(broker)
-        held_by = [each.plan for each in self._heard.values() if self._is_before_us(each.plan)]
+        held_by = self.followed()
         return min(held_by, key=precedence).steerer if held_by else None
 
-    def inherited(self) -> list[Tree]:
-        """The trees of whoever steered before us, once."""
-        trees = {(tree.origin, tree.filters): tree for tree in _trees(self._former.values())}
+    def former(self) -> list[Plan]:
+        """The last plans of whoever steered before us, once."""
+        plans = [plan for _, plan in sorted(self._former.items())]
         self._former.clear()
-        return [tree for _, tree in sorted(trees.items())]
+        return plans
 
-    def followed(self) -> list[Tree]:
-        """The trees of whoever steers before us, once."""
-        held = [each.plan for each in self._heard.values() if self._is_before_us(each.plan)]
-        trees = {(tree.origin, tree.filters): tree for tree in _trees(held)}
-        return [tree for _, tree in sorted(trees.items())]
+    def followed(self) -> list[Plan]:
+        """The plans that hold of whoever steers before us."""
+        return [each.plan for each in self._heard.values() if self._is_before_us(each.plan)]
 
     def _is_before_us(self, plan: Plan) -> bool:
         return precedence(plan) < (self.since_ms, self.name)
-
-
-def _trees(plans: Iterable[Plan]) -> Iterable[Tree]:
-    return (tree for plan in plans for tree in plan.trees)

@@ -10,7 +10,6 @@ import secrets
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Final
@@ -23,18 +22,17 @@ from federator.config.steerer import SteererSettings
 from federator.errors import DecodeError
 from federator.planner.flow.watch import Watch
 from federator.planner.steering.decision import FRESH_MS, Decider
-from federator.planner.steering.moves import Decision, Manner, fullest, named
+from federator.planner.steering.moves import Decision, Manner
 from federator.planner.steering.network import Ends
+from federator.planner.steering.placing import Placing
 from federator.protocol.messages import topics
 from federator.protocol.messages.json_codec import MESSAGE_BYTES_MAX, decode, encode
 from federator.protocol.messages.steering import (
     LOAD_EVERY_MS,
     STEERING_VERSION,
-    TREES_MAX,
     Load,
     Plan,
     Tree,
-    passes,
 )
 from federator.protocol.trust.key_files import holder_of
 from federator.protocol.trust.words import Wanted, at
@@ -42,8 +40,11 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import FollowedWords
+from federator.steerer.cores import Cores
 from federator.steerer.instance_writer import InstanceWriter
 from federator.steerer.lease import NEVER_FIRST, Lease
+from federator.steerer.logged import Logged
+from federator.steerer.plan_trees import trees_at, trees_of
 
 TICK_S: Final = 0.5
 NAME_BYTES: Final = 8
@@ -74,17 +75,6 @@ REFUSED: Final = 0x80
 _log = structlog.get_logger()
 
 
-@dataclass(slots=True)
-class Logged:
-    """A decision that moved something, as it is told."""
-
-    number: int
-    at_ms: int  # wall clock
-    decision: Decision
-    due_ms: Millis  # when it is measured
-    measured: float | None = None  # load of the fullest link then
-
-
 class Steerer:
     """Steers, or waits until whoever does so has ended.
 
@@ -105,7 +95,7 @@ class Steerer:
         tasks: asyncio.TaskGroup,
         *,
         dry: bool = False,
-        on_decision: Callable[[Decision], None] = lambda decision: None,
+        on_decision: Callable[[Decision, Placing], None] = lambda decision, placing: None,
         instance_file: Path | None = None,
     ) -> None:
         self.settings, self.dry = settings, dry
@@ -120,6 +110,7 @@ class Steerer:
         self._writer = (
             None if instance_file is None else InstanceWriter(instance_file, self.decider)
         )
+        self.cores = Cores(manner, wanted=steering.cores)
         self.words = FollowedWords(
             settings.federation,
             settings.keys,
@@ -201,6 +192,7 @@ class Steerer:
             return
         if self.words.signs:  # nobody with keys believes an empty word; so a last plan of ours ends
             self.trees, self._valid_ms = (), LAST_MS
+            self.cores.end()
             self.publish_plans()
             await self._answered.wait()
             await asyncio.sleep(LAST_MS / 1_000)
@@ -223,8 +215,10 @@ class Steerer:
             _log.warning("steer.waits", steerer=self.holder)
         elif not self.steers and self.holder is None:
             self.steers, self._renew_ms = True, now_ms
-            inherited = self.lease.inherited()
+            former = self.lease.former()
+            inherited = trees_of(former)
             self.decider.adopt(inherited, now_ms=now_ms)
+            self.cores.adopt(former, now_ms=now_ms, dry=self.dry)
             self.trees = () if self.dry else self.decider.trees
             _log.info("steer.steers", steerer=self.lease.name, inherited=len(inherited))
         elif self.holder is not None and "waits" not in self._told:
@@ -313,7 +307,7 @@ class Steerer:
     def _publish(self, source: Source, broker: BrokerId, *, clear: bool = False) -> None:
         payload = b""
         if not clear:
-            trees = tuple(tree for tree in self.trees if passes(tree, broker))[:TREES_MAX]
+            trees = trees_at(broker, self.trees)
             body = encode(self._plan_for(broker, trees))
             while len(body) > PLAN_BYTES_MAX:  # who knows a tree not takes the ordinary way
                 trees = trees[: len(trees) // 2]
@@ -340,6 +334,8 @@ class Steerer:
             made_ms=wall_clock_ms(),
             valid_ms=self._valid_ms,
             trees=trees,
+            priority=self.cores.priority(broker),
+            meshes=self.cores.asked,
         )
 
     def _on_answer(self, url: str, reason_code: int) -> None:
@@ -365,8 +361,8 @@ class Steerer:
         began_ms = monotonic_ms()
         loop = asyncio.get_running_loop()
         try:
-            decision = await loop.run_in_executor(
-                self._solver, self._decided, heard, self.lease.followed(), began_ms
+            decision, placing = await loop.run_in_executor(
+                self._solver, self._decided, heard, trees_of(self.lease.followed()), began_ms
             )
         finally:
             self._deciding = False
@@ -374,17 +370,22 @@ class Steerer:
         self.counters["decisions"] += 1
         self.last = decision
         self._tell_capacities()
-        if self.dry or not self.steers or self._leaving:
+        obeyed = not (self.dry or not self.steers or self._leaving)
+        number, now_ms = self._number + 1, monotonic_ms()
+        news = self.cores.follow(placing, obeyed=obeyed, number=number, now_ms=now_ms)
+        if not obeyed:
             self.decider.take_back(decision)
         elif decision.moves:
             self._obey(decision)
         else:
             self.trees = decision.trees  # a flow may have ended
-        self._on_decision(decision)
+        if news and self.steers and self._number < number and not self._leaving:
+            self.publish_plans()
+        self._on_decision(decision, placing)
 
     def _decided(
         self, heard: list[tuple[Load, Millis]], followed: list[Tree], now_ms: Millis
-    ) -> Decision:
+    ) -> tuple[Decision, Placing]:
         """In a thread: the decider is touched by nobody else meanwhile."""
         for load, came_ms in heard:
             self.decider.on_load(load, now_ms=came_ms)
@@ -397,10 +398,11 @@ class Steerer:
             started_s=now_ms / 1_000,
         )
         decision = self.decider.decide(now_ms=now_ms, watch=watch)
+        placing = self.cores.decide(heard, self.lease.name, now_ms, watch)
         if self._writer is not None:
             self._writer.write_if_due()
         self.decider.on_decided(now_ms=monotonic_ms())
-        return decision
+        return decision, placing
 
     def _obey(self, decision: Decision) -> None:
         self.trees = decision.trees
@@ -408,27 +410,9 @@ class Steerer:
         self.publish_plans()
         now_ms = monotonic_ms()
         due_ms = Millis(now_ms + MEASURED_MS)
-        self.decisions.append(Logged(self._number, wall_clock_ms(), decision, due_ms))
-        _log.info(
-            "steer.decided",
-            number=self._number,
-            moves=len(decision.moves),
-            trees=len(decision.trees),
-            why=decision.why,
-            fullest_before=fullest(decision.before),
-            fullest_promised=fullest(decision.promised),
-            cost_before=round(decision.cost),
-            cost_promised=round(decision.cost_promised),
-        )
-        for move in decision.moves:
-            _log.info(
-                "steer.moved",
-                origin=move.origin,
-                filters=list(move.filters[:8]),
-                rate=round(move.rate),
-                by="tree" if move.tree is not None else "the ordinary way",
-                why=move.why,
-            )
+        logged = Logged(self._number, wall_clock_ms(), decision, due_ms)
+        self.decisions.append(logged)
+        logged.tell()
 
     # -- what we tell ----------------------------------------------------------------------------
 
@@ -444,15 +428,7 @@ class Steerer:
     def _tell_measured(self, now_ms: Millis) -> None:
         for each in self.decisions:
             if each.measured is None and now_ms >= each.due_ms:
-                shares = self.measured()
-                each.measured = fullest(shares)
-                _log.info(
-                    "steer.measured",
-                    number=each.number,
-                    fullest=each.measured,
-                    fullest_promised=fullest(each.decision.promised),
-                    links=named(shares, shares),
-                )
+                each.tell_measured(self.measured())
 
     def _tell_silent(self, now_ms: Millis) -> None:
         """Say who holds a plan of ours and tells no load."""

@@ -2,6 +2,7 @@
 
 from federator.protocol.messages.steering import STEERING_VERSION, Plan, tree_of
 from federator.steerer.lease import Lease
+from federator.steerer.plan_trees import trees_of
 
 WALL_MS = 1_000_000
 
@@ -45,11 +46,11 @@ def test_another_run_of_our_name_is_another():
 def test_the_trees_of_who_steered_before_are_inherited_once():
     tree, other = tree_of(1, ["a"], {2: 1}), tree_of(2, ["a"], {1: 2})
     waiting = lease(plan(trees=(tree,)), plan(broker=2, trees=(tree, other)))
-    assert waiting.inherited() == []
+    assert trees_of(waiting.former()) == []
 
     waiting.on_cleared(1)
     assert waiting.holder(now_ms=0) == "other"
     assert waiting.holder(now_ms=30_000) is None
 
-    assert waiting.inherited() == [tree, other]
-    assert waiting.inherited() == []
+    assert trees_of(waiting.former()) == [tree, other]
+    assert trees_of(waiting.former()) == []

@@ -49,7 +49,7 @@ def command(
     write_instance: Path | None,
     check: bool,
 ) -> None:
-    """Give the heavy flows trees of their own, so that no link is too full.
+    """Give the heavy flows trees of their own, so that no link is too full, and place cores.
 
     It may be killed and started again at any moment: plans expire, and what has none goes the
     ordinary way. Of several steerers one steers and the others wait. SIGTERM takes the plans back;

@@ -18,6 +18,7 @@ from scipy.sparse.csgraph import shortest_path
 
 from federator.errors import FederatorError
 from federator.planner.delegation.live import Broker
+from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.protocol.filters import matches
 
 Matrix = npt.NDArray[np.float64]
@@ -66,13 +67,23 @@ def meshes(brokers: Sequence[Broker], links: Sequence[tuple[int, int]]) -> Meshe
                 for broker in ordered
             ]
         )
-        reach = hops @ rates + rates.sum() * (hops @ member)
-        cost = np.where(member, reach, np.inf)
         key = member.tobytes()
-        by_members[key] = by_members.get(key, 0.0) + cost
+        by_members[key] = by_members.get(key, 0.0) + costs_of(hops, member, rates)
     if not by_members:
         return Meshes(ids, np.zeros((0, len(ids))))
     return Meshes(ids, np.stack(list(by_members.values())))
+
+
+def costs_of(far: Matrix, member: npt.NDArray[np.bool_], rates: Matrix) -> Matrix:
+    """What one mesh costs per second with each broker as its core, infinite for no members.
+
+    Args:
+        far: From each broker to each, finite, shape (B, B).
+        member: Whose clients want its filter, shape (B,).
+        rates: Messages per second that each broker's clients publish to it, shape (B,).
+    """
+    reach = far.T @ rates + rates.sum() * (far @ member)
+    return np.where(member, reach, np.inf)
 
 
 def order(costs: Matrix) -> Ints:
@@ -82,7 +93,7 @@ def order(costs: Matrix) -> Ints:
     restarts = min(RESTARTS_MAX, RESTART_UNITS // max(1, brokers**3 * len(costs)))
     starts: list[Ints] = [np.arange(brokers), _by_regret(costs)]
     starts += [rng.permutation(brokers) for _ in range(restarts)]
-    return min((_improved(costs, start) for start in starts), key=lambda o: cost_of(costs, o))
+    return min((improved(costs, start) for start in starts), key=lambda o: cost_of(costs, o))
 
 
 def cost_of(costs: Matrix, order: Ints) -> float:
@@ -114,17 +125,27 @@ def _by_regret(costs: Matrix) -> Ints:
     return np.argsort(beyond.sum(axis=0), kind="stable")
 
 
-def _improved(costs: Matrix, start: Ints) -> Ints:
+def improved(
+    costs: Matrix, start: Ints, *, count: int | None = None, watch: Watch = UNWATCHED
+) -> Ints:
+    """``start``, with brokers inserted elsewhere for as long as any such move helps.
+
+    Args:
+        count: Of ``start`` so many may move, among themselves: the first. All by default.
+    """
+    count = len(start) if count is None else count
     best, best_cost = start, cost_of(costs, start)
     for _ in range(PASSES_MAX):
         before = best_cost
-        for broker in range(len(start)):
+        for broker in sorted(start[:count].tolist()):
             rest = best[best != broker]
-            for at in range(len(start)):
+            for at in range(count):
                 candidate = np.insert(rest, at, broker)
                 cost = cost_of(costs, candidate)
                 if cost < best_cost - 1e-9:
                     best, best_cost = candidate, cost
+            if watch.over():
+                return best
         if best_cost >= before:
             break
     return best

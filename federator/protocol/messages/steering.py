@@ -38,11 +38,16 @@ BROKERS_MAX: Final = 256
 VALID_MS_MAX: Final = 600_000
 """For how long a plan may hold."""
 
+MESHES_MAX: Final = 256
+"""Filters about whose meshes a steerer asks."""
+
 LOAD_EVERY_MS: Final = 2_000
 """How often an agent tells its load while a plan holds."""
 
 _Amount = Annotated[float, msgspec.Meta(ge=0)]
 _Filters = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=FILTERS_MAX)]
+_Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
+_Asked = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MESHES_MAX)]
 
 
 class LinkLoad(msgspec.Struct, frozen=True):
@@ -69,6 +74,22 @@ class FlowLoad(msgspec.Struct, frozen=True):
     planned: bool = False  # it goes by a tree now
 
 
+class MeshFlow(msgspec.Struct, frozen=True):
+    """What the clients of who tells publish that somebody wants in a mesh."""
+
+    filters: _Filters  # ascending; also those that are wanted over the shortest path only
+    publications: _Amount  # per second
+
+
+class MeshLoad(msgspec.Struct, frozen=True):
+    """What meshes have to do with who tells, for whoever places cores."""
+
+    priority: _Priority  # as configured: who has the smallest is preferred as core
+    # The heaviest, heaviest first.
+    flows: Annotated[tuple[MeshFlow, ...], msgspec.Meta(max_length=FLOWS_MAX)] = ()
+    wanted: _Asked = ()  # of the filters that the plan asks about: own clients want them in meshes
+
+
 class Load(msgspec.Struct, frozen=True):
     """What the agent of ``broker`` carries, told on its broker while a plan holds there."""
 
@@ -84,6 +105,8 @@ class Load(msgspec.Struct, frozen=True):
     steerer: str = ""  # whose plan holds here,
     number: Natural = 0  # and which
     name: str = ""  # what operators call the broker
+    placed: bool = False  # a plan's ``priority`` is followed here
+    meshes: MeshLoad | None = None  # where the plan asks
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -109,6 +132,8 @@ class Plan(msgspec.Struct, frozen=True):
     made_ms: Natural  # by its clock
     valid_ms: Annotated[int, msgspec.Meta(ge=1, le=VALID_MS_MAX)]
     trees: Annotated[tuple[Tree, ...], msgspec.Meta(max_length=TREES_MAX)] = ()
+    priority: _Priority | None = None  # as a core; ``None``: the broker's own
+    meshes: _Asked | None = None  # which of these do own clients want? ``None``: tell of no mesh
 
 
 def tree_number(tree: Tree) -> int:

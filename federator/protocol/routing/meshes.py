@@ -134,6 +134,11 @@ class Meshes:
                 touched.add(filter_)
         return self._reevaluate_all(touched, now_ms)
 
+    def wants(self, filter_: str) -> bool:
+        """Whether our own clients want ``filter_`` in its mesh."""
+        state = self.states.get(filter_)
+        return state is not None and state.local
+
     def on_own_priority(self, *, now_ms: Millis) -> list[Step]:
         """Elect again wherever we may be the core: our own rank changed."""
         self_id = self._links.self_id

@@ -17,16 +17,16 @@ Source: docs/observability.md, "How full links are".
 
 import heapq
 from collections import deque
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from math import sqrt
 from operator import itemgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from federator.protocol.forwarding.forwarding import Forwarder, TopicRoute
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in, label_bytes
 from federator.protocol.messages.destinations import filter_part
-from federator.protocol.messages.steering import BROKERS_MAX, FILTERS_MAX, FlowLoad
+from federator.protocol.messages.steering import BROKERS_MAX, FILTERS_MAX, FlowLoad, MeshFlow
 from federator.protocol.types import BrokerId, Millis
 
 WINDOW_MS: Final = 1_000
@@ -60,6 +60,12 @@ class _Flow:
     def carried(self) -> int:
         """The bytes of all closed windows."""
         return sum(map(itemgetter(0), self.windows))
+
+
+class _About(NamedTuple):
+    filters: tuple[str, ...]
+    destinations: tuple[BrokerId, ...]
+    meshed: bool  # a mesh has some of them
 
 
 class FlowMeter:
@@ -124,28 +130,42 @@ class FlowMeter:
             steerable: Only those that somebody wants over the shortest path.
         """
         flows: list[FlowLoad] = []
-        room = FILTER_CHARS_MAX
-        for keys, flow in self._flows.items():  # heaviest first, since the last window
-            if len(flows) == self._flows_max:
-                break
-            about = _about(keys, forwarder)
-            if about is None or (steerable and not about[1]):
-                continue
-            filters, destinations, meshed = about
-            size = sum(map(len, filters))
-            if size > room:
-                continue
-            room -= size
+        for flow, (filters, destinations, meshed) in self._listed(
+            forwarder, lambda about: not steerable or bool(about.destinations)
+        ):
             rate, error = self._rate(flow)
-            publications = sum(count for _, count in flow.windows) * 1_000 / sum(self._spans_ms)
             is_planned = bool(forwarder.trees.of_flow(filters))
-            flows.append(
-                FlowLoad(filters, destinations, rate, error, publications, meshed, is_planned)
-            )
+            count = self._publications(flow)
+            flows.append(FlowLoad(filters, destinations, rate, error, count, meshed, is_planned))
         total = self._rate(self._all)[0]
         return tuple(flows), max(0.0, total - sum(flow.rate for flow in flows))
 
+    def told_of_meshes(self, forwarder: Forwarder) -> tuple[MeshFlow, ...]:
+        """The heaviest flows that somebody wants in a mesh, heaviest first."""
+        listed = self._listed(forwarder, lambda about: about.meshed)
+        return tuple(MeshFlow(about.filters, self._publications(flow)) for flow, about in listed)
+
     # Within
+
+    def _listed(
+        self, forwarder: Forwarder, fits: Callable[[_About], bool]
+    ) -> Iterator[tuple[_Flow, _About]]:
+        """The heaviest flows that fit, as many as are told."""
+        left, room = self._flows_max, FILTER_CHARS_MAX
+        for keys, flow in self._flows.items():  # heaviest first, since the last window
+            if not left:
+                return
+            about = _about(keys, forwarder)
+            if about is None or not fits(about):
+                continue
+            size = sum(map(len, about.filters))
+            if size <= room:
+                left, room = left - 1, room - size
+                yield flow, about
+
+    def _publications(self, flow: _Flow) -> float:
+        """Per second."""
+        return sum(count for _, count in flow.windows) * 1_000 / sum(self._spans_ms)
 
     def _follow_heaviest(self) -> None:
         ranked: list[tuple[int, bytes, _Flow]] = []
@@ -205,10 +225,8 @@ class FlowMeter:
         }
 
 
-def _about(
-    keys: bytes, forwarder: Forwarder
-) -> tuple[tuple[str, ...], tuple[BrokerId, ...], bool] | None:
-    """Filters, destinations, and whether a mesh has them, too; ``None``: it cannot be told."""
+def _about(keys: bytes, forwarder: Forwarder) -> _About | None:
+    """What is known of a flow; ``None``: it cannot be told."""
     filters = sorted(_named(keys, forwarder))
     routes = [route for each in filters if (route := forwarder.route_of(each)) is not None]
     ends = {end for route in routes for end in route.destinations}
@@ -216,7 +234,7 @@ def _about(
     whole = len(routes) == len(filters) >= len(keys) // KEY_BYTES  # each still has a route
     if not whole or len(filters) > FILTERS_MAX or len(ends) > BROKERS_MAX:
         return None
-    return tuple(filters), tuple(sorted(ends)), meshed
+    return _About(tuple(filters), tuple(sorted(ends)), meshed)
 
 
 def _named(keys: bytes, forwarder: Forwarder) -> Iterator[str]:

@@ -233,7 +233,8 @@ class Agent:
             yield Part(tasks={"topology": control.arranger.run})
         if settings.mesh.core == "placed":
             folder, changed = self._state.path, control.handle
-            follow = partial(follow_placement, settings, folder, changed=changed)
+            planned = self.services.plans.priority
+            follow = partial(follow_placement, settings, folder, planned=planned, changed=changed)
             yield Part(tasks={"core placement": follow})
 
     async def _keep_data_connection(self) -> None:

@@ -65,14 +65,25 @@ class PriorityFile:
 
 
 async def follow_placement(
-    settings: Settings, state_dir: Path, *, changed: Callable[[PriorityChanged], None]
+    settings: Settings,
+    state_dir: Path,
+    *,
+    planned: Callable[[], int | None],
+    changed: Callable[[PriorityChanged], None],
 ) -> None:
-    """Tell which priority the planner gives our core, whenever that changes, until cancelled."""
+    """Tell which priority we have as a core, whenever that changes, until cancelled.
+
+    Args:
+        planned: What a steerer's plan says that holds now; it goes before the file.
+    """
     mesh = settings.mesh
     follower = PlacedPriority(settings.broker.priority, hold_ms=mesh.core_hold_ms)
     file = PriorityFile(state_dir)
     while True:
-        priority = follower.on_read(file.read(), now_ms=monotonic_ms())
+        placed = planned()
+        if placed is None:
+            placed = file.read()
+        priority = follower.on_read(placed, now_ms=monotonic_ms())
         if priority is not None:
             _log.info("core.priority", priority=priority)
             changed(PriorityChanged(priority))

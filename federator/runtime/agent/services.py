@@ -106,6 +106,7 @@ class Services:
             flows=data.path.intake.flows,
             loads=self.link_loads,
             holding=self.plans.holding,
+            wants=node.meshes.wants,
         )
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
         self.presence = OwnBrokerPresence(

@@ -4,7 +4,7 @@ Source: docs/observability.md, "How full links are".
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from msgspec.structs import replace
@@ -12,7 +12,13 @@ from msgspec.structs import replace
 from federator.config.settings import Settings
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages import json_codec
-from federator.protocol.messages.steering import LOAD_EVERY_MS, STEERING_VERSION, Load, Plan
+from federator.protocol.messages.steering import (
+    LOAD_EVERY_MS,
+    STEERING_VERSION,
+    Load,
+    MeshLoad,
+    Plan,
+)
 from federator.protocol.messages.topics import load_topic
 from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.types import Epoch
@@ -34,6 +40,7 @@ class LoadTeller:
     flows: FlowMeter
     loads: LinkLoads
     holding: Callable[[], Plan | None]  # the plan that holds now
+    wants: Callable[[str], bool]  # whether our clients want a filter in its mesh
 
     async def run(self) -> None:
         """Tell until cancelled."""
@@ -63,14 +70,26 @@ class LoadTeller:
             steerer=plan.steerer,
             number=plan.number,
             name=self.settings.broker.name,
+            placed=self.settings.mesh.core == "placed",
+            meshes=None if plan.meshes is None else self._meshes(plan.meshes),
+        )
+
+    def _meshes(self, asked: Iterable[str]) -> MeshLoad:
+        return MeshLoad(
+            self.settings.broker.priority,
+            self.flows.told_of_meshes(self.forwarder),
+            tuple(filter(self.wants, asked)),
         )
 
     def _payload(self, topic: str, load: Load) -> bytes:
         """``load``, signed where we have keys, with as many flows as a message has room for."""
         while True:
             payload = self.words.sign(topic, json_codec.encode(load))
-            if len(payload) <= json_codec.MESSAGE_BYTES_MAX or not load.flows:
+            if len(payload) <= json_codec.MESSAGE_BYTES_MAX or not (load.flows or load.meshes):
                 return payload
+            if load.meshes is not None:
+                load = replace(load, meshes=None)
+                continue
             kept = len(load.flows) // 2
             rest = load.rest + sum(flow.rate for flow in load.flows[kept:])
             load = replace(load, flows=load.flows[:kept], rest=rest)

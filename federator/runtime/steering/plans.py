@@ -68,6 +68,11 @@ class Plans:
         """The plan that holds."""
         return self.follower.plan(monotonic_ms())
 
+    def priority(self) -> int | None:
+        """Ours as a core, as the plan that holds says."""
+        plan = self.holding()
+        return None if plan is None else plan.priority
+
     def snapshot(self) -> dict[str, object]:
         """Who steers here, and what is followed."""
         plan = self.holding()

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import label_bytes
-from federator.protocol.messages.steering import BROKERS_MAX, FILTERS_MAX, FlowLoad
+from federator.protocol.messages.steering import BROKERS_MAX, FILTERS_MAX, FlowLoad, MeshFlow
 from federator.protocol.steering import flow_meter
 from federator.protocol.steering.flow_meter import NEWCOMERS_MAX, ROUTES_MAX, WINDOWS, FlowMeter
 
@@ -145,6 +145,22 @@ def test_whether_a_mesh_has_it_too_is_told():
     steerable, rest = world.told(steerable=True)
     assert [flow.filters for flow in steerable] == [("straight",), ("both",)]
     assert rest == (101 + 103) * 8
+
+
+def test_of_meshes_the_heaviest_flows_are_told_with_their_publications():
+    world = Measured(flows_max=2)
+    world.want("mesh/#", next_hops=(2,))
+    world.want("both/#", 3, next_hops=(2,))
+    world.want("thin/#", next_hops=(2,))
+    world.want("straight/#", 3)
+
+    for topic, size, count in (("mesh/a", 500, 4), ("both/a", 900, 1), ("thin/a", 100, 9)):
+        world.publish(topic, size, count)
+    world.publish("straight/a", 5_000, 7)
+    world.second()
+
+    told = world.meter.told_of_meshes(world.forwarder)
+    assert told == (MeshFlow(("both/#",), 1.0), MeshFlow(("mesh/#",), 4.0))
 
 
 def test_heavy_flows_in_meshes_leave_room_for_those_that_can_be_steered():

@@ -1,6 +1,7 @@
-"""Cores on real brokers follow the planner while its word is valid, then the smallest id again."""
+"""Cores on real brokers follow the planner, a file's or a steerer's word, while that is valid."""
 
 import asyncio
+import contextlib
 import json
 import subprocess
 import sys
@@ -9,6 +10,7 @@ import pytest
 
 from federator.runtime.agent.priority_file import FILE_NAME
 from federator.runtime.storage.durable import write_whole
+from lab.grid.processes.steerer import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
@@ -63,12 +65,13 @@ def nobody_is_placed(statuses):
     return f"brokers {placed} follow the planner" if placed else None
 
 
-@pytest.mark.slow
-async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp_path):
+@contextlib.asynccontextmanager
+async def line(folder):
+    """Five brokers in a row; what 4 publishes is wanted at 1, 4 and 5; the core is 1."""
     mesh = {"core": "placed", "core_check_ms": 100, "core_hold_ms": 1_000}
     async with RunningGrid(
         Grid(1, 5, 1),
-        tmp_path,
+        folder,
         link_delay_ms=1,
         agent_options={"mesh": mesh},
         broker_options=QUICK,
@@ -80,19 +83,49 @@ async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp
         async with running(*subscribers, publisher):
             await until(lambda: all(len(s.came) > 20 for s in subscribers), "traffic everywhere")
             await grid.until(agreed_on(1))
-            first = max(min(s.came) for s in subscribers)
-            since = max(max(s.came) for s in subscribers)
+            yield grid, publisher, subscribers
 
-            told = await asyncio.to_thread(place, grid, tmp_path, valid_s=3_600)
-            await grid.until(agreed_on(4))
-            await asyncio.to_thread(place, grid, tmp_path, valid_s=1)
-            await grid.until(agreed_on(1))
-            await grid.until(nobody_is_placed)
 
-            last = publisher.sent
-            await until(lambda: all(max(s.came) > last for s in subscribers), "traffic at the end")
-
-    assert told["cost"] == told["lower_bound"] < told["smallest_id_cost"]
-    assert last > since > first
+async def all_came_once(publisher, subscribers, first):
+    """Traffic goes on, and of what came since ``first`` nothing is missing or came twice."""
+    last = publisher.sent
+    await until(lambda: all(max(s.came) > last for s in subscribers), "traffic at the end")
     for subscriber in subscribers:
         assert [n for n in range(first, last) if subscriber.came[n] != 1] == []
+
+
+@pytest.mark.slow
+async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp_path):
+    async with line(tmp_path) as (grid, publisher, subscribers):
+        first = max(min(s.came) for s in subscribers)
+
+        told = await asyncio.to_thread(place, grid, tmp_path, valid_s=3_600)
+        await grid.until(agreed_on(4))
+        await asyncio.to_thread(place, grid, tmp_path, valid_s=1)
+        await grid.until(agreed_on(1))
+        await grid.until(nobody_is_placed)
+
+        await all_came_once(publisher, subscribers, first)
+    assert told["cost"] == told["lower_bound"] < told["smallest_id_cost"]
+
+
+@pytest.mark.slow
+async def test_a_steerer_moves_the_core_to_its_traffic_and_back_when_it_ends(tmp_path):
+    async with line(tmp_path) as (grid, publisher, subscribers):
+        first = max(min(s.came) for s in subscribers)
+        urls = [grid.brokers[here].url for here in sorted(grid.brokers)]
+        steerer = SteererProcess(tmp_path / "steerer", *urls, keys='federation = "grid"')
+
+        await steerer.start()
+        try:
+            await grid.until(agreed_on(4))
+            told = (await steerer.status())["cores"]
+        finally:
+            await steerer.stop()
+        await grid.until(agreed_on(1))
+        await grid.until(nobody_is_placed)
+
+        await all_came_once(publisher, subscribers, first)
+    (decision,) = told["decisions"]
+    assert decision["cost_promised"] == pytest.approx(0.4 * decision["cost_before"], rel=0.01)
+    assert decision["moves"][0].startswith(TOPIC)

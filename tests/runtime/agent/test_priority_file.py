@@ -1,10 +1,14 @@
+import asyncio
 import json
 import time
 
 import pytest
 import structlog.testing
 
-from federator.runtime.agent.priority_file import FILE_NAME, PriorityFile
+from federator.config.settings import Settings
+from federator.protocol.events import PriorityChanged
+from federator.runtime.agent.priority_file import FILE_NAME, PriorityFile, follow_placement
+from tests.real.polling import until
 
 
 def in_ms(ms):
@@ -51,3 +55,28 @@ def test_an_unusable_file_is_told_once_and_followed_never(tmp_path, content):
         assert [file.read() for _ in range(5)] == [None] * 5
 
     assert [entry["event"] for entry in logs] == ["core.priority_file_unusable"]
+
+
+async def test_a_plan_goes_before_the_file_and_each_before_the_configuration(tmp_path):
+    settings = Settings.model_validate(
+        {
+            "broker": {"id": 1, "url": "mqtt://127.0.0.1", "priority": 5},
+            "mesh": {"core": "placed", "core_check_ms": 1, "core_hold_ms": 0},
+        }
+    )
+    write(tmp_path, priority=-3, valid_until_ms=in_ms(60_000))
+    planned, changes = [-7], []
+    task = asyncio.create_task(
+        follow_placement(
+            settings, tmp_path, planned=lambda: planned[0], changed=lambda c: changes.append(c)
+        )
+    )
+    try:
+        for last in (-7, -3, 5):
+            await until(lambda now=last: changes[-1:] == [PriorityChanged(now)], f"{last} holds")
+            if last == -3:
+                (tmp_path / FILE_NAME).unlink()
+            planned[0] = None
+    finally:
+        task.cancel()
+    assert [change.priority for change in changes] == [-7, -3, 5]

@@ -3,6 +3,7 @@
 from types import SimpleNamespace
 
 import pytest
+from msgspec.structs import replace
 
 from federator.config.settings import Settings
 from federator.protocol.effects import FilterRoute
@@ -35,6 +36,7 @@ class Told:
         return True
 
 
+WANTED = ("mine/#",)
 PLAN = Plan(STEERING_VERSION, "fed", 1, "steerer", 0, 3, 0, 30_000)
 
 
@@ -55,6 +57,7 @@ def teller(flows, *, destinations=(), plan=PLAN, vouch=None):
         flows=meter,
         loads=SimpleNamespace(told=lambda: links),
         holding=lambda: plan,
+        wants=lambda filter_: filter_ in WANTED,
     )
 
 
@@ -92,6 +95,30 @@ def test_what_is_told_names_who_tells_and_whose_plan_holds():
     assert (load.steerer, load.number) == ("steerer", 3)
     assert [flow.destinations for flow in load.flows] == [(9,)]
     assert load.links[0].capacity == 64_000
+
+
+def test_meshes_are_told_of_where_a_plan_asks_and_only_what_it_asks():
+    asking = replace(PLAN, meshes=("mine/#", "not/mine"))
+    silent, asked = teller(1), teller(1, plan=asking)
+
+    silent.tell()
+    asked.tell()
+
+    assert json_codec.decode(Load, silent.link.payloads[0]).meshes is None
+    meshes = json_codec.decode(Load, asked.link.payloads[0]).meshes
+    assert (meshes.priority, meshes.wanted) == (0, ("mine/#",))
+    assert [flow.filters for flow in meshes.flows] == [("f/0",)]
+
+
+def test_meshes_go_before_flows_when_a_message_has_no_room():
+    ends = tuple(range(2**32 - BROKERS_MAX, 2**32))
+    many = teller(FLOWS_MAX, destinations=ends, plan=replace(PLAN, meshes=()))
+
+    many.tell()
+
+    load = json_codec.decode(Load, many.link.payloads[0])
+    assert load.meshes is None
+    assert len(load.flows) > 100
 
 
 def test_it_is_signed_where_there_are_keys():

@@ -1,0 +1,144 @@
+"""The steerer's other trade: which broker is preferred as a core, told in the same plans as trees.
+
+What is decided, is decided in ``planner.steering.placing``.
+
+Source: docs/steering.md, "Cores".
+"""
+
+from collections import deque
+from collections.abc import Iterable
+from typing import Final
+
+import structlog
+
+from federator.planner.flow.watch import Watch
+from federator.planner.steering.moves import Manner
+from federator.planner.steering.placing import CoreMove, CorePlacer, Placing
+from federator.protocol.messages.steering import Load, Plan
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.clocks import wall_clock_ms
+
+ASK_GAP_MS: Final = Millis(5_000)
+"""Between two changes of what agents are asked about: a crowd has new filters all the time."""
+
+DECISIONS_KEPT: Final = 32
+LISTED_MAX: Final = 100
+
+_log = structlog.get_logger()
+
+
+class Cores:
+    """Places cores, if it is to.
+
+    Attributes:
+        moves: How often a broker was given another priority.
+        last: What was decided last.
+    """
+
+    def __init__(self, manner: Manner, *, wanted: bool) -> None:
+        self.moves = 0
+        self.last = Placing(why="steering.cores is off" if not wanted else "")
+        self.decisions: deque[dict[str, object]] = deque(maxlen=DECISIONS_KEPT)
+        self._placer = CorePlacer(manner) if wanted else None
+        self._followed = False  # some agent would follow
+        self._asked: tuple[str, ...] | None = None
+        self._asked_ms = Millis(0)  # since when
+        self._told: dict[BrokerId, int] = {}  # priorities, as plans tell them
+
+    @property
+    def asked(self) -> tuple[str, ...] | None:
+        """About which filters to ask agents; ``None``: about no mesh."""
+        return self._asked
+
+    def priority(self, broker: BrokerId) -> int | None:
+        """What the plan of ``broker`` says of it as a core."""
+        return self._told.get(broker)
+
+    @property
+    def placed(self) -> int:
+        """How many brokers have a priority of ours."""
+        return len(self._told)
+
+    def adopt(self, plans: Iterable[Plan], *, now_ms: Millis, dry: bool) -> None:
+        """Go on with what whoever steered before told."""
+        if self._placer is not None:
+            priorities = {p.broker: p.priority for p in plans if p.priority is not None}
+            self._placer.adopt(priorities, now_ms=now_ms)
+            self._told = {} if dry else priorities
+
+    def decide(
+        self, heard: Iterable[tuple[Load, Millis]], steerer: str, now_ms: Millis, watch: Watch
+    ) -> Placing:
+        """In a thread: the placer is touched by nobody else meanwhile."""
+        if self._placer is None:
+            return self.last
+        for load, came_ms in heard:
+            self._followed = self._followed or load.placed
+            self._placer.on_load(load, now_ms=came_ms, is_ours=load.steerer == steerer)
+        return self._placer.decide(now_ms=now_ms, watch=watch)
+
+    def follow(self, placing: Placing, *, obeyed: bool, number: int, now_ms: Millis) -> bool:
+        """Tell from plan ``number`` on what was decided. Returns whether that plan is to be told
+        now.
+        """
+        self.last = placing
+        if self._placer is None:
+            return False
+        if not obeyed:
+            self._placer.take_back()
+        elif placing.changed:
+            self._obey(placing)
+        else:
+            self._told = dict(placing.priorities)
+        waited = not self._asked or now_ms - self._asked_ms >= ASK_GAP_MS
+        asks = self._followed and placing.asked != self._asked and waited
+        if asks:
+            self._asked, self._asked_ms = placing.asked, now_ms
+            self._placer.ask(placing.asked, number=number)
+        return asks or (obeyed and placing.changed)
+
+    def _obey(self, placing: Placing) -> None:
+        before, self._told = self._told, dict(placing.priorities)
+        changed = [b for b in {*before, *self._told} if before.get(b) != self._told.get(b)]
+        self.moves += len(changed)
+        figures = {
+            "cost_before": round(placing.cost, 1),
+            "cost_promised": round(placing.cost_promised, 1),
+            "why": placing.why,
+        }
+        moves = [as_text(each) for each in placing.moves[:LISTED_MAX]]
+        self.decisions.append({"at_ms": wall_clock_ms(), **figures, "moves": moves})
+        _log.info("steer.cores_placed", brokers=len(self._told), moves=moves[:8], **figures)
+
+    def end(self) -> None:
+        """Tell no priority any more, and ask nothing."""
+        self._placer, self._asked, self._told = None, None, {}
+
+    def snapshot(self) -> dict[str, object]:
+        """For ``/status``."""
+        last = self.last
+        return {
+            "priorities": [
+                {"broker": broker, "priority": priority}
+                for broker, priority in sorted(self._told.items(), key=lambda each: each[1])
+            ][:LISTED_MAX],
+            "meshes": last.meshes,
+            "cost": round(last.cost, 1),
+            "why": last.why,
+            "decisions": list(self.decisions),
+        }
+
+
+def as_text(move: CoreMove) -> str:
+    """A move for people."""
+    return f"{move.filter} ({move.rate:.3g}/s): core {move.core}, not {move.was}"
+
+
+def placing_text(placing: Placing) -> list[str]:
+    """What would move, for people; nothing if nothing would."""
+    if not placing.changed:
+        return []
+    lines = [f"cores: {placing.why}: {placing.cost:.4g} before, {placing.cost_promised:.4g} then"]
+    lines += [f"  {as_text(each)}" for each in placing.moves[:LISTED_MAX]]
+    order = [f"{each}" for each in sorted(placing.priorities, key=placing.priorities.__getitem__)]
+    return [*lines, f"  brokers by preference: {', '.join(order) or 'as configured'}"]
