@@ -16,6 +16,7 @@ VERBS = {
         "Seeded demands, steered, beside the exact answer.",
     ),
     "steered-steady": ("steered_live:steady_command", "Does a steerer let steady flows stay?"),
+    "local-steering": ("local_steering", "Prices without a centre beside the central steerer."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),

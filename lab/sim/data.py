@@ -23,7 +23,7 @@ from federator.protocol.forwarding.frames import REPAIR_FLAG, unpack
 from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
 from federator.protocol.messages.destinations import names_tree
-from federator.protocol.messages.steering import Plan
+from federator.protocol.messages.steering import FlowLoad, Plan
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
@@ -174,6 +174,7 @@ class DataPath:
         link: DataLink,
         *,
         seals: Seals | None,
+        flows_max: int = 0,
     ) -> None:
         self._agent = agent
         self._world = world
@@ -187,6 +188,7 @@ class DataPath:
             seals=seals,
             now=world.now_of(agent),
             hop_limit=HOP_LIMIT,
+            flows_max=flows_max,
         )
         self.plane.delivery.link = link
         book = PlanBook(FEDERATION, agent.id)
@@ -228,6 +230,10 @@ class DataPath:
         return changed
 
     # --- what steers ---
+
+    def told_flows(self) -> tuple[FlowLoad, ...]:
+        """What our clients publish, measured; ``tend`` ends the windows."""
+        return self.plane.intake.flows.told(self.plane.forwarder, steerable=True)[0]
 
     def on_plan(self, plan: Plan) -> None:
         """A steerer's plan is retained on the broker."""

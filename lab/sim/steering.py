@@ -45,7 +45,7 @@ def draw_plans(
     times += [end_ms + 1] * MIXTURES
     links = [(link.a, link.b) for link in plan.links]
     links += [link_of(*rng.sample(plan.ids, 2)) for _ in range(rng.choice((0, 0, 2)))]  # no more
-    flows = sorted(_flows(plan, topics))
+    flows = sorted(flows_of(plan, topics))
     moments = []
     for number, at_ms in enumerate(times):
         share = rng.choice(SHARES)
@@ -102,7 +102,7 @@ def tell_plan(world: World, moment: PlanMoment) -> None:
         world.run(agent, world.data_paths[id].on_plan, plan)
 
 
-def _flows(plan: WorldPlan, topics: Sequence[str]) -> Iterable[tuple[BrokerId, tuple[str, ...]]]:
+def flows_of(plan: WorldPlan, topics: Sequence[str]) -> Iterable[tuple[BrokerId, tuple[str, ...]]]:
     """What clients publish that others want at first, by where, and which filters match it."""
     found = set()
     for origin in plan.ids:

@@ -49,6 +49,8 @@ class Wires:
         self.loss = self.plan.loss
         self.duplication = self.plan.duplication
         self._random = self.rng.random
+        # By owner and target of a path, and kind of message.
+        self.bytes_sent: Counter[tuple[BrokerId, BrokerId, str]] = Counter()
 
     # --- making ---
 
@@ -109,6 +111,7 @@ class Wires:
         if not connection.open_here:
             return
         path = connection.path
+        self.bytes_sent[path.owner, path.target, kind] += len(payload)
         if path.silences:
             self.fired["silent_drop"] += 1
             return

@@ -38,6 +38,9 @@ Named = tuple[str, BrokerId, LinkPlan]
 class World(Clocked):
     """Brokers, agents and links under one simulated clock; ``seed`` is its only randomness."""
 
+    flows_max = 0  # that agents measure
+    steers = False  # agents give flows trees of their own
+
     def __init__(
         self,
         plan: WorldPlan,
@@ -483,7 +486,9 @@ class World(Clocked):
         """The data plane of an agent whose broker's clients are imagined: QoS 0 only."""
         disk = DiskInUse(CustodyDisk(), int(epoch), Writer())
         link = LocalLink(partial(self._delivered, agent))
-        return DataPath(agent, self, epoch, disk, link, seals=self.seals_of(agent))
+        return DataPath(
+            agent, self, epoch, disk, link, seals=self.seals_of(agent), flows_max=self.flows_max
+        )
 
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:
         number = number_of(packet)
