@@ -5,7 +5,7 @@ on its new route for some minutes, and returns it when the old street has long b
 
 Nothing moves unless it relieves a link over the threshold or saves more than a margin. Rates are
 medians (``estimate``), a jam must last, a flow that moved stays for a while unless it crosses a
-link that is over its capacity, and an answer that relieves nothing is not asked for again at once.
+link over 95 %, and an answer that relieves nothing is not asked for again at once.
 
 Source: docs/steering.md.
 """
@@ -20,7 +20,7 @@ import numpy as np
 from federator.planner.flow.instance import FloatArray
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.steering.estimate import Estimate
-from federator.planner.steering.fitting import Fit, Problem, Wish, fit
+from federator.planner.steering.fitting import FILL_MAX, Fit, Problem, Wish, fit
 from federator.planner.steering.moves import Decision, Manner, Move, better, broken, named
 from federator.planner.steering.network import Ends, Network, capacities_of, network_of
 from federator.protocol.messages.steering import (
@@ -49,9 +49,10 @@ RATE_MAX: Final = 1e15
 """bit/s; more is nonsense."""
 
 SAMPLES: Final = 8
-JAMMED: Final = 7
+JAMMED: Final = 8
 """Of the last ``SAMPLES``, as many must have told of a link over the threshold before anything
-moves. Agents tell rates of the last ten seconds: a burst of two is in six samples at most.
+moves. Agents tell rates of the last ten seconds: a burst of two is in six samples at most, and
+what noise adds must not make it a jam. After so many the rates of a lasting shift are known, too.
 """
 
 DOUBT: Final = 2.0
@@ -381,7 +382,7 @@ class Decider:
     def _candidates(self, now: _Now, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
         """The heaviest flows of the jammed links, and those that have trees; heaviest first."""
         jammed = {now.network.at[ends] for ends in jam}
-        over = now.load - DOUBT * now.error > now.capacity
+        over = now.load - DOUBT * now.error > FILL_MAX * now.capacity
         heads = now.network.head[now.network.open].tolist()
         relied_on = {now.network.brokers[node] for node in heads}
         on_jam, others = [], []

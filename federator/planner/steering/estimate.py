@@ -2,7 +2,9 @@
 
 Like a doctor who goes by the median of many readings, and starts a new page when the last few agree
 among themselves and not with the page: the median of the last ``SAMPLES_MAX`` samples, or of the
-last ``RECENT`` alone once these differ from the ones before by more than chance explains.
+last ``RECENT`` alone once these differ from the ones before by more than chance explains, and for
+as many samples more: a rate that is told as a mean of ten seconds changes over ten seconds, and the
+page began in their midst.
 
 A median of n samples of a normal distribution has the standard error 1.25 sigma / sqrt(n).
 """
@@ -36,6 +38,7 @@ class Estimate:
     def __init__(self) -> None:
         self.value = self.error = 0.0
         self._told: deque[tuple[float, float]] = deque(maxlen=SAMPLES_MAX)
+        self._settling = 0  # so many more samples may belong to the change itself
 
     @property
     def samples(self) -> int:
@@ -45,8 +48,12 @@ class Estimate:
     def add(self, rate: float, error: float = 0.0) -> None:
         """Take a sample and its standard error, as who told it judged."""
         self._told.append((rate, error))
-        if len(self._told) >= 2 * RECENT and self._changed():
+        if self._settling:  # what was told while it changed makes room
+            self._settling -= 1
+            self._told.popleft()
+        elif len(self._told) >= 2 * RECENT and self._changed():
             self._told = deque(list(self._told)[-RECENT:], maxlen=SAMPLES_MAX)
+            self._settling = RECENT
         rates = [each for each, _ in self._told]
         self.value = median(rates)
         spread = max(_spread(rates), median(each for _, each in self._told))

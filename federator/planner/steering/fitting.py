@@ -26,8 +26,11 @@ FILL_MAX: Final = 0.95
 BELOW_THRESHOLD: Final = 0.05
 """So far below the threshold links are best: at it, noise would move something again."""
 
+MIDWAY: Final = 0.88
+"""The next best: rates are known to some per cent, and what just fits may be too much."""
+
 DEARER_MAX: Final = 0.03
-"""What links that are so empty may cost more, as a share."""
+"""What emptier links may cost more, as a share."""
 
 EXACT_CELLS_MAX: Final = 3_000
 """Requests times arcs up to which the exact method is quick."""
@@ -120,10 +123,14 @@ def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
     empty = threshold - BELOW_THRESHOLD
     tight = _solved(problem.instance(FILL_MAX), seed, _until(watch, TIGHT_SHARE))
     chosen, fill = tight, FILL_MAX
-    if not tight.unmet and empty < FILL_MAX and not watch.over():
-        roomy = _solved(problem.instance(empty), seed, watch)
+    emptier = [] if tight.unmet else [each for each in (empty, MIDWAY) if each < FILL_MAX]
+    for each in emptier:
+        if watch.over():
+            break
+        roomy = _solved(problem.instance(each), seed, _until(watch, TIGHT_SHARE))
         if not roomy.unmet and roomy.cost <= (1 + DEARER_MAX) * tight.cost:
-            chosen, fill = roomy, empty
+            chosen, fill = roomy, each
+            break
     # Whoever finds no place is put somewhere all the same, so no way may cost more than none.
     instance = replace(problem.instance(fill), unmet_penalty=_DEARER_THAN_ANY)
     bench = Workbench(instance)

@@ -20,7 +20,7 @@ from lab.local_steering.words import PricedLink
 from lab.local_steering.world import LoadedWorld
 
 BROKERS = 8
-MIXTURES = (12, 9, 15)
+MIXTURES = (12, 3, 4)
 
 
 @pytest.mark.parametrize("steerer", ["none", "local", "central"])
@@ -54,6 +54,12 @@ def test_what_crosses_the_wires_is_what_ways_and_rates_say():
 def test_a_burst_of_two_seconds_moves_nothing_and_a_lasting_shift_does():
     assert burst(1, BROKERS, "local", times=1) == 0
     assert shift(1, BROKERS, "local")[0] <= 30
+
+
+@pytest.mark.parametrize("seed", [4, 12])
+def test_the_central_steerer_follows_a_shift_by_one_decision(seed):
+    over_s, over_95_s = shift(seed, 8 + seed % 5, "central")
+    assert over_s <= over_95_s <= 30
 
 
 def test_in_every_mixture_each_publication_comes_once():
