@@ -2,7 +2,7 @@
 
 An auction with a rising price, held by the link's tail: who has the cheapest way around leaves
 first, and when enough have left the price falls again. Whether a link is too full is judged as the
-central steerer does it: by the median of a minute, two standard errors, seven of eight samples.
+central steerer does it: by the median of a minute, two standard errors, eight samples in a row.
 
 Source: dual ascent on the capacities, in doubling steps so that the dearest way around is found in
 seconds; docs/steering.md.
@@ -11,7 +11,7 @@ seconds; docs/steering.md.
 from collections import deque
 from typing import Final
 
-from federator.planner.steering.decision import DOUBT, JAMMED, SAMPLES
+from federator.planner.steering.decision import DOUBT, SAMPLES
 from federator.planner.steering.estimate import SAMPLES_MAX, Estimate
 from federator.protocol.steering.link_meter import SPAN_MS
 from federator.protocol.types import Millis
@@ -80,4 +80,4 @@ class LinkPricer:
         if not capacity or self.load - DOUBT * self._estimate.error <= limit * capacity:
             return False
         recent = list(self._rates)[-SAMPLES:]
-        return sum(rate > limit * capacity for rate in recent) >= JAMMED
+        return sum(rate > limit * capacity for rate in recent) == SAMPLES

@@ -49,10 +49,9 @@ RATE_MAX: Final = 1e15
 """bit/s; more is nonsense."""
 
 SAMPLES: Final = 8
-JAMMED: Final = 8
-"""Of the last ``SAMPLES``, as many must have told of a link over the threshold before anything
-moves. Agents tell rates of the last ten seconds: a burst of two is in six samples at most, and
-what noise adds must not make it a jam. After so many the rates of a lasting shift are known, too.
+"""So many in a row must have told of a link over the threshold before anything moves. Agents tell
+rates of the last ten seconds: a burst of two is in six samples at most, and what noise adds must
+not make it a jam. After so many the rates of a lasting shift are known, too.
 """
 
 DOUBT: Final = 2.0
@@ -162,7 +161,7 @@ class Decider:
     def follow(self, trees: Iterable[Tree], *, now_ms: Millis) -> None:
         """Take it that flows have the ``trees`` of somebody else who steers, and no others."""
         for flow in self._flows.values():
-            flow.tree = flow.moved_ms = None
+            flow.tree = None
         self.adopt(trees, now_ms=now_ms)
         for flow in self._flows.values():
             flow.moved_ms = None
@@ -314,7 +313,7 @@ class Decider:
             doubt = DOUBT * now.error[link] / now.capacity[link]
             if share - doubt > self.manner.threshold:
                 over.add(ends)
-        return {at for at in over if sum(self._was_over.get(at, ())) >= JAMMED}
+        return {at for at in over if sum(self._was_over.get(at, ())) == SAMPLES}
 
     def measured(self) -> Problem | None:
         """All flows that reach their destinations, where they go now; ``None``: there are none."""

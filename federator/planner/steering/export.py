@@ -63,8 +63,7 @@ def measured(problem: Problem, names: Mapping[BrokerId, str]) -> Measured:
         capacity=np.maximum(bare.capacity, CAPACITY_MIN),
         topic_names=tuple(topics),
     )
-    position = {int(arc): at for at, arc in enumerate(np.flatnonzero(problem.network.open))}
-    ways = from_arcs([sorted(position[link] for link in wish.way) for wish in problem.wishes])
+    ways = from_arcs([problem.arcs_of(wish.way) for wish in problem.wishes])
     counted = account(instance, ways, overloads=True)
     over = counted.load > instance.capacity * (1 + 1e-9) + CAPACITY_MIN
     return Measured(instance, counted.path_cost, int(over.sum()))

@@ -5,13 +5,21 @@ and what is not to move is taken off the capacities. What fits at ``FILL_MAX`` i
 emptier links, if that costs hardly more. Who finds no place at all goes where it hurts least.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from math import inf
 from typing import Final
 
 import numpy as np
 
-from federator.planner.flow.instance import Capacity, FloatArray, Instance, Role, dear_penalty
+from federator.planner.flow.instance import (
+    Capacity,
+    FloatArray,
+    Instance,
+    IntArray,
+    Role,
+    dear_penalty,
+)
 from federator.planner.flow.outcome import Outcome
 from federator.planner.flow.routing import account
 from federator.planner.flow.watch import Watch
@@ -82,6 +90,10 @@ class Problem:
     wishes: tuple[Wish, ...]  # heaviest first
     room: FloatArray
     capacity: FloatArray
+
+    def arcs_of(self, way: Iterable[int]) -> IntArray:
+        """The arcs of its instances that ``way`` leads over, ascending."""
+        return np.searchsorted(np.flatnonzero(self.network.open), sorted(way))
 
     def instance(self, fill: float, *, unit: float | None = None) -> Instance:
         """As the solvers take it, with links ``fill`` full at most; bit/s times ``unit``."""
@@ -182,9 +194,8 @@ def _place_the_rest(instance: Instance, bench: Workbench, outcome: Outcome) -> i
 
 def _leave_what_can_stay(problem: Problem, instance: Instance, bench: Workbench) -> None:
     """Let flows, the lightest first, keep the way they have where that fits."""
-    position = {int(arc): k for k, arc in enumerate(np.flatnonzero(problem.network.open))}
     for topic in reversed(range(instance.topics)):
-        way = np.array([position[link] for link in problem.wishes[topic].way], dtype=np.intp)
+        way = problem.arcs_of(problem.wishes[topic].way)
         if np.array_equal(way, np.sort(bench.arcs[topic])):
             continue
         before = bench.remove(topic)

@@ -121,17 +121,18 @@ class FlowMeter:
         self._follow_heaviest()
 
     def told(
-        self, forwarder: Forwarder, *, steerable: bool = False
+        self, forwarder: Forwarder, *, steerable: bool = False, most: int | None = None
     ) -> tuple[tuple[FlowLoad, ...], float]:
         """The heaviest flows, heaviest first, and the bit/s of all others together.
 
         Args:
             forwarder: Knows filters by key, and who wants them now.
             steerable: Only those that somebody wants over the shortest path.
+            most: Fewer than are told otherwise.
         """
         flows: list[FlowLoad] = []
         for flow, (filters, destinations, meshed) in self._listed(
-            forwarder, lambda about: not steerable or bool(about.destinations)
+            forwarder, lambda about: not steerable or bool(about.destinations), most
         ):
             rate, error = self._rate(flow)
             is_planned = bool(forwarder.trees.of_flow(filters))
@@ -148,10 +149,11 @@ class FlowMeter:
     # Within
 
     def _listed(
-        self, forwarder: Forwarder, fits: Callable[[_About], bool]
+        self, forwarder: Forwarder, fits: Callable[[_About], bool], most: int | None = None
     ) -> Iterator[tuple[_Flow, _About]]:
-        """The heaviest flows that fit, as many as are told."""
-        left, room = self._flows_max, FILTER_CHARS_MAX
+        """The heaviest flows that fit, as many as are told, or ``most``."""
+        left = self._flows_max if most is None else min(most, self._flows_max)
+        room = FILTER_CHARS_MAX
         for keys, flow in self._flows.items():  # heaviest first, since the last window
             if not left:
                 return

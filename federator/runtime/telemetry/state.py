@@ -16,7 +16,14 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.node import Node
 from federator.protocol.parameters import Parameters
-from federator.protocol.telemetry.records import Agents, Announcements, Control, Links, Row
+from federator.protocol.telemetry.records import (
+    FLOWS_MAX,
+    Agents,
+    Announcements,
+    Control,
+    Links,
+    Row,
+)
 from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.discovery.echo import BrokerEcho
@@ -73,7 +80,7 @@ class AgentState:
     ) -> list[Row]:
         """The rows of one window, in which the event loop was ``lag_us`` late at worst."""
         rows = self._links(carried, when)
-        flows, _ = self.data_path.intake.flows.told(self.data_path.forwarder)
+        flows, _ = self.data_path.intake.flows.told(self.data_path.forwarder, most=FLOWS_MAX)
         rows += flow_rows(flows, when)
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)
