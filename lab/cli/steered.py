@@ -2,6 +2,7 @@
 
 import shutil
 import signal
+from collections.abc import Iterable
 from pathlib import Path
 
 import click
@@ -11,9 +12,26 @@ from federator.cli.options import FILE, FOLDER, option
 from lab.cli.common import new_folder, until_stopped
 from lab.steered.drawing import picture
 from lab.steered.run import SteeredRun
-from lab.steered.verdicts import verdicts
+from lab.steered.verdicts import Verdict, verdicts
 
 FAILED = 1
+
+
+def told(verdicts: Iterable[Verdict]) -> bool:
+    """Print what was to be shown, and whether it was; whether all was."""
+    found = list(verdicts)
+    for verdict in found:
+        click.echo(f"{'ok  ' if verdict.held else 'MISSED'}  {verdict.text}")
+    return all(verdict.held for verdict in found)
+
+
+def left(folder: Path, keep: Path | None, *, held: bool) -> int:
+    """Take the run's folder away, unless it is to be kept or read; the exit code."""
+    if held and keep is None:
+        shutil.rmtree(folder, ignore_errors=True)
+    else:
+        click.echo(f"logs: {folder}")
+    return 0 if held else FAILED
 
 
 @click.command(name="steered")
@@ -31,15 +49,8 @@ def command(seconds: float, turns: int, svg: Path | None, keep: Path | None) -> 
     ended = uvloop.run(until_stopped(run.run(), name="steered"))
     if isinstance(ended, signal.Signals):
         return 128 + ended
-    found = list(verdicts(ended))
-    for verdict in found:
-        click.echo(f"{'ok  ' if verdict.held else 'MISSED'}  {verdict.text}")
+    held = told(verdicts(ended))
     if svg is not None:
         svg.write_text(picture(ended), encoding="utf-8")
         click.echo(f"drawn: {svg}")
-    held = all(verdict.held for verdict in found)
-    if held and keep is None:
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        click.echo(f"logs: {folder}")
-    return 0 if held else FAILED
+    return left(folder, keep, held=held)

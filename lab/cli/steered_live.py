@@ -1,8 +1,7 @@
 """``federator-lab steered-demands`` and ``steered-steady``: live steering on real brokers."""
 
-import shutil
 import signal
-from collections.abc import Coroutine, Iterable
+from collections.abc import Coroutine
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -11,11 +10,11 @@ import uvloop
 
 from federator.cli.options import FOLDER, option
 from lab.cli.common import new_folder, until_stopped
+from lab.cli.steered import left, told
 from lab.steered import steady
 from lab.steered.demands import COST_TIMES_MAX, steer_demands
 from lab.steered.verdicts import Verdict
 
-FAILED = 1
 _Found = TypeVar("_Found")
 
 
@@ -39,7 +38,7 @@ def demands(demands: int, seed: int, keep: Path | None) -> int:
     worst = max(each.cost / each.exact for each in found) - 1
     text = f"{held} of {len(found)} demands: paths at most {worst:+.1%} over exact"
     wanted = f"wanted: all, within {COST_TIMES_MAX - 1:.0%}, no link over 95 %"
-    return _judged([Verdict(f"{text} ({wanted})", held == len(found))], folder, keep)
+    return left(folder, keep, held=told([Verdict(f"{text} ({wanted})", held == len(found))]))
 
 
 @click.command(name="steered-steady")
@@ -58,20 +57,8 @@ def steady_command(minutes: float, seed: int, keep: Path | None) -> int:
     found = _run(work, "steered-steady")
     if isinstance(found, signal.Signals):
         return 128 + found
-    return _judged(steady.verdicts(found), folder, keep)
+    return left(folder, keep, held=told(steady.verdicts(found)))
 
 
 def _run(work: Coroutine[Any, Any, _Found], name: str) -> _Found | signal.Signals:
     return uvloop.run(until_stopped(work, name=name))
-
-
-def _judged(verdicts: Iterable[Verdict], folder: Path, keep: Path | None) -> int:
-    found = list(verdicts)
-    for verdict in found:
-        click.echo(f"{'ok  ' if verdict.held else 'MISSED'}  {verdict.text}")
-    held = all(verdict.held for verdict in found)
-    if held and keep is None:
-        shutil.rmtree(folder, ignore_errors=True)
-    else:
-        click.echo(f"logs: {folder}")
-    return 0 if held else FAILED

@@ -107,17 +107,7 @@ class Network:
         length: Callable[[Ends], float],
     ) -> frozenset[Ends] | None:
         """The shortest paths to all destinations by ``length``; ``None``: one cannot be reached."""
-        parents, far = {origin: origin}, {origin: 0.0}
-        waiting, done = [(0.0, origin)], set[BrokerId]()
-        while waiting:
-            way, at = heapq.heappop(waiting)
-            if at in done:
-                continue
-            done.add(at)
-            for b in self._from.get(at, ()):
-                if (through := way + length((at, b))) < far.get(b, inf):
-                    far[b], parents[b] = through, at
-                    heapq.heappush(waiting, (through, b))
+        _, parents = _shortest(origin, self._from, lambda a, b: length((a, b)))
         used: set[Ends] = set()
         for destination in destinations:
             at = destination
@@ -130,15 +120,7 @@ class Network:
 
     def _far_from(self, destination: BrokerId) -> dict[BrokerId, float]:
         if destination not in self._far:
-            far, waiting = {destination: 0.0}, [(0.0, destination)]
-            while waiting:
-                way, at = heapq.heappop(waiting)
-                if way > far[at]:
-                    continue
-                for a in self._into.get(at, ()):
-                    if (through := way + self.links[a, at].cost) < far.get(a, inf):
-                        far[a] = through
-                        heapq.heappush(waiting, (through, a))
+            far, _ = _shortest(destination, self._into, lambda b, a: self.links[a, b].cost)
             self._far[destination] = far
         return self._far[destination]
 
@@ -153,13 +135,24 @@ def length_of(
     onward: dict[BrokerId, list[BrokerId]] = {}
     for a, b in way:
         onward.setdefault(a, []).append(b)
-    far, waiting = {origin: 0.0}, [(0.0, origin)]
-    while waiting:
-        at_far, at = heapq.heappop(waiting)
-        if at_far > far[at]:
-            continue
-        for b in onward.get(at, ()):
-            if (through := at_far + length((at, b))) < far.get(b, inf):
-                far[b] = through
-                heapq.heappush(waiting, (through, b))
+    far, _ = _shortest(origin, onward, lambda a, b: length((a, b)))
     return sum(far.get(each, inf) for each in destinations)
+
+
+def _shortest(
+    start: BrokerId,
+    onward: Mapping[BrokerId, Iterable[BrokerId]],
+    length: Callable[[BrokerId, BrokerId], float],
+) -> tuple[dict[BrokerId, float], dict[BrokerId, BrokerId]]:
+    """How far all are that can be reached from ``start``, and from where each is reached."""
+    far, before = {start: 0.0}, {start: start}
+    waiting = [(0.0, start)]
+    while waiting:
+        way, at = heapq.heappop(waiting)
+        if way > far[at]:
+            continue
+        for each in onward.get(at, ()):
+            if (through := way + length(at, each)) < far.get(each, inf):
+                far[each], before[each] = through, at
+                heapq.heappush(waiting, (through, each))
+    return far, before

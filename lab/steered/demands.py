@@ -34,6 +34,7 @@ from lab.steered.run import (
     steerer_of,
 )
 from lab.steered.traffic import Demand, flowing
+from lab.steered.verdicts import FULLEST_MAX
 
 FLOWS: Final = 7
 RATES: Final = (250_000, 900_000)
@@ -47,7 +48,6 @@ SETTLED_AFTER_S: Final = 40.0
 
 MEASURED_S: Final = 8.0
 COST_TIMES_MAX: Final = 1.05
-FULLEST_MAX: Final = 0.95
 UNEXPLAINED_MAX: Final = 0.15
 """Of a link's capacity: what it carries beside the flows that go there."""
 

@@ -4,6 +4,7 @@ A square with links of limited length: from 1 to 4 the ordinary way leads by 2, 
 by 3.
 """
 
+import contextlib
 import time
 
 import pytest
@@ -51,6 +52,16 @@ def flow(grid):
     )
 
 
+@contextlib.asynccontextmanager
+async def flowing(tmp_path):
+    """The square with a flow that gets through, and the number of a publication that came."""
+    async with square(tmp_path) as grid:
+        publisher, subscriber = flow(grid)
+        async with running(publisher, subscriber):
+            await gets_through(publisher, subscriber)
+            yield grid, publisher, subscriber, max(subscriber.came)
+
+
 def by_a_tree(planned):
     def fault(pages):
         found = any(flow["planned"] for p in pages.values() for flow in p["flows"]["heaviest"])
@@ -67,24 +78,20 @@ async def all_came(publisher, subscriber, first):
 
 @pytest.mark.parametrize("cut", [(1, 3), (3, 4)])
 async def test_a_planned_link_that_is_cut_is_gone_around_at_once(tmp_path, cut):
-    async with square(tmp_path) as grid:
-        publisher, subscriber = flow(grid)
-        async with running(publisher, subscriber):
-            await gets_through(publisher, subscriber)
-            first = max(subscriber.came)
-            await around(grid)
-            await grid.until(by_a_tree(True))
-            await gets_through(publisher, subscriber)
+    async with flowing(tmp_path) as (grid, publisher, subscriber, first):
+        await around(grid)
+        await grid.until(by_a_tree(True))
+        await gets_through(publisher, subscriber)
 
-            cut_s = time.monotonic()
-            await grid.order("cut", Link(*cut))
-            await gets_through(publisher, subscriber)
+        cut_s = time.monotonic()
+        await grid.order("cut", Link(*cut))
+        await gets_through(publisher, subscriber)
 
-            gap_s = subscriber.longest_gap_s(cut_s, time.monotonic())
-            assert gap_s < FALLBACK_S * SLOW, f"{gap_s:.2f} s"
-            await grid.order("heal", Link(*cut))
-            await grid.until(grid.links_up)
-            await all_came(publisher, subscriber, first)
+        gap_s = subscriber.longest_gap_s(cut_s, time.monotonic())
+        assert gap_s < FALLBACK_S * SLOW, f"{gap_s:.2f} s"
+        await grid.order("heal", Link(*cut))
+        await grid.until(grid.links_up)
+        await all_came(publisher, subscriber, first)
 
 
 @pytest.mark.parametrize("act", ["kill9", "pause"])
@@ -110,39 +117,31 @@ async def test_a_steerer_that_is_silent_leaves_nothing_behind(tmp_path, act):
 
 @pytest.mark.parametrize("which", [0, 2])  # the origin, and one on the way
 async def test_a_broker_that_the_steerer_does_not_reach_any_more_goes_on_by_itself(tmp_path, which):
-    async with square(tmp_path) as grid:
-        publisher, subscriber = flow(grid)
-        async with running(publisher, subscriber):
-            await gets_through(publisher, subscriber)
-            first = max(subscriber.came)
-            await around(grid, cut_off=SQUARE.ids[which])
-            await grid.until(lambda pages: None if holding(pages) == 3 else "not all were told")
-            await gets_through(publisher, subscriber)
+    async with flowing(tmp_path) as (grid, publisher, subscriber, first):
+        await around(grid, cut_off=SQUARE.ids[which])
+        await grid.until(lambda pages: None if holding(pages) == 3 else "not all were told")
+        await gets_through(publisher, subscriber)
 
-            await grid.until(lambda pages: None if holding(pages) == 2 else "it still obeys")
-            await gets_through(publisher, subscriber)
+        await grid.until(lambda pages: None if holding(pages) == 2 else "it still obeys")
+        await gets_through(publisher, subscriber)
 
-            await all_came(publisher, subscriber, first)
+        await all_came(publisher, subscriber, first)
 
 
 @pytest.mark.parametrize("wrong_ms", [3_600_000, -3_600_000])
 async def test_a_steerer_whose_clock_is_wrong_is_not_obeyed(tmp_path, wrong_ms):
-    async with square(tmp_path) as grid:
-        publisher, subscriber = flow(grid)
-        async with running(publisher, subscriber):
-            await gets_through(publisher, subscriber)
-            first = max(subscriber.came)
-            await around(grid, wrong_ms=wrong_ms)
-            await grid.until(
-                lambda pages: (
-                    None
-                    if sum(p["steering"]["refused"] for p in pages.values()) == 3
-                    else "not all refused"
-                )
+    async with flowing(tmp_path) as (grid, publisher, subscriber, first):
+        await around(grid, wrong_ms=wrong_ms)
+        await grid.until(
+            lambda pages: (
+                None
+                if sum(p["steering"]["refused"] for p in pages.values()) == 3
+                else "not all refused"
             )
-            assert holding(await grid.pages("/status")) == 0
-            await gets_through(publisher, subscriber)
-            await all_came(publisher, subscriber, first)
+        )
+        assert holding(await grid.pages("/status")) == 0
+        await gets_through(publisher, subscriber)
+        await all_came(publisher, subscriber, first)
 
 
 def holding(pages):
