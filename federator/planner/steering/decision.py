@@ -64,6 +64,14 @@ RETRY_MS: Final = Millis(30_000)
 """After an answer that helped nobody, unless a link gets fuller by ``WORSE``."""
 
 WORSE: Final = 0.05
+UNKNOWN: Final = 0.05
+"""A load that chance may make so much more or less, as a share of the link, is not known yet while
+rates change: what is told is the mean of some seconds, and moves by it would have to be mended.
+"""
+
+WAITS_MAX: Final = 3
+"""Decisions put off for that, in a row: a client that always changes its rate gains no more."""
+
 GIVE_BACK_MS: Final = Millis(120_000)
 """How long the ordinary way is good, with a margin, before a flow returns to it."""
 
@@ -95,6 +103,7 @@ class _Now:
     ways: Mapping[FlowKey, tuple[int, ...]]
     load: FloatArray  # bit/s
     error: FloatArray  # standard error of ``load``
+    changing: FloatArray  # of ``load``, what flows make whose rate has just become another
 
     def shares(self, load: FloatArray) -> dict[Ends, float]:
         """Load over capacity, where that is known."""
@@ -116,6 +125,7 @@ class Decider:
         self._moved_ms: Millis | None = None
         self._network: Network | None = None
         self._now: _Now | None = None  # as decided on last
+        self._waits = 0  # decisions put off in a row
         self._new: set[BrokerId] = set()  # whose load no background was taken from yet
         self._decided_ms: Millis | None = None
         self._of_origin: Counter[BrokerId] = Counter()  # how many flows are known
@@ -206,7 +216,11 @@ class Decider:
         returned: list[Move] = []
         if settling:
             why = "the last moves have to show first"
+        elif jam and (changing := self._changing(now, jam)) and self._waits < WAITS_MAX:
+            self._waits += 1
+            why = f"{named(changing, before)}: rates there are changing"
         elif jam:
+            self._waits = 0
             return self._relieve(now, jam, dropped, now_ms=now_ms, watch=watch)
         else:
             returned = self._give_back(now, before, now_ms)
@@ -258,13 +272,14 @@ class Decider:
         """Where flows go now and what links carry; what no flow explains is their background."""
         settled = self._moved_ms is None or now_ms - self._moved_ms >= SETTLE_MS
         ways: dict[FlowKey, tuple[int, ...]] = {}
-        load, variance, newest = (np.zeros(len(network.links)) for _ in range(3))
+        load, variance, newest, changing = (np.zeros(len(network.links)) for _ in range(4))
         for key, flow in self._flows.items():
             way = list(self._way(key, flow, network, settled=settled))
             ways[key] = tuple(way)
             load[way] += flow.rate.value
             variance[way] += flow.rate.error**2
             newest[way] += flow.newest
+            changing[way] += flow.rate.value if flow.rate.changing else 0.0
         if sampling:
             if settled and self._new:
                 self._sample_background(network, newest)
@@ -274,7 +289,7 @@ class Decider:
             if (link := network.at.get(ends)) is not None:
                 load[link] += max(0.0, estimate.value)  # less than none is noise, or lost
                 variance[link] += estimate.error**2
-        return _Now(network, capacity, ways, load, np.sqrt(variance))
+        return _Now(network, capacity, ways, load, np.sqrt(variance), changing)
 
     def _way(
         self, key: FlowKey, flow: _Flow, network: Network, *, settled: bool
@@ -314,6 +329,12 @@ class Decider:
             if share - doubt > self.manner.threshold:
                 over.add(ends)
         return {at for at in over if sum(self._was_over.get(at, ())) == SAMPLES}
+
+    @staticmethod
+    def _changing(now: _Now, jam: set[Ends]) -> list[Ends]:
+        """Of those links, the ones whose load is not known well yet because rates have changed."""
+        doubtful = (now.changing > 0) & (DOUBT * now.error > UNKNOWN * now.capacity)
+        return [ends for ends in jam if doubtful[now.network.at[ends]]]
 
     def measured(self) -> Problem | None:
         """All flows that reach their destinations, where they go now; ``None``: there are none."""
@@ -363,7 +384,9 @@ class Decider:
             return nothing("no other way would relieve it")
         moves = self._move(now, keys, found, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
-        self._was_over.clear()
+        for ends, share in after.items():
+            if share != before[ends]:
+                self._was_over.pop(ends, None)
         moved = self._look(now.network, now.capacity, now_ms, sampling=False)
         why = f"{full}: {len(moves)} of {self.flows} flows move"
         return Decision(

@@ -45,6 +45,11 @@ class Estimate:
         """How many samples the value rests on."""
         return len(self._told)
 
+    @property
+    def changing(self) -> bool:
+        """Whether samples may still tell of a change, and not of what is after it."""
+        return self._settling > 0
+
     def add(self, rate: float, error: float = 0.0) -> None:
         """Take a sample and its standard error, as who told it judged."""
         self._told.append((rate, error))
