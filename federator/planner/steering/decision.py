@@ -404,14 +404,14 @@ class Decider:
     def _candidates(self, now: _Now, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
         """The heaviest flows of the jammed links, and those that have trees; heaviest first."""
         jammed = {now.network.at[ends] for ends in jam}
-        over = now.load - DOUBT * now.error > FILL_MAX * now.capacity
+        pressed = any(now.load[link] > FILL_MAX * now.capacity[link] for link in jammed)
         heads = now.network.head[now.network.open].tolist()
         relied_on = {now.network.brokers[node] for node in heads}
         on_jam, others = [], []
         for key, flow in self._flows.items():
             way = now.ways[key]
             held = flow.moved_ms is not None and now_ms - flow.moved_ms < self.manner.hold_ms
-            if held and not over[list(way)].any():
+            if held and not pressed:
                 continue
             if not (way and _may_move(key, flow, now.network, way, relied_on)):
                 continue
