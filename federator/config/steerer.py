@@ -22,7 +22,7 @@ class SteeringSettings(Section):
     """What a move must save of the cost of all flows (rates times link costs), where it relieves no
     link."""
     hold_ms: _Span = 300_000
-    """How long a flow stays where it was moved, unless it crosses a link over 95 %."""
+    """How long a flow stays where it was moved, unless a link to be relieved is over 95 %."""
     candidates_max: WholeNumber = Field(default=1_000, ge=1, le=10_000)
     """Flows that one decision may move: the heaviest."""
     solve_ms: WholeNumber = Field(default=8_000, ge=100, le=20_000)

@@ -11,8 +11,8 @@ seconds; docs/steering.md.
 from collections import deque
 from typing import Final
 
-from federator.planner.steering.decision import DOUBT, SAMPLES
 from federator.planner.steering.estimate import SAMPLES_MAX, Estimate
+from federator.planner.steering.jams import DOUBT, SAMPLES
 from federator.protocol.steering.link_meter import SPAN_MS
 from federator.protocol.types import Millis
 from lab.local_steering.words import AMOUNT_MAX, PRICE_MAX

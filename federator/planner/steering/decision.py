@@ -4,13 +4,13 @@ Like a bus company that reroutes a line only when a street has been jammed for a
 on its new route for some minutes, and returns it when the old street has long been free.
 
 Nothing moves unless it relieves a link over the threshold or saves more than a margin. Rates are
-medians (``estimate``), a jam must last, a flow that moved stays for a while unless it crosses a
-link over 95 %, and an answer that relieves nothing is not asked for again at once.
+medians (``estimate``), a jam must last, a flow that moved stays for a while unless a link to be
+relieved is over 95 %, and an answer that relieves nothing is not asked for again at once.
 
 Source: docs/steering.md.
 """
 
-from collections import Counter, deque
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,6 +21,7 @@ from federator.planner.flow.instance import FloatArray
 from federator.planner.flow.watch import UNWATCHED, Watch
 from federator.planner.steering.estimate import Estimate
 from federator.planner.steering.fitting import FILL_MAX, Fit, Problem, Wish, fit
+from federator.planner.steering.jams import FlowKey, Jams, Present
 from federator.planner.steering.moves import Decision, Manner, Move, better, broken, named
 from federator.planner.steering.network import Ends, Network, capacities_of, network_of
 from federator.protocol.messages.steering import (
@@ -32,9 +33,6 @@ from federator.protocol.messages.steering import (
     tree_of,
 )
 from federator.protocol.types import BrokerId, Millis
-
-FlowKey = tuple[BrokerId, tuple[str, ...]]
-"""A flow: its origin and its filters."""
 
 FRESH_MS: Final = Millis(10_000)
 """An agent that told nothing for so long is not relied on."""
@@ -48,15 +46,6 @@ FLOWS_OF_ONE_MAX: Final = 2 * FLOWS_MAX
 RATE_MAX: Final = 1e15
 """bit/s; more is nonsense."""
 
-SAMPLES: Final = 8
-"""So many in a row must have told of a link over the threshold before anything moves. Agents tell
-rates of the last ten seconds: a burst of two is in six samples at most, and what noise adds must
-not make it a jam. After so many the rates of a lasting shift are known, too.
-"""
-
-DOUBT: Final = 2.0
-"""Standard errors by which a link has to be over a limit to count as over it."""
-
 SETTLE_MS: Final = Millis(10_000)
 """After a move, measurements still tell of the time before it."""
 
@@ -64,11 +53,6 @@ RETRY_MS: Final = Millis(30_000)
 """After an answer that helped nobody, unless a link gets fuller by ``WORSE``."""
 
 WORSE: Final = 0.05
-UNKNOWN: Final = 0.05
-"""A load that chance may make so much more or less, as a share of the link, is not known yet while
-rates change: what is told is the mean of some seconds, and moves by it would have to be mended.
-"""
-
 WAITS_MAX: Final = 3
 """Decisions put off for that, in a row: a client that always changes its rate gains no more."""
 
@@ -94,23 +78,6 @@ class _Flow:
     good_since_ms: Millis | None = None  # since when its ordinary way would be good
 
 
-@dataclass(frozen=True, slots=True)
-class _Now:
-    """The federation at one moment: flows with their ways, and what links carry."""
-
-    network: Network
-    capacity: FloatArray
-    ways: Mapping[FlowKey, tuple[int, ...]]
-    load: FloatArray  # bit/s
-    error: FloatArray  # standard error of ``load``
-    changing: FloatArray  # of ``load``, what flows make whose rate has just become another
-
-    def shares(self, load: FloatArray) -> dict[Ends, float]:
-        """Load over capacity, where that is known."""
-        known = np.flatnonzero(np.isfinite(self.capacity))
-        return {self.network.links[k]: float(load[k] / self.capacity[k]) for k in known.tolist()}
-
-
 class Decider:
     """Hears loads, and decides when asked. One call at a time, from any thread."""
 
@@ -120,11 +87,11 @@ class Decider:
         self._heard: dict[BrokerId, tuple[Load, Millis]] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
-        self._was_over: dict[Ends, deque[bool]] = {}  # as the last samples told
+        self._jams = Jams(self.manner.threshold)
         self._tried: tuple[Millis, dict[Ends, float]] | None = None
         self._moved_ms: Millis | None = None
         self._network: Network | None = None
-        self._now: _Now | None = None  # as decided on last
+        self._now: Present | None = None  # as decided on last
         self._waits = 0  # decisions put off in a row
         self._new: set[BrokerId] = set()  # whose load no background was taken from yet
         self._decided_ms: Millis | None = None
@@ -212,11 +179,11 @@ class Decider:
         now = self._now = self._look(network, capacities_of(loads, network), now_ms)
         settling = self._moved_ms is not None and now_ms - self._moved_ms < SETTLE_MS
         before, cost = now.shares(now.load), self._cost(now)
-        jam = self._jam(before, now)
+        jam = self._jams.lasting(now)
         returned: list[Move] = []
         if settling:
             why = "the last moves have to show first"
-        elif jam and (changing := self._changing(now, jam)) and self._waits < WAITS_MAX:
+        elif (changing := now.doubtful(jam)) and self._waits < WAITS_MAX:
             self._waits += 1
             why = f"{named(changing, before)}: rates there are changing"
         elif jam:
@@ -268,7 +235,7 @@ class Decider:
 
     def _look(
         self, network: Network, capacity: FloatArray, now_ms: Millis, *, sampling: bool = True
-    ) -> _Now:
+    ) -> Present:
         """Where flows go now and what links carry; what no flow explains is their background."""
         settled = self._moved_ms is None or now_ms - self._moved_ms >= SETTLE_MS
         ways: dict[FlowKey, tuple[int, ...]] = {}
@@ -283,13 +250,13 @@ class Decider:
         if sampling:
             if settled and self._new:
                 self._sample_background(network, newest)
-                self._sample_jams(network, capacity, newest)
+                self._jams.sample(network, capacity, self._told(network, newest))
             self._new.clear()
         for ends, estimate in self._background.items():
             if (link := network.at.get(ends)) is not None:
                 load[link] += max(0.0, estimate.value)  # less than none is noise, or lost
                 variance[link] += estimate.error**2
-        return _Now(network, capacity, ways, load, np.sqrt(variance), changing)
+        return Present(network, capacity, ways, load, np.sqrt(variance), changing)
 
     def _way(
         self, key: FlowKey, flow: _Flow, network: Network, *, settled: bool
@@ -306,35 +273,14 @@ class Decider:
                     rest = min(each.rate, RATE_MAX) - float(by_flows[link])
                     self._background.setdefault(ends, Estimate()).add(rest)
 
-    def _sample_jams(self, network: Network, capacity: FloatArray, by_flows: FloatArray) -> None:
-        """Note which links are over the threshold, as was told last."""
+    def _told(self, network: Network, by_flows: FloatArray) -> FloatArray:
+        """What links carry as was told last: by whom they leave, and of the flows on them."""
         newest = by_flows.copy()
         for load, _ in self._heard.values():
             for each in load.links:
                 if (link := network.at.get((load.broker, each.neighbour))) is not None:
                     newest[link] = max(newest[link], each.rate)
-        over = newest > self.manner.threshold * capacity
-        before, self._was_over = self._was_over, {}
-        for link in np.flatnonzero(np.isfinite(capacity)).tolist():
-            ends = network.links[link]
-            noted = self._was_over[ends] = before.get(ends) or deque(maxlen=SAMPLES)
-            noted.append(bool(over[link]))
-
-    def _jam(self, shares: Mapping[Ends, float], now: _Now) -> set[Ends]:
-        """Links that have been over the threshold for long."""
-        over = set()
-        for ends, share in shares.items():
-            link = now.network.at[ends]
-            doubt = DOUBT * now.error[link] / now.capacity[link]
-            if share - doubt > self.manner.threshold:
-                over.add(ends)
-        return {at for at in over if sum(self._was_over.get(at, ())) == SAMPLES}
-
-    @staticmethod
-    def _changing(now: _Now, jam: set[Ends]) -> list[Ends]:
-        """Of those links, the ones whose load is not known well yet because rates have changed."""
-        doubtful = (now.changing > 0) & (DOUBT * now.error > UNKNOWN * now.capacity)
-        return [ends for ends in jam if doubtful[now.network.at[ends]]]
+        return newest
 
     def measured(self) -> Problem | None:
         """All flows that reach their destinations, where they go now; ``None``: there are none."""
@@ -355,7 +301,7 @@ class Decider:
     # -- moving ----------------------------------------------------------------------------------
 
     def _relieve(
-        self, now: _Now, jam: set[Ends], dropped: list[Move], *, now_ms: Millis, watch: Watch
+        self, now: Present, jam: set[Ends], dropped: list[Move], *, now_ms: Millis, watch: Watch
     ) -> Decision:
         before, cost = now.shares(now.load), self._cost(now)
         full = named(jam, before)
@@ -384,9 +330,7 @@ class Decider:
             return nothing("no other way would relieve it")
         moves = self._move(now, keys, found, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
-        for ends, share in after.items():
-            if share != before[ends]:
-                self._was_over.pop(ends, None)
+        self._jams.forget(ends for ends, share in after.items() if share != before[ends])
         moved = self._look(now.network, now.capacity, now_ms, sampling=False)
         why = f"{full}: {len(moves)} of {self.flows} flows move"
         return Decision(
@@ -401,8 +345,11 @@ class Decider:
             problem,
         )
 
-    def _candidates(self, now: _Now, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
-        """The heaviest flows of the jammed links, and those that have trees; heaviest first."""
+    def _candidates(self, now: Present, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
+        """The heaviest flows of the jammed links, and those that have trees; heaviest first.
+
+        What moved of late is left out, unless a jammed link is over ``FILL_MAX``.
+        """
         jammed = {now.network.at[ends] for ends in jam}
         pressed = any(now.load[link] > FILL_MAX * now.capacity[link] for link in jammed)
         heads = now.network.head[now.network.open].tolist()
@@ -431,7 +378,7 @@ class Decider:
         kept = chosen[: self.manner.candidates_max]
         return sorted(kept, key=lambda key: -self._flows[key].rate.value)
 
-    def _problem(self, now: _Now, keys: list[FlowKey]) -> Problem:
+    def _problem(self, now: Present, keys: list[FlowKey]) -> Problem:
         wishes = []
         room = now.capacity - now.load
         for key in keys:
@@ -442,7 +389,7 @@ class Decider:
 
     def _move(
         self,
-        now: _Now,
+        now: Present,
         keys: list[FlowKey],
         found: Fit,
         before: Mapping[Ends, float],
@@ -464,7 +411,7 @@ class Decider:
 
     # -- giving back -----------------------------------------------------------------------------
 
-    def _give_back(self, now: _Now, shares: Mapping[Ends, float], now_ms: Millis) -> list[Move]:
+    def _give_back(self, now: Present, shares: Mapping[Ends, float], now_ms: Millis) -> list[Move]:
         """Let flows return to their ordinary ways, if these are good for long or save much."""
         manner, load = self.manner, now.load.copy()
         cost = max(self._cost(now), 1e-9)
@@ -494,7 +441,7 @@ class Decider:
             moves.append(Move(*key, rate, None, why, was))
         return moves
 
-    def _cost(self, now: _Now) -> float:
+    def _cost(self, now: Present) -> float:
         cost = now.network.cost
         return sum(
             flow.rate.value * float(cost[list(now.ways[key])].sum())

@@ -6,7 +6,7 @@ from itertools import pairwise
 
 import pytest
 
-from federator.planner.steering.decision import SAMPLES
+from federator.planner.steering.jams import SAMPLES
 from federator.planner.steering.network import network_of
 from federator.protocol.messages.steering import parents_of
 from tests.planner.steering.world import EVERY_MS, World, both, random_world, square
