@@ -4,7 +4,7 @@ from typing import Annotated, Literal, Protocol, Self
 
 from pydantic import Field, model_validator
 
-from federator.config.section import Section, Takes, WholeNumber, readable_by, wrong
+from federator.config.section import Section, Switch, Takes, WholeNumber, readable_by, wrong
 from federator.protocol.filters import validate_filter
 from federator.protocol.filters.renames import check_pairs
 from federator.protocol.policy.rules import EVERYTHING, conflict
@@ -47,6 +47,10 @@ class RulesSettings(Section):
     """What clients publish may leave when one of these matches its topic,"""
     keep: TopicFilters = ()
     """and none of these does: topics this broker owns and nobody outside wants."""
+    placed: Switch = False
+    """Let a steerer place topics (its [keep]): while its plan says so, what clients publish here
+    stays here when nobody but its hub wants it, to collect it; at the hub, clients' wishes for what
+    it collects count as such."""
     deny: TopicFilters = ()
     """Topics that neither leave this broker nor arrive nor pass, by their names in the federation.
     Give all agents the same."""

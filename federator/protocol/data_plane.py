@@ -12,7 +12,6 @@ bytes rarely.
 Source: docs/protocol.md section 8.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 
 from federator.errors import DecodeError
@@ -23,10 +22,12 @@ from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
 from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.senders import Senders
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import (
+    KEPT,
     MATCHES_PER_TURN_MAX,
     Forwarder,
     FrameRoute,
@@ -43,6 +44,7 @@ from federator.protocol.forwarding.frames import (
     OwnFrames,
     unpack,
 )
+from federator.protocol.forwarding.keeping import KeepPolicy
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
 from federator.protocol.forwarding.rescue import rescued, returned
 from federator.protocol.intake import Batch, Intake, RouteBatches
@@ -57,8 +59,6 @@ from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
 FRAME_BYTES_MAX = 262_144
 HOP_LIMIT = 64
-SENDER_LINGER_MS = 10_000
-"""How long frames of a neighbour are taken after its link went down: they may be on their way."""
 
 
 class DataPlane:
@@ -120,7 +120,7 @@ class DataPlane:
         self._tail_duplicates = DuplicateLog() if proves else self._duplicates
         self._policies = policies or LinkPolicies()
         self._frame_bytes_max = frame_bytes_max
-        self._heard_until_ms: dict[BrokerId, float] = {}  # whose frames are taken
+        self.senders = Senders()
         self._unfinished = False  # custody has something to publish at the end of this read
         self.outgoing = Outgoing(
             self_id=self_id,
@@ -186,20 +186,7 @@ class DataPlane:
         self.forwarder.reach(neighbour, link is not None)
         if link is not None:
             self.custody.on_way_opened(now)
-        self.hear(neighbour, link is not None, now)
-
-    def hear(self, neighbour: BrokerId, up: bool, now: Now) -> None:
-        """Take frames that ``neighbour`` sends: from now on, or for a little while still.
-
-        Anybody may publish on our broker, and a frame changes the duplicate window for good.
-        """
-        heard = self._heard_until_ms
-        if up:
-            heard[neighbour] = math.inf
-        elif heard.get(neighbour) == math.inf:
-            heard[neighbour] = now.ms + SENDER_LINGER_MS
-            for gone in [n for n, until_ms in heard.items() if until_ms < now.ms]:
-                del heard[gone]
+        self.senders.hear(neighbour, link is not None, now)
 
     def set_route(
         self, filter: str, route: FilterRoute | None, now: Now, *, lost: bool = False
@@ -229,6 +216,11 @@ class DataPlane:
         """Planned trees are others, or hold no more, or again."""
         self.intake.on_route_changes(now)
         self.forwarder.trees_changed()
+
+    def keep(self, policy: KeepPolicy | None, now: Now) -> None:
+        """Keep here what nobody but a collector wants, as ``policy`` says; ``None``: nothing."""
+        self.intake.on_route_changes(now)
+        self.forwarder.keep(policy)
 
     def renew_epoch(self, epoch: Epoch) -> None:
         """Number the frames of a new epoch from 1."""
@@ -273,8 +265,8 @@ class DataPlane:
                 return
             if packet.packet_id is None:
                 route = self.forwarder.route_topic(packet.topic)
-                if route is None:
-                    self.counters.unwanted += 1
+                if route is None or route is KEPT:
+                    self._count_unsent(packet.topic, end - start)
                 else:
                     self.intake.send_alone(route, chunk[start:end], now)
                 return
@@ -291,9 +283,10 @@ class DataPlane:
                 continue
             else:
                 route = self.forwarder.route_topic(topic)
-                batches = seen[topic] = None if route is None else self.intake.of(route)
+                batches = None if route is None or route is KEPT else self.intake.of(route)
+                seen[topic] = batches
             if batches is None:
-                self.counters.unwanted += 1
+                self._count_unsent(topic, end - start)
                 continue
             first_byte = chunk[start]
             into = batches.acknowledged if first_byte & QOS_BITS else batches.plain
@@ -318,6 +311,14 @@ class DataPlane:
         if self._unfinished:
             self._finish_custody(now)
 
+    def _count_unsent(self, topic: str, size: int) -> None:
+        """A publication of ``size`` bytes goes to nobody."""
+        if self.forwarder.keeps(topic):
+            self.counters.kept += 1
+            self.counters.kept_bytes += size
+        else:
+            self.counters.unwanted += 1
+
     def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes], now: Now) -> None:
         """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""
         for frame in frames:
@@ -328,8 +329,6 @@ class DataPlane:
     def _finish_custody(self, now: Now) -> None:
         self._unfinished = False
         self.custody.finish(now)
-
-    # Frames of ours that hold no publications of our clients as they came
 
     def send_to(
         self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int, now: Now
@@ -375,7 +374,7 @@ class DataPlane:
         if sealed_by is not None and frame.sender != sealed_by:
             counters.frames_of_strangers += 1
             return
-        if self._heard_until_ms.get(frame.sender, 0.0) <= now.ms:
+        if self.senders.until_ms.get(frame.sender, 0.0) <= now.ms:
             counters.frames_of_strangers += 1
             return
         judge = self.custody.judge

@@ -87,6 +87,8 @@ class FilterRoute(msgspec.Struct, frozen=True, gc=False):
     # Brokers that want it over the shortest path, ascending; each gets one copy by way of the next
     # hop in ``SetDestination``.
     destinations: tuple[BrokerId, ...] = ()
+    # Whoever wants it only collects: where that is kept at the edge, nobody else needs it.
+    collected: bool = False
 
 
 class SetRoute(msgspec.Struct, frozen=True):

@@ -60,6 +60,12 @@ class StatusChanged(msgspec.Struct, frozen=True):
     status: BrokerRecord
 
 
+class CollectsChanged(msgspec.Struct, frozen=True):
+    """Our clients' wishes for exactly these filters only collect: see ``BrokerRecord``."""
+
+    filters: frozenset[str]
+
+
 class RowsChanged(msgspec.Struct, frozen=True):
     """What our clients publish and subscribe, as a change of our rows of the session flow table."""
 
@@ -114,7 +120,14 @@ class LeaveRequested(msgspec.Struct, frozen=True):
     """The operator stops this agent: tell the neighbours."""
 
 
-OwnBrokerEvent = LocalBrokerUp | LocalBrokerDown | LocalFiltersChanged | StatusChanged | RowsChanged
+OwnBrokerEvent = (
+    LocalBrokerUp
+    | LocalBrokerDown
+    | LocalFiltersChanged
+    | StatusChanged
+    | RowsChanged
+    | CollectsChanged
+)
 NeighbourEvent = NeighbourConnected | NeighbourDisconnected | Received | Measured
 Order = PriorityChanged | DrainRequested | LinksConfigured | LeaveRequested
 Event = OwnBrokerEvent | NeighbourEvent | Order | DeadlineReached

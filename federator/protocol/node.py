@@ -126,6 +126,8 @@ class Node:
                 ]
             case events.StatusChanged(status):
                 return self.failover.on_status(status, now_ms=now_ms)
+            case events.CollectsChanged(filters):
+                return self.failover.on_collects(filters, now_ms=now_ms)
             case events.RowsChanged(added, removed):
                 return self.failover.on_rows(added, removed, now_ms=now_ms)
             case events.DrainRequested(broker, drain):
@@ -254,7 +256,8 @@ class Node:
     def _route(self, filter_: str, *, lost: bool) -> e.SetRoute:
         """The route of ``filter_`` for both routings together."""
         route = self.topic_routing.route_of(filter_, self.meshes.route_of(filter_))
-        return e.SetRoute(filter_, route, lost and not (route is not None and route.wanted))
+        still = route is not None and route.wanted and not route.collected
+        return e.SetRoute(filter_, route, lost and not still)
 
     def _on_deadline(self, behind: bool, now_ms: Millis) -> list[s.Step]:
         steps: list[s.Step] = []
@@ -288,6 +291,7 @@ class Node:
         if meshed:
             steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
         if said:
+            steps += self.topic_routing.on_records(core, said)
             steps += self.failover.on_announced(core, said, now_ms=now_ms)
         if places:
             steps += self._on_places(core, places, now_ms)

@@ -150,6 +150,7 @@ def _in_short(status: Mapping[str, Any]) -> list[str]:
         *_discovery(status.get("discovery", {})),
         f"meshes: {total}, of {len(cores)} cores",
         *_rules(status.get("rules", {}), always=False),
+        *_edge(status.get("steering") or {}, data),
         f"publications: {', '.join(f'{n} {TRAFFIC_TOLD[k]}' for k, n in traffic.items())}",
         "more: federator status --verbose",
     ]
@@ -178,6 +179,7 @@ def _in_full(status: Mapping[str, Any]) -> list[str]:
             lines += ["", f"{title}: {total}{more}", *table(routes[:MESHES_SHOWN])]
     lines += _flows(status.get("flows") or {})
     lines += _steering(status.get("steering") or {})
+    lines += _edge(status.get("steering") or {}, status.get("counters", {}).get("data", {}))
     lines += ["", *_rules(status.get("rules", {}), always=True)]
     for title in ("discovery", "counters"):
         pairs = [(k, shown(v)) for k, v in _flat(status.get(title, {})) if v]
@@ -191,6 +193,19 @@ def _steering(told: Mapping[str, Any]) -> list[str]:
         return []
     trees, torn = told.get("trees"), told.get("torn")
     return ["", f"steered by {shown(told['steerer'])}: {trees} trees, {torn} branches torn"]
+
+
+def _edge(told: Mapping[str, Any], data: Mapping[str, Any]) -> list[str]:
+    """What a steerer's plan has this broker keep, or collect; and what hinders it."""
+    lines = []
+    if told.get("keeps") or data.get("kept"):
+        policy = f"by policy {shown(told['keeps'])}" if told.get("keeps") else "nothing now"
+        lines.append(f"kept at the edge: {data.get('kept', 0)} publications, {policy}")
+    if told.get("collects"):
+        lines.append(f"collects: {shown(told['collects'])}, but what is kept at edges")
+    if told.get("why_not"):
+        lines.append(f"a steerer may not place topics here: {shown(told['why_not'])}")
+    return lines
 
 
 def _flows(told: Mapping[str, Any]) -> list[str]:

@@ -74,6 +74,7 @@ class Failover:
         self._name = name  # what operators call our broker
         self.active = False  # whether the driver told our status
         self.self_state = BrokerRecord()  # what it told
+        self._collects: tuple[str, ...] = ()
         self._own_rows: dict[FlowRow, str] = {}
         self._announced: frozenset[str] = frozenset()  # of ours, all but the rows
         self._listening = False
@@ -109,6 +110,11 @@ class Failover:
             self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
         self.active, self.self_state = True, status
         self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
+        return self._settle(now_ms)
+
+    def on_collects(self, filters: frozenset[str], *, now_ms: Millis) -> list[Step]:
+        """Say that our clients' wishes for ``filters`` only collect."""
+        self._collects = tuple(sorted(filters))
         return self._settle(now_ms)
 
     def on_rows(
@@ -338,6 +344,7 @@ class Failover:
             missed=missed[:LINKS_MAX],
             other_term=self.standing.greatest_other_term(self.controller),
             name=self._name,
+            collects=self._collects,
         )
 
     def _reminders(self) -> list[TakeoverRecord]:

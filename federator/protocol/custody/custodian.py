@@ -20,7 +20,7 @@ from federator.protocol.custody.destination import Destination
 from federator.protocol.custody.doubts import Doubted, Notary, asked_us
 from federator.protocol.custody.origin import Origin
 from federator.protocol.custody.owed import Owed
-from federator.protocol.custody.ports import CustodyContext, Disk
+from federator.protocol.custody.ports import COLLECTED, CustodyContext, Disk
 from federator.protocol.custody.proofs import FrameJudge
 from federator.protocol.custody.receiver import Receiver
 from federator.protocol.data.delivery import Delivery
@@ -134,9 +134,12 @@ class Custodian:
         """Owe what we subscribed in an earlier life."""
         keep_us = self.owed.keep_ms * 1_000
         for filter, until_us in self.disk.load_owed().items():
-            left_us = min(keep_us, (until_us or now.us + keep_us) - now.us)
+            collected = until_us == COLLECTED
+            wanted = collected or not until_us
+            left_us = min(keep_us, (now.us + keep_us if wanted else until_us) - now.us)
             if left_us > 0:
-                self.owed.owe(filter, Millis(now.ms + left_us // 1_000))
+                until_ms = Millis(now.ms + left_us // 1_000)
+                self.owed.owe(filter, until_ms, collected=collected)
                 self.forwarder.set_route(filter, self.owed.effective(filter, None))
         self.origin.resume(now.ms)
         self._set_due()
@@ -152,7 +155,9 @@ class Custodian:
                 self.destination.want(key, now)
             else:
                 self.destination.unwant(key)
-        effective = self.owed.on_route(filter, route, lost=lost, now_ms=now.ms)
+        before = self.forwarder.route_of(filter)
+        collected = before is not None and before.collected
+        effective = self.owed.on_route(filter, route, lost=lost, now_ms=now.ms, collected=collected)
         if route is not None and (route.next_hops or route.destinations):
             self.origin.tails.hasten(key, now.ms)
             self._set_due()
@@ -161,7 +166,7 @@ class Custodian:
         elif lost:
             self.disk.write_owed(filter, now.us + self.owed.keep_ms * 1_000)
         elif filter not in self.owed:
-            self.disk.write_owed(filter, 0)
+            self.disk.write_owed(filter, COLLECTED if effective.collected else 0)
         return effective
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now: Now) -> None:
@@ -315,8 +320,10 @@ class Custodian:
         self.destination.save()
         ended = self.owed.expire(now.ms)
         for filter, route in ended:
-            wanted = filter in self._shared or (route is not None and route.wanted)
-            self.disk.write_owed(filter, 0 if wanted else None)
+            if route is not None and route.wanted:
+                self.disk.write_owed(filter, COLLECTED if route.collected else 0)
+            else:
+                self.disk.write_owed(filter, 0 if filter in self._shared else None)
         return ended
 
     def on_time(self, now: Now) -> None:

@@ -21,6 +21,8 @@ Positions = Mapping[tuple[BrokerId, bytes], tuple[int, ...]]
 """By (origin, key): the epoch, the number of the last frame delivered, and, ascending, those before
 it: some step may turn out to be a lie."""
 
+COLLECTED = 1
+
 UNDO_MAX = 8
 """Steps of a chain that can be taken back exactly."""
 
@@ -146,7 +148,10 @@ class Disk(Protocol):
         """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
 
     def load_owed(self) -> Mapping[str, int]:
-        """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now."""
+        """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now.
+
+        ``COLLECTED``: it is wanted now by nobody but who collects.
+        """
 
     def write_owed(self, filter_: str, until_us: int | None) -> None:
         """List until when ``filter_`` is owed; ``None``: take it off the list.

@@ -33,6 +33,8 @@ class DataCounters:
     duplicate_frames: int = 0  # frames that were here before
     duplicates_suppressed: int = 0  # in such frames
     no_route: int = 0  # others want them, but no neighbour leads there now
+    kept: int = 0  # collected elsewhere, and kept here all the same, as a steerer's plan says
+    kept_bytes: int = 0  # of their packets
     unwanted: int = 0  # covered by our subscriptions, but wanted by nobody
     unknown_filters: int = 0  # filter keys in frames that we have no route for (ours lags behind)
     in_doubt: int = 0  # delivered for no client that we know: see ``Discovery.doubted``

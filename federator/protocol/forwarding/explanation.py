@@ -3,7 +3,7 @@
 import msgspec
 
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding.forwarding import Forwarder
+from federator.protocol.forwarding.forwarding import KEPT, Forwarder
 from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.types import BrokerId
 
@@ -24,6 +24,7 @@ class Explanation(msgspec.Struct, frozen=True):
     next_hops: tuple[BrokerId, ...]
     why: str
     planned: bool = False  # by a steerer's tree, as far as that leads
+    kept: bool = False  # here, as a steerer's plan says
 
 
 def explain(forwarder: Forwarder, topic: str) -> Explanation:
@@ -37,6 +38,9 @@ def explain(forwarder: Forwarder, topic: str) -> Explanation:
         return Explanation(topic, matched, (), "this broker's [rules] keep it here")
     tree = forwarder.trees.of_flow([f for f, route in routes.items() if route.wanted])
     going = forwarder.route_topic(topic)
+    if going is KEPT:
+        by = sorted({each for found in matched for each in found.route.destinations})
+        return Explanation(topic, matched, (), _why_kept(by), kept=True)
     if tree and going is not None and tree in keys_in(going.keys):
         hops = [hop for hop, _ in going.sends]
         return Explanation(topic, matched, tuple(hops), "goes by a steerer's tree", planned=True)
@@ -51,6 +55,16 @@ def explain(forwarder: Forwarder, topic: str) -> Explanation:
     return Explanation(topic, matched, tuple(hops), why)
 
 
+def _why_kept(by: list[BrokerId]) -> str:
+    """Why a topic stays here that the brokers ``by`` collect."""
+    if not by:
+        return (
+            "a steerer's plan keeps it here: only who collected it wanted it, and is out of reach"
+        )
+    brokers = f"broker {by[0]}" if len(by) == 1 else f"brokers {', '.join(map(str, by))}"
+    return f"a steerer's plan keeps it here: only {brokers} would get it, to collect it"
+
+
 def _hops_of(forwarder: Forwarder, route: FilterRoute) -> set[BrokerId]:
     """All next hops of ``route``."""
     ways = map(forwarder.next_hop_to, route.destinations)
@@ -58,6 +72,8 @@ def _hops_of(forwarder: Forwarder, route: FilterRoute) -> set[BrokerId]:
 
 
 def _why(forwarder: Forwarder, route: FilterRoute) -> str:
+    if route.collected:
+        return "whoever wants it only collects"
     if _hops_of(forwarder, route):
         return "has next hops"
     if route.wanted:

@@ -21,11 +21,13 @@ from collections.abc import Callable, Iterable, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from itertools import islice
+from typing import Final
 
 from federator.protocol.effects import FilterRoute
 from federator.protocol.filters import Cover, CoverChange, FilterTrie, may_travel
 from federator.protocol.filters.renames import Translate, TranslatedFilters
 from federator.protocol.forwarding.frames import FRAME_FILTERS_MAX, KEY_BYTES, keys_in, mask_bytes
+from federator.protocol.forwarding.keeping import Keeping, KeepPolicy
 from federator.protocol.forwarding.trees import TreeTable
 from federator.protocol.messages.destinations import (
     destination_key,
@@ -62,6 +64,10 @@ class TopicRoute:
     sends: Sends  # next hops; empty when no route is known now
 
 
+KEPT: Final = TopicRoute(b"", ())
+"""Of topics that somebody collects, and that stay here all the same."""
+
+
 @dataclass(frozen=True, slots=True)
 class FrameRoute:
     """What a receiver does with a frame."""
@@ -91,6 +97,7 @@ class Forwarder:
         self.searches = 0  # topics whose route was not remembered
         self.matches = 0  # filters that they matched
         self.trees = TreeTable()  # planned ways of some flows
+        self.keeping = Keeping()
         # The key of a filter, in 0..2**64-1. All agents must use the same.
         self._key_of = key_of
         # Whether what our clients publish on a topic may leave our broker.
@@ -128,8 +135,20 @@ class Forwarder:
 
     def widen(self, widened: bool, doubted: frozenset[str] = frozenset()) -> None:
         """Be ``widened``, or not; ``doubted`` are local for no other reason."""
-        self._widened, self._doubted = widened, doubted
+        before, self._widened, self._doubted = self._doubted, widened, doubted
         self._frames.clear()
+        if doubted != before and self.keeping.policy:
+            self._note("")
+
+    def keep(self, policy: KeepPolicy | None) -> None:
+        """Keep here what nobody but a collector wants, as ``policy`` says; ``None``: nothing."""
+        if policy is not self.keeping.policy:
+            self.keeping.policy = policy
+            self._note("")  # with which every topic begins
+
+    def keeps(self, topic: str) -> bool:
+        """Whether ``topic`` stays here, although somebody collects it."""
+        return self.keeping.policy is not None and self.route_topic(topic) is KEPT
 
     @property
     def topics_cached(self) -> int:
@@ -202,7 +221,10 @@ class Forwarder:
         """Subscribe exactly these besides: shared groups of other brokers want them."""
         for filter in sorted(filters ^ self._shared):
             self._wanted_before.setdefault(filter, self._is_wanted(filter))
+        self.keeping.share(filters - self._shared, self._shared - filters)
         self._shared = filters
+        if self.keeping.policy:
+            self._note("")
 
     def route_of(self, filter: str) -> FilterRoute | None:
         """The route of ``filter``, if it has one."""
@@ -240,7 +262,10 @@ class Forwarder:
         return {filter: self._routes[filter] for filter in self._trie.match(topic)}
 
     def route_topic(self, topic: str) -> TopicRoute | None:
-        """The route of a publication of our own clients; ``None`` when nobody else wants it."""
+        """The route of a publication of our own clients; ``None`` when nobody else wants it.
+
+        ``KEPT``: who wants it only collects, and it stays here.
+        """
         cached = self._topics.get(topic)
         if cached is not None:
             generation, route = cached
@@ -320,6 +345,8 @@ class Forwarder:
                 destinations.update(route.destinations)
         if not found or not self.allows_export(topic):
             return None
+        if self.keeping.keeps(topic, ((f, routes[f]) for f in matching), self._doubted):
+            return KEPT
         found.sort()
         found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
         tree = self.trees.of_flow(flow)

@@ -18,6 +18,7 @@ nobody can speak for another broker.
 Source: Chen 2020, 3.3.4 and Table 11; docs/protocol.md 15.
 """
 
+from collections.abc import Collection
 from typing import Annotated, Any, Final, Literal
 
 import msgspec
@@ -29,11 +30,16 @@ from federator.protocol.messages.guide import SUBSTITUTES_MAX
 PREFIX: Final = "$fed/controller/"
 RECORD_BYTES_MAX: Final = 65_535
 LINKS_MAX: Final = 1_024
+COLLECTS_MAX: Final = 64
+COLLECTS_BYTES_MAX: Final = 8_192
+"""Of all filters that a broker collects: the rest of its record needs room, too."""
+
 TERM_MAX: Final = 2**53
 
 _Ids = Annotated[tuple[Id, ...], msgspec.Meta(max_length=LINKS_MAX)]
 _Term = Annotated[int, msgspec.Meta(ge=0, le=TERM_MAX)]
 _Text = Annotated[str, msgspec.Meta(min_length=1, max_length=RECORD_BYTES_MAX)]
+_Collected = Annotated[tuple[_Text, ...], msgspec.Meta(max_length=COLLECTS_MAX)]
 
 Action = Literal["pub", "sub"]
 
@@ -53,6 +59,9 @@ class BrokerRecord(msgspec.Struct, frozen=True, array_like=True):
     other_term: _Term = 0
     # What operators call it, as it was told: only ``sound_name`` of it is shown to anybody.
     name: str = ""
+    # Of the filters that its clients want over the shortest path, those that only collect: who
+    # keeps a topic at the edge need not send it there. Ascending.
+    collects: _Collected = ()
 
 
 class FlowRow(msgspec.Struct, frozen=True, array_like=True, order=True):
@@ -93,8 +102,9 @@ class TakeoverRecord(msgspec.Struct, frozen=True, array_like=True):
 
 Record = BrokerRecord | FlowRow | ControllerRecord | PlanRecord | TakeoverRecord
 
+_BROKER: Final = "broker/"
 _KINDS: Final[dict[type, str]] = {
-    BrokerRecord: "broker/",
+    BrokerRecord: _BROKER,
     FlowRow: "flow/",
     ControllerRecord: "office/",
     PlanRecord: "plan/",
@@ -112,6 +122,12 @@ def encode_record(record: Record) -> str | None:
     return text if len(text.encode()) <= RECORD_BYTES_MAX else None
 
 
+def broker_record(filter: str) -> BrokerRecord | None:
+    """What a broker says of itself, if ``filter`` is that."""
+    record = parse_record(filter) if filter.startswith(PREFIX + _BROKER) else None
+    return record if isinstance(record, BrokerRecord) else None
+
+
 def parse_record(filter: str) -> Record | None:
     """The record that ``filter`` is, if it is one and well made."""
     if not filter.startswith(PREFIX):
@@ -125,6 +141,12 @@ def parse_record(filter: str) -> Record | None:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         return None
     return record if not isinstance(record, FlowRow) or is_sound(record) else None
+
+
+def may_collect(filters: Collection[str]) -> bool:
+    """Whether there is room in a record for so many ``filters``."""
+    size = sum(len(filter.encode()) for filter in filters)
+    return len(filters) <= COLLECTS_MAX and size <= COLLECTS_BYTES_MAX
 
 
 def is_sound(row: FlowRow) -> bool:

@@ -19,6 +19,7 @@ from typing import Annotated, Final
 import msgspec
 
 from federator.protocol.messages.fields import EpochField, Id, Name, Natural, Token
+from federator.protocol.messages.session_records import COLLECTS_MAX
 from federator.protocol.types import BrokerId
 
 STEERING_VERSION: Final = 1
@@ -48,6 +49,8 @@ _Amount = Annotated[float, msgspec.Meta(ge=0)]
 _Filters = Annotated[tuple[Name, ...], msgspec.Meta(min_length=1, max_length=FILTERS_MAX)]
 _Priority = Annotated[int, msgspec.Meta(ge=-(2**31), lt=2**31)]
 _Asked = Annotated[tuple[Name, ...], msgspec.Meta(max_length=MESHES_MAX)]
+_Collected = Annotated[tuple[Name, ...], msgspec.Meta(max_length=COLLECTS_MAX)]
+_Policy = Annotated[str, msgspec.Meta(max_length=16)]
 
 
 class LinkLoad(msgspec.Struct, frozen=True):
@@ -90,6 +93,17 @@ class MeshLoad(msgspec.Struct, frozen=True):
     wanted: _Asked = ()  # of the filters that the plan asks about: own clients want them in meshes
 
 
+class KeptLoad(msgspec.Struct, frozen=True):
+    """What who tells keeps at the edge, or collects, as the plan that holds says."""
+
+    allowed: bool  # the operator lets a steerer do so
+    publications: _Amount = 0.0  # per second, kept of late
+    rate: _Amount = 0.0  # bit/s of them
+    # Of what the plan has it collect, what is announced so; why it is not all, if it is not.
+    collects: _Collected = ()
+    why_not: Annotated[str, msgspec.Meta(max_length=256)] = ""
+
+
 class Load(msgspec.Struct, frozen=True):
     """What the agent of ``broker`` carries, told on its broker while a plan holds there."""
 
@@ -107,6 +121,7 @@ class Load(msgspec.Struct, frozen=True):
     name: str = ""  # what operators call the broker
     placed: bool = False  # a plan's ``priority`` is followed here
     meshes: MeshLoad | None = None  # where the plan asks
+    kept: KeptLoad | None = None  # where the plan says what to keep, or to collect
 
 
 class Tree(msgspec.Struct, frozen=True):
@@ -134,6 +149,8 @@ class Plan(msgspec.Struct, frozen=True):
     trees: Annotated[tuple[Tree, ...], msgspec.Meta(max_length=TREES_MAX)] = ()
     priority: _Priority | None = None  # as a core; ``None``: the broker's own
     meshes: _Asked | None = None  # which of these do own clients want? ``None``: tell of no mesh
+    keep: _Policy = ""  # of own clients' publications: see ``KeepPolicy``; else nothing
+    collects: _Collected = ()  # own clients' wishes for these only collect
 
 
 def tree_number(tree: Tree) -> int:

@@ -82,6 +82,8 @@ class RetainedStore:
         topics_max: Entries held, tombstones included; see ``Places`` for whose.
         tombstone_keep_us: How long a delete is remembered.
         allows_export: Whether values of our own clients on a topic may leave our broker.
+        kept: Whether they stay for now, as nobody wants the topic but who collects it: what a scan
+            says of them is no news to anybody.
     """
 
     def __init__(
@@ -91,6 +93,7 @@ class RetainedStore:
         topics_max: int = TOPICS_MAX,
         tombstone_keep_us: int,
         allows_export: Callable[[str], bool] = lambda topic: True,
+        kept: Callable[[str], bool] = lambda topic: False,
     ) -> None:
         self.places = Places(self_id, topics_max=topics_max)
         self.touched = 0  # grows with every change
@@ -98,6 +101,7 @@ class RetainedStore:
         self._unknown = Version(0, 0, self_id)
         self._keep_us = tombstone_keep_us
         self._allows_export = allows_export
+        self._kept = kept
         self._entries: dict[str, Entry] = {}
         self._names = SortedNames()
         self._tombstones = 0
@@ -217,7 +221,7 @@ class RetainedStore:
         for step, _ in self._below(filters):
             for topic, _ in step:
                 entry = self.get(topic)
-                if entry is None or entry.touched > since or topic in found:
+                if entry is None or entry.touched > since or topic in found or self._kept(topic):
                     continue
                 if entry.deleted:
                     self._know(topic, entry, here=True)
@@ -232,6 +236,8 @@ class RetainedStore:
 
     def _place(self, topic: str, digest: int, *, since: int, now_us: int) -> bool:
         """Place one value that was found; ``True`` when it must be deleted."""
+        if self._kept(topic):
+            return False
         entry = self.get(topic)
         if entry is None:
             if self._allows_export(topic):

@@ -9,18 +9,24 @@ everywhere and a taxi for each passenger who goes another way.
 Whatever a broker asks for itself, it serves both kinds of demand. So a federation changes its
 strategy broker by broker.
 
-Source: Chen 2020, 3.2, read as in docs/protocol.md 14:
+A destination may say of some filters that it only **collects** what matches them, as an archive
+does. Who keeps topics at the edge need not send it what nobody else wants, and only here is it
+known who that is: of a mesh, an origin knows its core and nobody behind it.
+
+Source: Chen 2020, 3.2, read as in docs/protocol.md 14 and 18:
 the consumer's flood relaxes distances first in, first out, not last in, first out.
 """
 
 from bisect import insort
 from collections.abc import Iterable
+from typing import NamedTuple
 
 import msgspec
 
 from federator.protocol.effects import FilterRoute, Notice, SetDestination
 from federator.protocol.links.links import Links
 from federator.protocol.messages.destinations import destination_filter, destination_record
+from federator.protocol.messages.session_records import broker_record
 from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
@@ -35,6 +41,20 @@ class DestinationState(msgspec.Struct, gc=False):
 
     local: bool = False  # whether our own clients want it
     brokers: tuple[BrokerId, ...] = ()  # other brokers, ascending, in reach or not
+    # Who went out of reach while others wanted the filter still.
+    missing: tuple[BrokerId, ...] = ()
+
+
+class Collected(NamedTuple):
+    """What one broker collects."""
+
+    record: str  # in which it says so
+    filters: frozenset[str]
+
+
+NOTHING = Collected("", frozenset())
+COLLECTORS_MAX = 1_024
+"""Brokers of which we know what they collect; of others everything is wanted."""
 
 
 class TopicRouting:
@@ -45,6 +65,7 @@ class TopicRouting:
     ) -> None:
         self.states: dict[str, DestinationState] = {}
         self.next_hops: dict[BrokerId, BrokerId] = {}
+        self._collects: dict[BrokerId, Collected] = {}
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
@@ -94,12 +115,47 @@ class TopicRouting:
                     brokers = list(state.brokers)
                     insort(brokers, core)
                     state.brokers = self._same(tuple(brokers))
+                    state.missing = tuple(each for each in state.missing if each != core)
                     steps.append(self._changed(filter_, state, lost=False))
             elif filter_ in self.states and core in self.states[filter_].brokers:
                 state = self.states[filter_]
                 state.brokers = self._same(tuple(b for b in state.brokers if b != core))
+                if lost and state.brokers and not self._collects_itself(core, filter_):
+                    state.missing = (*state.missing, core)
                 steps.append(self._changed(filter_, state, lost=lost and not state.brokers))
         return steps + self._complaint()
+
+    def on_records(self, core: BrokerId, records: Iterable[str]) -> list[Step]:
+        """Follow ``records``, of which ``core`` announces some, or no longer does.
+
+        Of who went out of reach it stays known what it collects, for it wants nothing now.
+        """
+        said = {text: record for text in records if (record := broker_record(text)) is not None}
+        route = self._announcements.routes.get(core)
+        if not said or route is None or route.forgotten:
+            return []
+        before = self._collects.get(core, NOTHING)
+        after = NOTHING if before.record in said else before
+        if core not in self._collects and len(self._collects) >= COLLECTORS_MAX:
+            self._forget_gone()
+            if len(self._collects) >= COLLECTORS_MAX:
+                return []
+        for text, record in said.items():
+            if text in route.announced.filters and record.collects:
+                after = Collected(text, frozenset(record.collects))
+        if after == before:
+            return []
+        self._collects[core] = after
+        if not after.filters:
+            del self._collects[core]
+        changed = sorted(before.filters ^ after.filters)
+        found = [(each, self.states[each]) for each in changed if each in self.states]
+        return [self._changed(each, state, lost=False) for each, state in found]
+
+    def wants(self, filter_: str) -> bool:
+        """Whether our own clients want ``filter_``, and are announced as its destination."""
+        state = self.states.get(filter_)
+        return state is not None and state.local
 
     def on_core_moved(self, core: BrokerId) -> list[Step]:
         """Send frames for ``core`` by way of its first parent: our parents towards it changed."""
@@ -124,7 +180,23 @@ class TopicRouting:
             wanted=bool(state.brokers) or (mesh is not None and mesh.wanted),
             next_hops=() if mesh is None else mesh.next_hops,
             destinations=state.brokers,
+            collected=self._only_collects(filter_, state)
+            and (mesh is None or not (mesh.wanted or mesh.next_hops)),
         )
+
+    def _only_collects(self, filter_: str, state: DestinationState) -> bool:
+        if not self._collects or not state.brokers:
+            return False
+        return all(self._collects_itself(each, filter_) for each in state.brokers)
+
+    def _collects_itself(self, broker: BrokerId, filter_: str) -> bool:
+        return filter_ in self._collects.get(broker, NOTHING).filters
+
+    def _forget_gone(self) -> None:
+        routes = self._announcements.routes
+        for core in list(self._collects):
+            if core not in routes or routes[core].forgotten:
+                del self._collects[core]
 
     def _state(self, filter_: str) -> DestinationState | None:
         state = self.states.get(filter_)
@@ -138,6 +210,8 @@ class TopicRouting:
     def _changed(self, filter_: str, state: DestinationState, *, lost: bool) -> Step:
         if not state.local and not state.brokers:
             self.states.pop(filter_, None)
+        elif state.missing and self._only_collects(filter_, state):
+            state.missing, lost = (), True  # only now is nobody left who has what they want
         return RouteChanged(filter_, lost)
 
     def _same(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:

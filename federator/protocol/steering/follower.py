@@ -43,6 +43,7 @@ class PlanFollower:
     Args:
         tell: Says something to a neighbour.
         note: Told what an operator may want to know.
+        follow_edge: Told which plan holds, for what it says of the edge; ``None``: none.
     """
 
     def __init__(
@@ -52,10 +53,11 @@ class PlanFollower:
         self_id: BrokerId,
         tell: Callable[[BrokerId, TreeTorn], None],
         note: Callable[[Notice], None],
+        follow_edge: Callable[[Plan | None, Now], None] = lambda plan, now: None,
     ) -> None:
         self.refused = 0
         self._book, self._ways, self._self_id = book, ways, self_id
-        self._tell, self._note = tell, note
+        self._tell, self._note, self._follow_edge = tell, note, follow_edge
         self._told: RateLimiter[tuple[bytes, BrokerId]]
         self._told = RateLimiter(gap_ms=TELL_GAP_MS, keys_max=TOLD_MAX)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
@@ -91,6 +93,7 @@ class PlanFollower:
         if not self._follows:
             self._note(Notice("steer.followed", details={"steerer": plan.steerer}))
         self._follows = True
+        self._follow_edge(plan, now)
 
     def refuse(self, why: str, now: Now) -> None:
         """A plan that came is not believed."""
@@ -122,6 +125,7 @@ class PlanFollower:
 
     def _end(self, why: str, now: Now) -> None:
         self._ways.follow_trees((), now)
+        self._follow_edge(None, now)
         if self._follows:
             self._note(Notice("steer.ended", details={"reason": why}))
         self._follows = False

@@ -131,6 +131,8 @@ class DataParts:
             link_policies=self.link_policies,
             covered=self.covers,
             send=control.traffic.send,
+            keeping=self.forwarder.keeping,
+            keeps=self.forwarder.keeps,
         )
 
     def _tracing(self) -> TraceService:

@@ -7,7 +7,13 @@ from itertools import chain
 from federator.config.topics import RulesSettings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
-from federator.protocol.events import LocalBrokerDown, LocalBrokerUp, LocalFiltersChanged
+from federator.protocol.events import (
+    CollectsChanged,
+    LocalBrokerDown,
+    LocalBrokerUp,
+    LocalFiltersChanged,
+)
+from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
@@ -26,6 +32,7 @@ from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.notices import log_notice
 from federator.runtime.settling.service import SettlingService
 from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.steering.load_teller import LoadTeller
@@ -68,6 +75,7 @@ class Services:
             data_path=data.path,
             words=control.words,
             tell=control.traffic.tell,
+            edge=self._edge(),
         )
         self.prepared = self._prepared_sessions()
         self.settling = SettlingService(
@@ -107,6 +115,9 @@ class Services:
             loads=self.link_loads,
             holding=self.plans.holding,
             wants=node.meshes.wants,
+            edge=self.plans.edge,
+            in_doubt=lambda: self.discovery.known.widened,
+            kept=KeptMeter(data.path.counters),
         )
         self.metrics = None if data.frame_events is None else self._metrics(data.frame_events)
         self.presence = OwnBrokerPresence(
@@ -160,6 +171,24 @@ class Services:
             call_roll=self.guide.call_roll,
             control_filters=lambda: control.link.wanted_filters,
             own_links=self._own_links,
+        )
+
+    def _edge(self) -> EdgeFollower:
+        settings, control, node = self.settings, self.control, self.control.node
+        obstacle = ""
+        if settings.rules.rename:
+            obstacle = "it renames topics: [rules] rename"
+        elif not settings.failover.enabled:
+            obstacle = "it says nothing of itself: [failover] enabled"
+        return EdgeFollower(
+            keep=self.data.path.plane.keep,
+            collect=lambda filters: control.handle(CollectsChanged(filters)),
+            note=log_notice,
+            asks_straight=node.topic_routing.wants,
+            asks_in_mesh=node.meshes.wants,
+            obstacle=obstacle,
+            allowed=settings.rules.placed,
+            in_doubt=True,  # until discovery says otherwise
         )
 
     def _failover(self) -> FailoverService:
@@ -257,6 +286,7 @@ class Services:
         data.forwarder.follow_rules()
         self._tell_interest(added, removed)
         data.sharing.on_rules()
+        self.plans.allow(rules.placed)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
         self._tell_interest(*self.data.policy.change(added, removed))
@@ -266,6 +296,7 @@ class Services:
         data, widened = self.data, self.discovery.known.widened
         doubted = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
         data.forwarder.widen(widened, frozenset(chain.from_iterable(doubted)))
+        self.plans.doubt(widened)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:
             self.metrics.on_interest(added, removed)

@@ -40,6 +40,8 @@ _TRAFFIC: Final = table(
     ("delivered_publications", "publications_delivered", "Publications handed to our broker."),
     ("publications_out", "publications_sent", "Publications sent as their origin, each once."),
     ("relayed", "publications_relayed", "Publications carried on, once per next hop."),
+    ("kept", "publications_kept", "Collected elsewhere, and kept here by a steerer's plan."),
+    ("kept_bytes", "publications_kept_bytes", "Bytes of those publications."),
     ("no_route", "publications_unrouted", "Wanted elsewhere, and no way: not sent."),
     ("dropped", "publications_dropped", "Publications lost here: queue full, no link."),
     (

@@ -15,6 +15,7 @@ from dataclasses import dataclass
 import structlog
 
 from federator.errors import LinkError
+from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.messages.codec import CONTROL_BYTES_MAX
 from federator.protocol.messages.control import (
     RetainedAsk,
@@ -48,6 +49,7 @@ class RetainedAnswers:
     broker: RetainedBroker
     covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
     write: Write
+    keeping: Keeping
 
     def __post_init__(self) -> None:
         self._questions: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
@@ -102,7 +104,9 @@ class RetainedAnswers:
             if all(map(self.covered, filters)):
                 break
             await asyncio.sleep(COVERED_POLL_S)
-        await self.broker.recent_scan(filters)
+        # What stayed here a moment ago, an earlier scan passed over.
+        valid_s = SCAN_VALID_S if self.keeping.policy is None else 0.0
+        await self.broker.recent_scan(filters, valid_s=valid_s)
         digests = await self.broker.digests(filters)
         for way, want in wants:
             buckets = digests[want.filter]

@@ -18,6 +18,7 @@ import structlog
 
 from federator.config.sections import RetainedSettings
 from federator.protocol.filters import FilterTrie
+from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.forwarding.publications import RETAIN_BIT
 from federator.protocol.messages.control import (
     RETAINED_WANTS_MAX,
@@ -87,6 +88,8 @@ class Retained:
     link_policies: LinkPolicies
     covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
     send: Callable[[MqttLink, RetainedMessage], None]
+    keeping: Keeping
+    keeps: Callable[[str], bool]  # whether what our clients publish on a topic stays here for now
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -96,6 +99,7 @@ class Retained:
             topics_max=settings.topics_max,
             tombstone_keep_us=settings.tombstone_keep_s * 1_000_000,
             allows_export=self.policy.allows_export,
+            kept=self.keeps,
         )
         self.scanner = RetainedScanner(
             federation=self.federation,
@@ -119,7 +123,9 @@ class Retained:
         self._rounds = RetainedRounds(
             self.broker, wanted=self._is_wanted, write=self._write, flood=self._flood
         )
-        self._answers = RetainedAnswers(self.broker, covered=self.covered, write=self._write)
+        self._answers = RetainedAnswers(
+            self.broker, covered=self.covered, write=self._write, keeping=self.keeping
+        )
         self._file = RetainedFile(
             self.folder, self.store, contact_s=lambda: self.scanner.last_contact_s
         )

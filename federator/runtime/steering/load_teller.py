@@ -20,10 +20,11 @@ from federator.protocol.messages.steering import (
     Plan,
 )
 from federator.protocol.messages.topics import load_topic
+from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.steering.flow_meter import FlowMeter
-from federator.protocol.types import Epoch
+from federator.protocol.types import Epoch, Now
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.process.clocks import wall_clock_ms
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms, wall_clock_us
 from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.trust.words import SignedWords
 
@@ -41,11 +42,16 @@ class LoadTeller:
     loads: LinkLoads
     holding: Callable[[], Plan | None]  # the plan that holds now
     wants: Callable[[str], bool]  # whether our clients want a filter in its mesh
+    edge: EdgeFollower
+    in_doubt: Callable[[], bool]  # whether it is not known for sure what our clients want
+    kept: KeptMeter
 
     async def run(self) -> None:
         """Tell until cancelled."""
         while True:
             await asyncio.sleep(LOAD_EVERY_MS / 1_000)
+            self.kept.look(monotonic_ms())
+            self.edge.doubt(self.in_doubt(), Now(monotonic_ms(), wall_clock_us()))
             self.tell()
 
     def tell(self) -> None:
@@ -72,6 +78,7 @@ class LoadTeller:
             name=self.settings.broker.name,
             placed=self.settings.mesh.core == "placed",
             meshes=None if plan.meshes is None else self._meshes(plan.meshes),
+            kept=self.edge.told(*self.kept.rates()),
         )
 
     def _meshes(self, asked: Iterable[str]) -> MeshLoad:

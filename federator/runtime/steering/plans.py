@@ -17,6 +17,7 @@ from federator.protocol.messages.control import TreeTorn
 from federator.protocol.messages.json_codec import decode
 from federator.protocol.messages.steering import Plan
 from federator.protocol.rate_limiter import TokenBucket
+from federator.protocol.steering.edge_follower import EdgeFollower
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
@@ -44,6 +45,7 @@ class Plans:
     data_path: DataPath
     words: SignedWords
     tell: Callable[[BrokerId, TreeTorn], None]  # says something to a neighbour
+    edge: EdgeFollower
 
     def __post_init__(self) -> None:
         self.topic = topics.plan_topic(self.federation)
@@ -53,6 +55,7 @@ class Plans:
             self.broker,
             self._tell,
             log_notice,
+            self.edge.follow,
         )
         self.data_path.plane.plans = self.follower
         self._timer = DeadlineTimer(self._on_time)
@@ -82,7 +85,19 @@ class Plans:
             "trees": len(self.data_path.plane.trees),
             "torn": self.data_path.plane.trees.torn,
             "refused": self.follower.refused,
+            "keeps": self.edge.policy,
+            "collects": sorted(self.edge.collects),
+            "placed": self.edge.allowed,
+            "why_not": self.edge.why_not(),
         }
+
+    def allow(self, placed: bool) -> None:
+        """The operator lets a steerer place topics, or no longer."""
+        self.edge.allow(placed, _now())
+
+    def doubt(self, in_doubt: bool) -> None:
+        """It is not known for sure what our clients want, or it is again."""
+        self.edge.doubt(in_doubt, _now())
 
     def on_publish(self, packet: PublishPacket) -> None:
         """A plan, or, in a federation without keys, the end of one."""

@@ -124,7 +124,7 @@ class Federation:
             await self.connected(outgoing)
             path.reach(hop, outgoing.link)
         for sender in range(1, len(self.brokers) + 1):
-            plane.hear(BrokerId(sender), True, NOW)
+            plane.senders.hear(BrokerId(sender), True, NOW)
         local = self.data[number] = DataClient(
             self.brokers[number - 1], f"federator-{number}-data", path
         )
