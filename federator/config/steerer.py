@@ -1,14 +1,21 @@
 """What one steerer can be told: where to begin, when to move a flow, for how long a plan holds."""
 
-from typing import Annotated
+from typing import Annotated, Literal, Self
 
-from pydantic import Field, Strict
+from pydantic import BeforeValidator, Field, Strict, StringConstraints, model_validator
 
 from federator.config.collector import FollowingSettings
-from federator.config.section import Section, Switch, WholeNumber
+from federator.config.section import Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import SteererKeySettings
+from federator.config.topics import TopicFilters
+from federator.protocol.messages.session_records import (
+    COLLECTS_BYTES_MAX,
+    COLLECTS_MAX,
+    may_collect,
+)
 from federator.protocol.messages.steering import VALID_MS_MAX
+from federator.protocol.types import BROKER_ID_MAX
 
 _Span = Annotated[int, Strict(), Field(ge=1_000, le=86_400_000)]
 
@@ -35,6 +42,42 @@ class SteeringSettings(Section):
     take the ordinary ways after it."""
 
 
+_Hub = Annotated[
+    str,
+    BeforeValidator(lambda given: str(given) if type(given) is int else given),
+    StringConstraints(max_length=64),
+]
+
+
+class KeepSettings(Section):
+    """Topics that stay at the edge ([placement.md], section 4), of agents with rules.placed = true;
+    the hub's needs it, too."""
+
+    hub: _Hub = ""
+    """Id or name of the broker whose clients collect. Empty: nothing is kept."""
+    collects: TopicFilters = ()
+    """What they collect: filters that they subscribe to, exactly so, over the shortest path
+    (routing.filters of the hub's agent)."""
+    policy: Literal["ns", "ep", "lp"] = "ns"
+    """What stays of what nobody but the hub wants: "ns" and "ep": all; "lp": what some client of
+    the same broker subscribes to. The other policies of `place delegate` differ from "ns" in tables
+    that brokers here do not have, or keep nothing."""
+
+    @model_validator(mode="after")
+    def _is_whole(self) -> Self:
+        if self.hub.isdecimal() and int(self.hub) > BROKER_ID_MAX:
+            raise wrong("hub", f"hub = {self.hub} is no broker id", f"at most {BROKER_ID_MAX}")
+        if self.hub and not self.collects:
+            raise wrong("collects", "collects is empty", "name what clients of the hub collect")
+        if self.collects and not self.hub:
+            raise wrong("hub", "hub is empty", "name the broker whose clients collect")
+        if not may_collect(self.collects):
+            what = "collects is too long"
+            mend = f"at most {COLLECTS_MAX} filters of {COLLECTS_BYTES_MAX} bytes together"
+            raise wrong("collects", what, mend)
+        return self
+
+
 class SteererHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz and /status."""
 
@@ -46,6 +89,7 @@ class SteererSettings(FollowingSettings):
     """Everything one steerer needs to start."""
 
     steering: SteeringSettings = SteeringSettings()
+    keep: KeepSettings = KeepSettings()
     keys: SteererKeySettings = SteererKeySettings()
     http: SteererHttpSettings = SteererHttpSettings()
     log: LogSettings = LogSettings()

@@ -65,6 +65,8 @@ STEERER: Final[tuple[Definition, ...]] = (
         ("steers", "steers", "1 when we steer, 0 when somebody else does."),
         ("trees", "trees", "Trees in force."),
         ("cores", "cores_placed", "Brokers that have a priority as a core from us."),
+        ("kept", "kept_publications_rate", "Publications per second kept at edges, as told last."),
+        ("kept_bits", "kept_bits_per_second", "Bits per second of those."),
         ("flows", "flows", "Flows known."),
         ("agents", "agents", "Agents that told their load of late."),
         ("fullest", "link_load_ratio", "Load over capacity of the fullest link, as told last."),
@@ -149,6 +151,7 @@ class SteererView(AgentView):
                 for each in steerer.decisions
             ],
             "cores": steerer.cores.snapshot(),
+            "edges": steerer.edges.snapshot(),
             "counters": self.counters(),
         }
 
@@ -165,6 +168,7 @@ class SteererView(AgentView):
     def metrics(self) -> Iterable[Metric]:
         """Counters and gauges."""
         steerer = self._steerer
+        kept = steerer.edges.kept()
         sources = islice(steerer.connections.by_url.values(), LISTED_MAX)
         return families(
             STEERER,
@@ -175,6 +179,8 @@ class SteererView(AgentView):
                 "steers": int(steerer.steers),
                 "trees": len(steerer.trees),
                 "cores": steerer.cores.placed,
+                "kept": kept.publications,
+                "kept_bits": kept.rate,
                 "flows": steerer.decider.flows,
                 "agents": len(steerer.loads),
                 "fullest": fullest(steerer.measured()),
@@ -218,7 +224,7 @@ async def _run(
     async def be(tasks: asyncio.TaskGroup) -> None:
         def on_decision(decision: Decision, placing: Placing) -> None:
             if said is not None:
-                said.on_decision(decision, placing)
+                said.on_decision(decision, placing, steerer.edges.text() if dry else [])
                 if once and said.enough:
                     stop.set()
 
@@ -239,7 +245,7 @@ async def _run(
                         await stop.wait()
                 except TimeoutError:
                     outcome.append(_nothing_came(steerer))
-            idle = not steerer.measured() and not steerer.cores.last.meshes
+            idle = not (steerer.measured() or steerer.cores.last.meshes or steerer.edges.wanted)
             if once and not outcome and idle and steerer.loads:
                 text = f"no link has a capacity, so none can be too full: {SET_CAPACITY}"
                 outcome.append(ConfigError(text, exit_code=EX_CONFIG))
@@ -282,7 +288,7 @@ class _Said:
         self._decisions = 0
         self.enough = False
 
-    def on_decision(self, decision: Decision, placing: Placing) -> None:
+    def on_decision(self, decision: Decision, placing: Placing, edges: list[str]) -> None:
         """Tell what would move, or that nothing does, if that is news."""
         self._decisions += 1
         last = self._decisions >= ONCE_DECISIONS
@@ -291,7 +297,7 @@ class _Said:
         self.enough = True
         cores = placing_text(placing)
         flows = decision_text(decision) if decision.moves or not cores else []
-        lines = (*flows, *cores)
+        lines = (*flows, *cores, *edges)
         if lines and lines[:1] != self._last[:1]:
             for line in lines:
                 self._say(line)

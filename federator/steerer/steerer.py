@@ -41,6 +41,7 @@ from federator.runtime.mqtt.wire import packet_id_at
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import FollowedWords
 from federator.steerer.cores import Cores
+from federator.steerer.edges import Edges
 from federator.steerer.instance_writer import InstanceWriter
 from federator.steerer.lease import NEVER_FIRST, Lease
 from federator.steerer.logged import Logged
@@ -111,6 +112,7 @@ class Steerer:
             None if instance_file is None else InstanceWriter(instance_file, self.decider)
         )
         self.cores = Cores(manner, wanted=steering.cores)
+        self.edges = Edges(settings.keep)
         self.words = FollowedWords(
             settings.federation,
             settings.keys,
@@ -193,6 +195,7 @@ class Steerer:
         if self.words.signs:  # nobody with keys believes an empty word; so a last plan of ours ends
             self.trees, self._valid_ms = (), LAST_MS
             self.cores.end()
+            self.edges.end()
             self.publish_plans()
             await self._answered.wait()
             await asyncio.sleep(LAST_MS / 1_000)
@@ -324,6 +327,7 @@ class Steerer:
             self._answered.clear()
 
     def _plan_for(self, broker: BrokerId, trees: tuple[Tree, ...]) -> Plan:
+        keep, collects = ("", ()) if self.dry else self.edges.plan_of(broker)
         return Plan(
             STEERING_VERSION,
             self.settings.federation,
@@ -336,6 +340,8 @@ class Steerer:
             trees=trees,
             priority=self.cores.priority(broker),
             meshes=self.cores.asked,
+            keep=keep,
+            collects=collects,
         )
 
     def _on_answer(self, url: str, reason_code: int) -> None:
@@ -373,6 +379,8 @@ class Steerer:
         obeyed = not (self.dry or not self.steers or self._leaving)
         number, now_ms = self._number + 1, monotonic_ms()
         news = self.cores.follow(placing, obeyed=obeyed, number=number, now_ms=now_ms)
+        loads = [load for load, _ in self.loads.values()]
+        news = self.edges.follow(loads, now_ms=now_ms) or news
         if not obeyed:
             self.decider.take_back(decision)
         elif decision.moves:

@@ -1,60 +1,22 @@
-"""Delegation on real brokers: rules written by the planner, and the messages that then cross.
+"""Delegation on real brokers: rules written by the planner, and the messages that then cross."""
 
-The hub is broker 2, between the edges 1 and 3.
-"""
-
-import asyncio
 import json
 import tomllib
 from dataclasses import replace
+from functools import partial
 
-import mqtt5
 import pytest
 
 from federator.cli.planning.place_delegate import rules
 from federator.planner.delegation.live import parse, plan
 from federator.planner.delegation.policies import Policy
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.plain_agents import QUICK
+from tests.real.policy.delegated import HUB, ROUNDS, TOLERANCE, Client, crossing, described
 from tests.real.polling import until
-
-HUB, EDGES = 2, (1, 3)
-TOPICS = 12
-ROUNDS = 20
-TOLERANCE = 0.05
-
-
-def described():
-    """Each edge: some topics wanted here, some elsewhere, some nowhere."""
-    brokers = [{"id": HUB, "subscribes": {"city/1/t1": 1}}]
-    for here, there in (EDGES, EDGES[::-1]):
-        wants = {f"city/{here}/t{k}": 1 for k in range(4)}
-        wants |= {f"city/{there}/t{k}": 1 for k in range(3, 6)}
-        publishes = {f"city/{here}/t{k}": 1.0 for k in range(TOPICS)}
-        brokers.append({"id": here, "publishes": publishes, "subscribes": wants})
-    return {"hub": HUB, "collects": ["city/#"], "brokers": brokers}
-
-
-class Client(Handler):
-    """Subscribes at one broker and publishes there; notes how often each topic came."""
-
-    def __init__(self, port, name, filters):
-        self.came = {}
-        self.subscribed = False
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=name)
-        self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(1)) for f in filters])
-
-    def on_subscribed(self, link):
-        self.subscribed = True
-
-    def on_publishes(self, link, chunk, publishes):
-        for packet, _, _ in publishes:
-            self.came[packet.topic] = self.came.get(packet.topic, 0) + 1
 
 
 async def with_rules(grid, rules_of):
@@ -130,7 +92,7 @@ async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp
                 edges = plan(parse(json.dumps(description), name="test"), policy)
                 await with_rules(grid, {e.id: tomllib.loads(rules(e))["rules"] for e in edges})
                 await grid.until(learned(description))
-                crossings[policy] = await crossing(grid, description, clients)
+                crossings[policy] = await crossing(partial(counters, grid), description, clients)
 
                 for edge in edges:
                     up, down = crossings[policy][edge.id]
@@ -145,41 +107,3 @@ async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp
     kept = {topic for edge in edges for topic in edge.keep}
     assert len(kept) == 17  # of 24, under NS
     assert all(collector.came.get(t, 0) <= 2 * ROUNDS for t in kept)  # not under NS
-
-
-async def crossing(grid, description, clients):
-    """Publish everything, wait until every subscription was served; per edge (up, down)."""
-    before = await counters(grid)
-    had = {here: dict(client.came) for here, client in clients.items()}
-    for number in range(ROUNDS):
-        for broker in description["brokers"]:
-            for topic in broker.get("publishes", ()):
-                clients[broker["id"]].link.publish(topic, b"%d" % number, qos=1)
-    promised = [(b["id"], f) for b in description["brokers"] for f in b["subscribes"]]
-
-    def served():
-        return all(
-            clients[here].came.get(topic, 0) - had[here].get(topic, 0) == ROUNDS
-            for here, topic in promised
-        )
-
-    await until(served, "every subscription is served, whatever the policy", deadline_s=60)
-    after = await settled(grid)
-    return {
-        edge: tuple(
-            after[edge][counter] - before[edge][counter]
-            for counter in ("publications_out", "delivered_publications")
-        )
-        for edge in EDGES
-    }
-
-
-async def settled(grid):
-    """The counters once they stand still: nothing is under way any more."""
-    seen = None
-    while True:
-        now = await counters(grid)
-        if now == seen:
-            return now
-        seen = now
-        await asyncio.sleep(0.3)

@@ -1,0 +1,170 @@
+"""The steerer's third trade: which topics stay at the edge, told in the same plans as trees.
+
+No topic is listed anywhere. The hub is told which of its wishes only collect, and says so to
+everybody; the others are told to keep what nobody else wants. So what is kept is decided for each
+topic by its broker's agent, which hears of every subscriber at once, and here it is only counted.
+
+Source: docs/placement.md 4; docs/steering.md, "Topics at the edge".
+"""
+
+from collections.abc import Iterable
+from typing import Final, NamedTuple
+
+import structlog
+
+from federator.config.steerer import KeepSettings
+from federator.protocol.forwarding.keeping import KeepPolicy
+from federator.protocol.messages.steering import FlowLoad, Load
+from federator.protocol.types import BrokerId, Millis
+
+SETTLED_MS: Final = Millis(10_000)
+"""When it was the same for so long, what is kept is told."""
+
+LISTED_MAX: Final = 1_000
+TOLD_MAX: Final = 8
+
+_log = structlog.get_logger()
+
+
+class Kept(NamedTuple):
+    """What is kept at all edges, or would be."""
+
+    publications: float  # per second
+    rate: float  # bit/s
+
+
+class Edges:
+    """What plans say of the edge, if anything is to be kept there."""
+
+    def __init__(self, settings: KeepSettings) -> None:
+        self._settings = settings
+        self._policy = KeepPolicy.LP if settings.policy == "lp" else KeepPolicy.NS
+        self._wanted = settings.hub != ""
+        self._hub: BrokerId | None = None
+        self._loads: list[Load] = []  # the newest of each agent
+        self._told: tuple[object, ...] = ()
+        self._since_ms: Millis | None = None  # since when that is to be told; ``None``: it was
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anything is to be kept."""
+        return self._wanted
+
+    def plan_of(self, broker: BrokerId) -> tuple[str, tuple[str, ...]]:
+        """What the plan of ``broker`` says: the policy to keep by, and what to collect."""
+        if not self._wanted or self._hub is None:
+            return "", ()
+        if broker == self._hub:
+            return "", self._settings.collects
+        return self._policy.value, ()
+
+    def end(self) -> None:
+        """Let nothing be kept any more."""
+        self._wanted = False
+
+    def follow(self, loads: Iterable[Load], *, now_ms: Millis) -> bool:
+        """Go by what agents told last. Returns whether plans are others than before."""
+        self._loads = list(loads)
+        if not self._wanted:
+            return False
+        before, self._hub = self._hub, self._find_hub()
+        self._tell(now_ms)
+        return self._hub != before
+
+    def kept(self) -> Kept:
+        """What is kept at all edges."""
+        told = [load.kept for load in self._loads if load.kept is not None]
+        return Kept(sum(t.publications for t in told), sum(t.rate for t in told))
+
+    def would_keep(self) -> Kept:
+        """What would be kept, of the flows that agents tell: only the hub wants it, to collect it.
+
+        Under LP it may be less: nobody tells what clients beside the publisher subscribe to.
+        """
+        flows = [flow for load in self._loads for flow in load.flows if self._is_collected(flow)]
+        return Kept(sum(f.publications for f in flows), sum(f.rate for f in flows))
+
+    def text(self) -> list[str]:
+        """What would be kept, for people; nothing if nothing is to be."""
+        if not self._wanted:
+            return []
+        if self._hub is None:
+            return [f"topics at the edge: {self._why_no_hub()}"]
+        found = self.would_keep()
+        most = "at most " if self._policy is KeepPolicy.LP else ""
+        what = f"{found.publications:.3g} publications/s, {found.rate / 1e3:.3g} kbit/s"
+        return [f"topics at the edge: {most}{what} that only {self._hub} collects would be kept"]
+
+    def snapshot(self) -> dict[str, object]:
+        """For ``/status``."""
+        kept, (refused, followers) = self.kept(), self._answers()
+        return {
+            "hub": self._hub,
+            "why": self._why_no_hub() if self._wanted and self._hub is None else "",
+            "policy": self._settings.policy if self._wanted else None,
+            "collects": list(self._settings.collects) if self._wanted else [],
+            "collected": list(self._collected()),
+            "keep": followers[:LISTED_MAX],
+            "refuse": [{"broker": b, "why": why} for b, why in refused[:LISTED_MAX]],
+            "publications": round(kept.publications, 2),
+            "rate": round(kept.rate),
+        }
+
+    # Within
+
+    def _find_hub(self) -> BrokerId | None:
+        named = self._settings.hub
+        if named.isdecimal():
+            return BrokerId(int(named))
+        found = [load.broker for load in self._loads if load.name == named]
+        if not found:  # silent for a while
+            return self._hub
+        return BrokerId(found[0]) if len(found) == 1 else None
+
+    def _why_no_hub(self) -> str:
+        count = sum(load.name == self._settings.hub for load in self._loads)
+        who = "no broker" if not count else f"{count} brokers"
+        return f"{who} that we hear of named {self._settings.hub!r}: write the id of the hub"
+
+    def _is_collected(self, flow: FlowLoad) -> bool:
+        only = flow.destinations == (self._hub,) and not flow.meshed
+        return only and set(flow.filters) <= set(self._settings.collects)
+
+    def _collected(self) -> tuple[str, ...]:
+        """What the hub says that it collects."""
+        told = [load.kept for load in self._loads if load.broker == self._hub]
+        return told[0].collects if told and told[0] is not None else ()
+
+    def _answers(self) -> tuple[list[tuple[BrokerId, str]], list[BrokerId]]:
+        """Who does not follow, with the reason, and whose agents keep what they may."""
+        refused: list[tuple[BrokerId, str]] = []
+        followers: list[BrokerId] = []
+        for load in sorted(self._loads, key=lambda each: each.broker):
+            if load.kept is not None and load.kept.why_not:
+                refused.append((load.broker, load.kept.why_not))
+            elif load.kept is not None and load.broker != self._hub:
+                followers.append(load.broker)
+        return refused, followers
+
+    def _tell(self, now_ms: Millis) -> None:
+        refused, followers = self._answers()
+        state = (self._hub, self._collected(), refused, followers)
+        if state != self._told:
+            self._told, self._since_ms = state, now_ms
+        if self._since_ms is None or now_ms - self._since_ms < SETTLED_MS:
+            return
+        self._since_ms = None
+        if self._hub is None:
+            _log.warning("steer.no_hub", reason=self._why_no_hub())
+            return
+        for broker, why in refused[:TOLD_MAX]:
+            _log.warning("steer.not_placed", broker=broker, reason=why)
+        kept = self.kept()
+        _log.info(
+            "steer.kept",
+            hub=self._hub,
+            collected=list(self._collected()[:TOLD_MAX]),
+            brokers=len(followers),
+            publications=round(kept.publications, 2),
+            rate=round(kept.rate),
+        )
