@@ -60,6 +60,7 @@ class _Drawn:
     attack: bool
     moves: int
     steered: bool
+    edges: bool
 
     def draws(self) -> dict[str, Any]:
         """What most kinds of stories are drawn from, besides a seed."""
@@ -68,7 +69,7 @@ class _Drawn:
 
     def also(self) -> dict[str, Any]:
         """What stories with and without clients are drawn from, besides."""
-        return {"steered": self.steered, "by_delay": self.by_delay}
+        return {"steered": self.steered, "edges": self.edges, "by_delay": self.by_delay}
 
     def options(self) -> str:
         """What draws the same again, besides nodes, topology and seed."""
@@ -77,6 +78,7 @@ class _Drawn:
         failover = " --failover" if self.failover else ""
         failover += " --joining" if self.joining else ""
         failover += " --steered" if self.steered else ""
+        failover += " --edges" if self.edges else ""
         failover += f" --attack --moves {self.moves}" if self.attack else ""
         return failover + strategy + by_delay + ("" if self.faulty else " --no-faults")
 
@@ -133,6 +135,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
 @click.option(
     "--steered", is_flag=True, help="Steerers that know nothing plan trees; not with the others."
 )
+@click.option("--edges", is_flag=True, help="Their plans say as well what is kept at the edge.")
 @option("--moves", type=click.IntRange(1), default=attack_story.MOVES, help="Of each attack.")
 @click.option(
     "--replay",
@@ -166,6 +169,8 @@ def command(
     stories_wanted = drawn.messages + drawn.failover + drawn.joining + drawn.attack
     if drawn.steered and stories_wanted > drawn.messages:
         raise click.UsageError("--steered goes with --messages, or alone")
+    if drawn.edges and not drawn.steered:
+        raise click.UsageError("--edges goes with --steered")
     if stories_wanted > 1:
         kinds = "--messages, --failover, --joining and --attack"
         raise click.UsageError(f"{kinds} are stories of their own")
@@ -179,6 +184,7 @@ def command(
         what = ", joining" if drawn.joining else what
         what = f", attacked in {drawn.moves} moves" if drawn.attack else what
         what += ", steered" if drawn.steered else ""
+        what += ", with edges" if drawn.edges else ""
         what += ", links that cost their delay" if drawn.by_delay else ""
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
@@ -258,7 +264,7 @@ def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
 
 def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
     """The shortest story that fails as the one of this seed does, and where it is kept."""
-    whole = stories.draw(result.seed, **drawn.draws())
+    whole = stories.draw(result.seed, **drawn.draws(), **drawn.also())
     shortest = shrink(run_story, whole, result, parts=stories.PARTS, simpler=stories.simpler)
     path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"
     path.write_bytes(stories.encode(shortest.story))

@@ -24,6 +24,7 @@ from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
 from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.steering import FlowLoad, Plan
+from federator.protocol.steering.edge_follower import EdgeFollower
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
@@ -134,6 +135,12 @@ class DataWorld(Protocol):
     def say(self, agent: Agent, connection: Connection, message: Message) -> None:
         """An agent sends a control message over one of its connections."""
 
+    def collects(self, agent: Agent, filters: frozenset[str]) -> None:
+        """An agent says from now on that its clients' wishes for ``filters`` only collect."""
+
+    def kept(self, agent: Agent, number: int) -> None:
+        """An agent keeps a publication of its clients at the edge."""
+
 
 @dataclass(slots=True)
 class WakeUp:
@@ -191,8 +198,20 @@ class DataPath:
             flows_max=flows_max,
         )
         self.plane.delivery.link = link
+        self._collected = [(0, frozenset[str]())]  # since when which filters
+        routing, meshes = agent.node.topic_routing, agent.node.meshes
+        self.edge = EdgeFollower(
+            keep=self.plane.keep,
+            collect=self._collect,
+            note=self.tell,
+            asks_straight=routing.wants,
+            asks_in_mesh=meshes.wants,
+            allowed=True,
+        )
         book = PlanBook(FEDERATION, agent.id)
-        self._follower = PlanFollower(book, self.plane, agent.id, self._say_torn, self.tell)
+        self._follower = PlanFollower(
+            book, self.plane, agent.id, self._say_torn, self.tell, self.edge.follow
+        )
         self.plane.plans = self._follower
         wake_up = WakeUp(agent, world, self._next_deadline_ms, self._on_time)
         self.arm = wake_up.arm
@@ -240,6 +259,21 @@ class DataPath:
         self._follower.on_plan(plan, self._now)
         self.arm()
 
+    def collected(self, *, since_ms: int) -> frozenset[str]:
+        """What wishes were said to collect, now or at any time since then."""
+        said = self._collected
+        before = [at for at, (at_ms, _) in enumerate(said) if at_ms <= since_ms]
+        return frozenset().union(*(filters for _, filters in said[max(before, default=0) :]))
+
+    def _collect(self, filters: frozenset[str]) -> None:
+        self._collected.append((self._world.agenda.now_ms, filters))
+        self._world.collects(self._agent, filters)
+
+    def doubt(self, in_doubt: bool) -> None:
+        """It is not known for sure what clients of the broker want, or it is again."""
+        self.edge.doubt(in_doubt, self._now)
+        self.arm()
+
     def on_torn(self, told: TreeTorn) -> None:
         """A neighbour says that a tree does not hold there."""
         self._follower.on_message(told, self._now)
@@ -253,6 +287,9 @@ class DataPath:
             (packet, start, end)
             for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True)
         ]
+        for packet, _, _ in publishes:
+            if self.plane.forwarder.keeps(packet.topic):
+                self._world.kept(self._agent, number_of(packet))
         self.plane.on_publishes(memoryview(run), publishes, self._now)
         self.arm()
 

@@ -12,6 +12,8 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from federator.protocol.controller.failover import FailoverParameters
+from federator.protocol.events import StatusChanged
+from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
 
@@ -47,6 +49,10 @@ class LinkPlan:
     delay_ms_max: int = 5
 
 
+HERE = StatusChanged(BrokerRecord())
+"""With which an agent begins to say something of its broker."""
+
+
 @dataclass(frozen=True, slots=True)
 class DelayChange:
     """From ``at_ms`` the link between ``a`` and ``b`` takes ``delay_ms``, one way."""
@@ -74,6 +80,7 @@ class WorldPlan:
     duplication: float = 0.0
     delay_changes: tuple[DelayChange, ...] = ()
     failover: FailoverParameters | None = None
+    hubs: frozenset[BrokerId] = frozenset()  # those that plans may have collect
 
     @property
     def delay_ms_max(self) -> int:

@@ -12,7 +12,7 @@ from federator.protocol.types import BrokerId, Cost, Millis
 from lab.sim import topologies
 from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.plan import Link, LinkPlan, WorldPlan, costing_delay, under
-from lab.sim.steering import PlanMoment, draw_plans
+from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
 
 FILTERS = (
     "a/b", "a/+", "a/#", "+/b", "a/b/c", "a/+/c", "x", "x/#", "+", "s/1/t", "s/2/t", "s/+/t",
@@ -72,11 +72,13 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
     steered: bool = False,
+    edges: bool = False,
     by_delay: bool = False,
 ) -> Scenario:
     """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``.
 
-    ``by_delay``: links cost their delay, which changes.
+    ``steered``: with plans, which with ``edges`` say what is kept there, too. ``by_delay``: links
+    cost their delay, which changes.
     """
     rng = random.Random(f"scenario {seed} {nodes} {topology}")
     name, raw_links = topologies.draw(topology, nodes, rng)
@@ -108,6 +110,11 @@ def draw(
     if steered:
         dice = random.Random(f"plans {seed}")
         plans = draw_plans(dice, plan, TOPICS, start_ms=SETTLE_MS, end_ms=heal_ms)
+        if edges:
+            hubs = dice.sample(sorted(ids), min(2, len(ids)))
+            wants = {hub: plan.filters[hub] | draw_collected(dice) for hub in hubs}
+            plan = replace(plan, hubs=frozenset(hubs), filters={**plan.filters, **wants})
+            plans = with_edges(dice, plans, hubs, pool_of(plan))
     return Scenario(
         seed=seed,
         plans=plans,
@@ -119,6 +126,11 @@ def draw(
         heal_ms=heal_ms,
         stays=rng.random() < 0.02,
     )
+
+
+def pool_of(plan: WorldPlan) -> list[str]:
+    """All filters that clients want at first."""
+    return sorted({f for filters in plan.filters.values() for f in filters})
 
 
 def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> WorldPlan:

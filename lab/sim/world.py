@@ -25,7 +25,7 @@ from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
-from lab.sim.plan import DelayChange, LinkPlan, WorldPlan, address_of, alias_of, link_of
+from lab.sim.plan import HERE, DelayChange, LinkPlan, WorldPlan, address_of, alias_of, link_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires
 
@@ -283,6 +283,8 @@ class World(Clocked):
         self.agents[id] = agent
         self._note(id, f"agent starts, life {agent.life}, epoch {disk.epoch}")
         self.watcher.started(agent)
+        if id in self.plan.hubs:
+            self._handle(agent, HERE)
         if self.filters[id]:
             self._handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
         self.agenda.at(self.now_ms + LOCAL_CONNECT_MS, self._local_attempt, agent)
@@ -408,19 +410,9 @@ class World(Clocked):
 
     def _hear(self, agent: Agent, message: control.Message) -> None:
         # Neither custody nor retained values, keys, traces or datagrams are in this world.
-        beside = (
-            control.RepairRequest
-            | control.RetainedRequest
-            | control.RetainedLetter
-            | control.Wave
-            | control.Echo
-            | control.Revoked
-            | control.TraceEcho
-            | control.DatagramOffer
-        )
         if isinstance(message, control.TreeTorn):
             self.run(agent, self.data_paths[agent.id].on_torn, message)
-        elif not isinstance(message, beside):
+        elif isinstance(message, control.NodeMessage):
             self._tell(agent, events.Received(message))
 
     def _cover_changed(self, agent: Agent) -> None:
@@ -477,6 +469,14 @@ class World(Clocked):
             agent.inbox.append(partial(call, *args))
         else:
             call(*args)
+
+    def collects(self, agent: Agent, filters: frozenset[str]) -> None:
+        """An agent says from now on that its clients' wishes for ``filters`` only collect."""
+        self._handle(agent, events.CollectsChanged(filters))
+
+    def kept(self, agent: Agent, number: int) -> None:
+        """An agent keeps a publication of its clients at the edge."""
+        self.fired["kept"] += 1
 
     def noticed(self, notice: e.Notice) -> None:
         """An agent says something to its operator."""

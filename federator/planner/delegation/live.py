@@ -85,8 +85,8 @@ def plan(description: Description, policy: Policy) -> list[Edge]:
     totals = Totals(traffic)
     owned = policies.delegated(totals, policy)
     kept = owned & totals.local & ~totals.wanted_outside
-    collected: Mask = np.array([[any(matches(f, t) for f in description.collects)] for t in topics])
-    collected = collected.reshape(-1, 1)
+    matched = [any(matches(f, t) for f in description.collects) for t in topics]
+    collected: Mask = np.array(matched, dtype=bool).reshape(-1, 1)
     messages = policies.inter_broker_messages(totals, owned | ~collected)
     names = np.array(topics, dtype=object)
     return [

@@ -135,7 +135,7 @@ class TopicRouting:
         if not said or route is None or route.forgotten:
             return []
         before = self._collects.get(core, NOTHING)
-        after = NOTHING if before.record in said else before
+        after = before if before.record in route.announced.filters else NOTHING
         if core not in self._collects and len(self._collects) >= COLLECTORS_MAX:
             self._forget_gone()
             if len(self._collects) >= COLLECTORS_MAX:

@@ -122,6 +122,13 @@ class Ledger:
                 self._owed[each].discard(number)
                 self.fired[f"excused {why}"] += 1
 
+    def excuse_collected(self, number: int, client: str, collected: Collection[str]) -> None:
+        """It was kept: ``client`` may miss it if its broker collects all that it wants of it."""
+        topic = self.published[number].topic
+        wanted = {f for f in self._promised.get(client, ()) if topic_matches(f, topic)}
+        if wanted <= set(collected):
+            self.excuse(number, "kept", client)
+
     def excuse_at(self, broker: BrokerId, number: int, why: str) -> None:
         """No client of ``broker`` need get this publication any more."""
         for client in self._clients_of(broker):

@@ -21,8 +21,8 @@ from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, costing_delay, under
-from lab.sim.scenario import FILTERS, TOPICS, draw_link
-from lab.sim.steering import PlanMoment, draw_plans
+from lab.sim.scenario import FILTERS, TOPICS, draw_link, pool_of
+from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
 
 PARTS = ("faults", "mishaps", "changes", "publications", "plans")
 """What can be left out of a story, item by item."""
@@ -83,11 +83,13 @@ def draw(
     faulty: bool = True,
     strategy: str = Strategy.MESH,
     steered: bool = False,
+    edges: bool = False,
     by_delay: bool = False,
 ) -> MessageStory:
     """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``.
 
-    ``by_delay``: links cost their delay, which changes.
+    ``steered``: with plans, which with ``edges`` say what is kept there, too. ``by_delay``: links
+    cost their delay, which changes.
     """
     rng = random.Random(f"messages {seed} {nodes} {topology}")
     nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
@@ -121,6 +123,13 @@ def draw(
         drawn = replace(plan.world, filters=wants)
         dice = random.Random(f"plans {seed}")
         plans = draw_plans(dice, drawn, TOPICS, **spell)
+        if edges:
+            hubs = dice.sample(ids, min(2, len(ids)))
+            more = tuple(_collector(dice, hub, plan.subscribers[0].start_ms) for hub in hubs)
+            world = replace(plan.world, hubs=frozenset(hubs))
+            plan = replace(plan, world=world, subscribers=(*plan.subscribers, *more))
+            collected = {filter for each in more for filter, _ in each.filters}
+            plans = with_edges(dice, plans, hubs, sorted(collected.union(pool_of(drawn))))
     return MessageStory(
         seed=seed,
         plans=plans,
@@ -251,6 +260,18 @@ def _draw_subscriber(
         filters=tuple((filter, qos) for filter in rng.sample(pool, count)),
         persistent=rng.random() < 0.75,
         protocol=protocol,
+    )
+
+
+def _collector(rng: random.Random, hub: BrokerId, start_ms: int) -> SubscriberPlan:
+    filters = tuple((filter, 1) for filter in sorted(draw_collected(rng)))
+    return SubscriberPlan(
+        id=f"collector-{hub}",
+        broker=hub,
+        filters=filters,
+        persistent=rng.random() < 0.75,
+        protocol=4,
+        start_ms=start_ms,
     )
 
 

@@ -58,6 +58,7 @@ class MessageWorld(World):
             each.id: Subscriber(each, self.local[each.broker], self.agenda, rng, self.ledger)
             for each in plan.subscribers
         }
+        self.collected: dict[BrokerId, set[str]] = {id: set() for id in self.plan.ids}  # ever
         self._recovering: set[BrokerId] = set()
         self._unnoted: dict[BrokerId, list[int]] = {}  # what agents that are dead sent lately
         self._connections: dict[BrokerId, DataConnection] = {}  # the newest of each agent
@@ -162,7 +163,9 @@ class MessageWorld(World):
         self, agent: Agent, added: frozenset[str], removed: frozenset[str]
     ) -> None:
         """What the clients of a broker want, as its agent knows it."""
-        agent.data.forwarder.widen(self.hosts[agent.id].discovery.widened)
+        widened = self.hosts[agent.id].discovery.widened
+        agent.data.forwarder.widen(widened)
+        self.data_paths[agent.id].doubt(widened)
         self.set_filters(agent.id, (self.filters[agent.id] - removed) | added)
 
     def acknowledging(self, agent: Agent, number: int) -> None:
@@ -182,6 +185,18 @@ class MessageWorld(World):
         """The clocks of an agent's host."""
         wall_ms = self.now_ms + self.host_disks[agent.id].wall_offset_ms
         return Now(super().now_of(agent).ms, WALL_CLOCK_AT_START_S * 1_000_000 + wall_ms * 1_000)
+
+    def collects(self, agent: Agent, filters: frozenset[str]) -> None:
+        """An agent says from now on that its clients' wishes for ``filters`` only collect."""
+        self.collected[agent.id] |= filters
+        super().collects(agent, filters)
+
+    def kept(self, agent: Agent, number: int) -> None:
+        """Who only collects need not get it; everybody else must."""
+        super().kept(agent, number)
+        for subscriber in self.subscribers.values():
+            collected = self.collected[subscriber.plan.broker]
+            self.ledger.excuse_collected(number, subscriber.plan.id, collected)
 
     def doom(self, agent: Agent) -> None:
         """The agent is killed here, between two writes, and started again soon."""

@@ -1,0 +1,179 @@
+"""Who only collects: announced beside what it wants, heard by all, and never taken for more."""
+
+import pytest
+
+from federator.protocol.events import CollectsChanged, StatusChanged
+from federator.protocol.messages.destinations import destination_record
+from federator.protocol.messages.session_records import (
+    COLLECTS_MAX,
+    BrokerRecord,
+    encode_record,
+    may_collect,
+    parse_record,
+)
+from federator.protocol.node import Identity, Node
+from federator.protocol.parameters import Parameters, Strategy
+from federator.protocol.routing.core_route import CoreRoute
+from federator.protocol.routing.topic_routing import COLLECTORS_MAX
+from tests.protocol.network import Network
+
+STRAIGHT = Parameters(strategy=Strategy.SHORTEST_PATH)
+LINE = [(1, 2), (2, 3), (3, 4)]
+
+
+@pytest.fixture
+def network():
+    """Broker 4 wants f, and only collects it."""
+    made = Network(LINE, parameters=STRAIGHT)
+    made.at(0, 4, StatusChanged(BrokerRecord()))
+    collects(made, 4, "f")
+    made.subscribe(4, "f")
+    made.run(1_000)
+    return made
+
+
+def collects(network, node, *filters):
+    network.at(network.now_ms, node, CollectsChanged(frozenset(filters)))
+
+
+def collected(network, node=1, filter_="f"):
+    return network.routes[node, filter_].collected
+
+
+def test_everybody_hears_that_it_is_only_collected_and_when_that_ends(network):
+    assert [collected(network, node) for node in (1, 2, 3)] == [True] * 3
+
+    collects(network, 4)
+    network.run(100)
+
+    assert [collected(network, node) for node in (1, 2, 3)] == [False] * 3
+    assert network.routes[1, "f"].destinations == (4,)
+    assert network.lost == []
+
+
+def test_what_else_the_same_broker_wants_is_announced_apart(network):
+    network.subscribe(4, "f/+", "g")
+    network.run(1_000)
+
+    assert collected(network)
+    assert [collected(network, filter_=f) for f in ("f/+", "g")] == [False, False]
+
+
+def test_who_joins_wants_it_and_who_leaves_does_not(network):
+    network.subscribe(3, "f")
+    network.run(1_000)
+    assert not collected(network)
+
+    network.unsubscribe(3, "f")
+    network.run(1_000)
+    assert collected(network)
+    assert network.lost == []
+
+
+def test_who_wants_it_in_a_mesh_wants_it():
+    network = Network(LINE)
+    network.nodes[4] = Node(Identity(4, 1_004), STRAIGHT)
+    network.at(0, 4, StatusChanged(BrokerRecord()))
+    collects(network, 4, "f")
+    network.subscribe(4, "f")
+    network.subscribe(3, "f")
+    network.run(5_000)
+    assert not collected(network)
+
+    network.unsubscribe(3, "f")
+    network.run(5_000)
+    assert collected(network)
+
+
+def test_what_a_collector_wants_in_a_mesh_is_not_collected():
+    network = Network(LINE)
+    network.at(0, 4, StatusChanged(BrokerRecord()))
+    collects(network, 4, "f")
+    network.subscribe(4, "f")
+    network.run(5_000)
+
+    assert not collected(network)
+
+
+def test_who_is_lost_while_only_a_collector_is_left_is_owed(network):
+    network.subscribe(1, "f")
+    network.run(1_000)
+    assert not collected(network, 2)
+
+    network.cut(1, 2)
+    network.run(20_000)
+
+    assert collected(network, 2)
+    assert {node for node, _ in network.lost} >= {2, 3}
+
+
+def test_who_was_lost_before_only_a_collector_was_left_is_owed_then():
+    network = Network(LINE, parameters=STRAIGHT)
+    network.at(0, 4, StatusChanged(BrokerRecord()))
+    network.subscribe(4, "f")
+    network.subscribe(1, "f")
+    network.run(1_000)
+    network.cut(1, 2)
+    network.run(20_000)
+    assert (2, "f") not in network.lost
+
+    collects(network, 4, "f")
+    network.run(1_000)
+
+    assert collected(network, 2)
+    assert (2, "f") in network.lost
+
+
+def test_a_collector_that_comes_back_is_one_at_once(network):
+    network.cut(2, 3)
+    network.run(20_000)
+    assert network.routes[1, "f"] is None
+    assert (1, "f") in network.lost
+
+    network.connect(2, 3)
+    network.connect(3, 2)
+    network.run(5_000)
+
+    assert collected(network)
+
+
+def test_a_record_says_it_to_old_releases_in_a_way_that_they_pass_over():
+    record = BrokerRecord(clients=3, name="hub", collects=("a/#",))
+    text = encode_record(record)
+
+    assert parse_record(text) == record
+    former = text.replace(',["a/#"]]', "]")
+    assert former != text
+    assert parse_record(former) == BrokerRecord(clients=3, name="hub")
+    more = text.replace("]]", '],"of a later release"]')
+    assert parse_record(more) == record
+
+
+@pytest.mark.parametrize(
+    ("filters", "fits"),
+    [
+        ([f"f/{n}" for n in range(COLLECTS_MAX)], True),
+        ([f"f/{n}" for n in range(COLLECTS_MAX + 1)], False),
+        (["x" * 9_000], False),
+    ],
+)
+def test_a_record_has_room_for_so_many_filters(filters, fits):
+    assert may_collect(filters) is fits
+
+
+def test_of_a_crowd_of_collectors_those_that_find_no_place_want_everything():
+    node = Node(Identity(1, 1_000), STRAIGHT)
+    routes, routing = node.announcements.routes, node.topic_routing
+    record, wish = encode_record(BrokerRecord(collects=("f",))), destination_record("f")
+    for core in range(2, COLLECTORS_MAX + 3):
+        routes[core] = CoreRoute(core, 0)
+        routes[core].announced.filters.apply([record, wish])
+        routing.on_announced(core, [wish], lost=False)
+        routing.on_records(core, [record])
+    assert not routing.route_of("f", None).collected
+
+    routing.on_announced(COLLECTORS_MAX + 2, [wish], lost=False)
+    routes.pop(COLLECTORS_MAX + 2)
+    routing.on_announced(COLLECTORS_MAX + 2, [wish], lost=True)
+
+    assert routing.route_of("f", None).collected
