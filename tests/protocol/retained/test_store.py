@@ -132,6 +132,23 @@ def test_private_topics_are_not_noted():
     assert store.get("open") is not None
 
 
+def test_what_is_kept_is_no_news_until_somebody_wants_it():
+    kept = {"new", "set", "gone"}
+    store = RetainedStore(ME, tombstone_keep_us=KEEP_US, kept=lambda topic: topic in kept)
+    for topic in ("set", "gone"):
+        known(store, topic, 50, 7, origin=ME)
+    look(store, "#", new=1, set=2)
+    assert store.get("new") is None
+    assert [store.get(topic).digest for topic in ("set", "gone")] == [7, 7]
+    assert not store.get("gone").deleted
+
+    kept.clear()
+    look(store, "#", new=1, set=2)
+
+    assert [store.get(topic).digest for topic in ("new", "set")] == [1, 2]
+    assert store.get("gone").deleted
+
+
 def test_tombstones_are_forgotten_after_a_while(store):
     known(store, "a", 50, deleted=True)
     assert store.tombstones == 1

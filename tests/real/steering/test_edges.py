@@ -7,6 +7,7 @@ import contextlib
 import json
 import time
 
+import aiomqtt
 import pytest
 
 from federator.planner.delegation.live import parse, plan
@@ -240,3 +241,52 @@ async def test_where_an_operator_has_not_said_so_nothing_is_kept(
         assert KEPT not in await why(agents[1], "city/1/a")
         count = collector.came["city/1/a"]
         await until(lambda: collector.came["city/1/a"] > count + 50, "the hub collects still")
+
+
+async def test_a_value_retained_at_the_edge_stays_there_until_somebody_else_wants_it(
+    plain, tmp_path
+):
+    often = "[retained]\nresync_s = 1\n"
+    brokers, agents = await line(plain, ask=STRAIGHT + often)
+    topic = "city/1/door"
+    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    later = Subscriber(brokers[3].port, topic, client_id="later", qos=1)
+    async with running(collector), steered(tmp_path / "s", brokers[HUB]):
+        await until(lambda: collector.subscribed, "subscribed")
+        await becomes(agents[1], topic, kept=True)
+        async with aiomqtt.Client(brokers[1].host, brokers[1].port) as setter:
+            await setter.publish(topic, b"7", qos=1, retain=True)
+
+        async def counts():
+            return (await agents[1].status())["counters"]["data"]["kept"] == 1
+
+        await until_told(counts, "it is kept")
+        looks = await compared(agents[1])
+
+        async def compares():
+            return await compared(agents[1]) > looks + 2
+
+        await until_told(compares, "the hub compares values with the edge")
+        assert topic not in collector.came
+        async with running(later):
+            await until(lambda: later.came, "who comes later has the value")
+        assert later.order == [7]
+
+
+async def compared(agent):
+    """How often it looked what its broker retains."""
+    return (await agent.status())["retained"]["looks"]
+
+
+async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path):
+    brokers, agents = await line(plain)
+    topic = "city/1/jobs"
+    sender = Publisher(brokers[1].port, topic, client_id="sender", qos=1)
+    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    worker = Subscriber(brokers[3].port, f"$share/g/{topic}", client_id="worker", qos=1)
+    async with running(sender, collector), steered(tmp_path / "s", brokers[HUB]):
+        await becomes(agents[1], topic, kept=True)
+        before = (await stands_still(collector)).get(topic, 0)
+        async with running(worker):
+            await comes_without_a_gap(worker, sender, within_s=5)
+            await until(lambda: collector.came.get(topic, 0) > before + 50, "the hub gets it, too")

@@ -6,6 +6,7 @@ import pytest
 from mqtt5 import PublishPacket
 
 from federator.config.sections import RetainedSettings
+from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import PATH_MAX, RetainedAsk, RetainedLetter
 from federator.protocol.policy.broker_policy import BrokerPolicy
@@ -43,6 +44,8 @@ async def retained(tmp_path):
         link_policies=LinkPolicies(),
         covered=lambda filter: True,
         send=lambda link, message: None,
+        keeping=Keeping(),
+        keeps=lambda topic: False,
     )
 
 

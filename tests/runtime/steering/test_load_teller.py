@@ -7,17 +7,21 @@ from msgspec.structs import replace
 
 from federator.config.settings import Settings
 from federator.protocol.effects import FilterRoute
+from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages import json_codec
 from federator.protocol.messages.steering import (
     BROKERS_MAX,
     FLOWS_MAX,
     STEERING_VERSION,
+    KeptLoad,
     LinkLoad,
     Load,
     Plan,
 )
+from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.steering.flow_meter import FlowMeter
+from federator.protocol.types import Now
 from federator.runtime.steering.load_teller import LoadTeller
 from federator.runtime.trust.words import SignedWords
 
@@ -40,7 +44,7 @@ WANTED = ("mine/#",)
 PLAN = Plan(STEERING_VERSION, "fed", 1, "steerer", 0, 3, 0, 30_000)
 
 
-def teller(flows, *, destinations=(), plan=PLAN, vouch=None):
+def teller(flows, *, destinations=(), plan=PLAN, vouch=None, counters=None):
     forwarder, meter = Forwarder(), FlowMeter(FLOWS_MAX)
     meter.on_time(0)
     for n in range(flows):
@@ -58,7 +62,24 @@ def teller(flows, *, destinations=(), plan=PLAN, vouch=None):
         loads=SimpleNamespace(told=lambda: links),
         holding=lambda: plan,
         wants=lambda filter_: filter_ in WANTED,
+        edge=edge(plan),
+        in_doubt=lambda: False,
+        kept=KeptMeter(counters or DataCounters()),
     )
+
+
+def edge(plan):
+    """The operator lets a steerer place topics, and ``plan`` holds."""
+    follower = EdgeFollower(
+        keep=lambda policy, now: None,
+        collect=lambda filters: None,
+        note=lambda notice: None,
+        asks_straight=lambda filter_: False,
+        asks_in_mesh=lambda filter_: False,
+        allowed=True,
+    )
+    follower.follow(plan, Now(0, 0))
+    return follower
 
 
 def test_nothing_is_told_without_a_plan_nor_without_a_connection():
@@ -128,3 +149,20 @@ def test_it_is_signed_where_there_are_keys():
 
     assert b"proof" in signed.link.payloads[0]
     assert json_codec.decode(Load, signed.link.payloads[0]).broker == 1
+
+
+def test_what_is_kept_is_told_where_the_plan_says_so():
+    counters = DataCounters()
+    without, asked = teller(0), teller(0, plan=replace(PLAN, keep="ns"), counters=counters)
+    asked.kept.look(0)
+    counters.kept, counters.kept_bytes = 20, 4_000
+    asked.kept.look(2_000)
+
+    without.tell()
+    asked.tell()
+
+    (nothing,), (told,) = (
+        [json_codec.decode(Load, each) for each in one.link.payloads] for one in (without, asked)
+    )
+    assert nothing.kept is None
+    assert told.kept == KeptLoad(allowed=True, publications=10.0, rate=16_000.0)
