@@ -112,6 +112,7 @@ def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
         for filter, subscribers in meshes.items():
             yield from _mesh_wrong(world, agents, filter, subscribers)
         yield from _destinations_wrong(agents, straight)
+        yield from _collectors_wrong(world, agents)
         if shortest:
             for core in sorted(_cores_in_use(agents, meshes) | _all_of(straight)):
                 yield from _paths_wrong(world, agents, core)
@@ -262,6 +263,15 @@ def _spanned(agents: dict[BrokerId, Agent], filter: str, core: BrokerId) -> set[
                 reached.add(child)
                 border.append(child)
     return reached
+
+
+def _collectors_wrong(world: World, agents: dict[BrokerId, Agent]) -> Iterator[str]:
+    for hub in sorted(world.plan.hubs & agents.keys()):
+        says = world.data_paths[hub].edge.collects
+        for id, agent in agents.items():
+            heard = agent.node.topic_routing.collected_by(hub)
+            if id != hub and heard != says:
+                yield f"{id} hears that {hub} collects {sorted(heard)}, not {sorted(says)}"
 
 
 def _leftovers(agents: dict[BrokerId, Agent], meshes: Subscribers) -> Iterator[str]:

@@ -51,6 +51,8 @@ def command(
 ) -> None:
     """Give the heavy flows trees of their own, so that no link is too full, and place cores.
 
+    With [keep] in its configuration it has topics stay at the edge that only a hub collects.
+
     It may be killed and started again at any moment: plans expire, and what has none goes the
     ordinary way. Of several steerers one steers and the others wait. SIGTERM takes the plans back;
     SIGHUP reads the configuration again: log.level changes at once, and the log names what takes a

@@ -120,7 +120,7 @@ class TopicRouting:
             elif filter_ in self.states and core in self.states[filter_].brokers:
                 state = self.states[filter_]
                 state.brokers = self._same(tuple(b for b in state.brokers if b != core))
-                if lost and state.brokers and not self._collects_itself(core, filter_):
+                if lost and state.brokers and filter_ not in self.collected_by(core):
                     state.missing = (*state.missing, core)
                 steps.append(self._changed(filter_, state, lost=lost and not state.brokers))
         return steps + self._complaint()
@@ -187,10 +187,11 @@ class TopicRouting:
     def _only_collects(self, filter_: str, state: DestinationState) -> bool:
         if not self._collects or not state.brokers:
             return False
-        return all(self._collects_itself(each, filter_) for each in state.brokers)
+        return all(filter_ in self.collected_by(each) for each in state.brokers)
 
-    def _collects_itself(self, broker: BrokerId, filter_: str) -> bool:
-        return filter_ in self._collects.get(broker, NOTHING).filters
+    def collected_by(self, broker: BrokerId) -> frozenset[str]:
+        """Of which filters ``broker`` says that it only collects what matches them."""
+        return self._collects.get(broker, NOTHING).filters
 
     def _forget_gone(self) -> None:
         routes = self._announcements.routes

@@ -38,6 +38,11 @@ def test_check_reads_the_configuration_and_stops_there(tmp_path, capsys):
     [
         ("[steering]\nthreshold_percent = 96\n", ":4: steering.threshold_percent"),
         ("[keys]\nsteerer_file = 'x'\n", ":4: steerer_file alone: add federation_files"),
+        ("[keep]\nhub = 1\n", ":3: collects is empty: name what clients of the hub collect"),
+        ("[keep]\ncollects = ['a/#']\n", ":3: hub is empty: name the broker"),
+        ("[keep]\nhub = 4294967296\ncollects = ['a']\n", ":4: hub = 4294967296 is no broker id"),
+        (f"[keep]\nhub = 1\ncollects = ['{'x' * 9_000}']\n", ":5: collects is too long: at most"),
+        ("[keep]\nhub = 1\ncollects = ['a']\npolicy = 'sf'\n", ":6: keep.policy = 'sf'"),
     ],
 )
 def test_a_mistake_is_one_line(tmp_path, capsys, more, complaint):
