@@ -239,8 +239,6 @@ class DataPlane:
             self.forwarder.set_route(filter, route)
         return bool(ended)
 
-    # What one read brings
-
     def share_of_turn(self, publishes: Sequence[ports.Inbound]) -> int:
         """How many of ``publishes`` one turn of the loop takes, at least one.
 
@@ -265,12 +263,14 @@ class DataPlane:
                 return
             if packet.packet_id is None:
                 route = self.forwarder.route_topic(packet.topic)
-                if route is None or route is KEPT:
-                    self._count_unsent(packet.topic, end - start)
+                if route is None:
+                    self.counters.unwanted += 1
+                elif route is KEPT:
+                    self._count_kept(packet.topic, end - start)
                 else:
                     self.intake.send_alone(route, chunk[start:end], now)
                 return
-        frame_bytes_max = self._frame_bytes_max
+        frame_bytes_max, keeping = self._frame_bytes_max, self.forwarder.keeping.policy
         seen: dict[str, RouteBatches | None] = {}
         batch: Batch | None = None
         run_start = run_end = run_count = first_bytes = 0
@@ -286,7 +286,8 @@ class DataPlane:
                 batches = None if route is None or route is KEPT else self.intake.of(route)
                 seen[topic] = batches
             if batches is None:
-                self._count_unsent(topic, end - start)
+                if not keeping or not self._count_kept(topic, end - start):
+                    self.counters.unwanted += 1
                 continue
             first_byte = chunk[start]
             into = batches.acknowledged if first_byte & QOS_BITS else batches.plain
@@ -311,13 +312,12 @@ class DataPlane:
         if self._unfinished:
             self._finish_custody(now)
 
-    def _count_unsent(self, topic: str, size: int) -> None:
-        """A publication of ``size`` bytes goes to nobody."""
-        if self.forwarder.keeps(topic):
-            self.counters.kept += 1
-            self.counters.kept_bytes += size
-        else:
-            self.counters.unwanted += 1
+    def _count_kept(self, topic: str, size: int) -> bool:
+        """Count a publication of ``size`` bytes if it is kept here; whether it is."""
+        kept = self.forwarder.keeps(topic)
+        self.counters.kept += kept
+        self.counters.kept_bytes += size * kept
+        return kept
 
     def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes], now: Now) -> None:
         """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""

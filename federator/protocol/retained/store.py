@@ -28,12 +28,16 @@ from zlib import crc32
 import msgspec
 
 from federator.protocol.filters import FilterTrie
+from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.retained.places import TOPICS_MAX, Places, SortedNames
 from federator.protocol.retained.versions import NEVER, Version
 from federator.protocol.types import BrokerId
 
 BUCKETS = 64
 STEP_TOPICS_MAX = 1_000
+KEPT_AT_ONCE_MAX = 4
+"""Topics of which it is asked in one step whether they are kept: each may match many filters."""
+
 PAGE_STEPS_MAX = 4
 """What is looked at for one page, whether it belongs on it or not."""
 
@@ -84,6 +88,7 @@ class RetainedStore:
         allows_export: Whether values of our own clients on a topic may leave our broker.
         kept: Whether they stay for now, as nobody wants the topic but who collects it: what a scan
             says of them is no news to anybody.
+        keeping: Whether any stay.
     """
 
     def __init__(
@@ -94,6 +99,7 @@ class RetainedStore:
         tombstone_keep_us: int,
         allows_export: Callable[[str], bool] = lambda topic: True,
         kept: Callable[[str], bool] = lambda topic: False,
+        keeping: Keeping | None = None,
     ) -> None:
         self.places = Places(self_id, topics_max=topics_max)
         self.touched = 0  # grows with every change
@@ -102,6 +108,7 @@ class RetainedStore:
         self._keep_us = tombstone_keep_us
         self._allows_export = allows_export
         self._kept = kept
+        self._keeping = keeping or Keeping()
         self._entries: dict[str, Entry] = {}
         self._names = SortedNames()
         self._tombstones = 0
@@ -218,10 +225,17 @@ class RetainedStore:
             since: As for ``on_found``.
             now_us: Wall clock, for tombstones' age.
         """
+        asked = 0
         for step, _ in self._below(filters):
             for topic, _ in step:
+                if self._keeping.policy is not None and topic not in found:
+                    asked += 1
+                    if asked % KEPT_AT_ONCE_MAX == 0:
+                        yield
+                    if self._kept(topic):
+                        continue
                 entry = self.get(topic)
-                if entry is None or entry.touched > since or topic in found or self._kept(topic):
+                if entry is None or entry.touched > since or topic in found:
                     continue
                 if entry.deleted:
                     self._know(topic, entry, here=True)

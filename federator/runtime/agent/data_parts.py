@@ -133,6 +133,7 @@ class DataParts:
             send=control.traffic.send,
             keeping=self.forwarder.keeping,
             keeps=self.forwarder.keeps,
+            share_of_turn=self.forwarder.share_of_turn,
         )
 
     def _tracing(self) -> TraceService:

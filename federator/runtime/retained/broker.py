@@ -65,6 +65,7 @@ class RetainedBroker:
     to_local_names: Callable[[bytes], bytes]  # published on our broker instead of a run
     values_per_s: int  # published at most
     counters: RetainedCounters
+    share_of_turn: Callable[[Sequence[str]], int]  # how many of some topics a turn may look at
 
     def __post_init__(self) -> None:
         self._checker = RunChecker()
@@ -81,10 +82,14 @@ class RetainedBroker:
         topics = iter(scan.found)
         if len(scan.found) > self.store.places.guests_max:
             topics = await _few_last(scan.found, filters)
-        while some := {t: scan.found[t].digest for t in islice(topics, PLACED_AT_ONCE_MAX)}:
-            for topic in self.store.on_found(some, since=since, now_us=wall_clock_us()):
-                self.erase(topic)
-            await asyncio.sleep(0)
+        while some := list(islice(topics, PLACED_AT_ONCE_MAX)):
+            while some:
+                share = self.share_of_turn(some)
+                placed = {topic: scan.found[topic].digest for topic in some[:share]}
+                del some[:share]
+                for topic in self.store.on_found(placed, since=since, now_us=wall_clock_us()):
+                    self.erase(topic)
+                await asyncio.sleep(0)
         # When the broker dropped values, what did not come need not be deleted.
         whole = filters if scan.complete else ()
         found = scan.found.keys()

@@ -10,7 +10,7 @@ Source: docs/protocol.md 13.
 import asyncio
 import random
 from bisect import bisect_right
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -90,6 +90,8 @@ class Retained:
     send: Callable[[MqttLink, RetainedMessage], None]
     keeping: Keeping
     keeps: Callable[[str], bool]  # whether what our clients publish on a topic stays here for now
+    # Of how many of some topics that may be asked in a turn.
+    share_of_turn: Callable[[Sequence[str]], int]
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -100,6 +102,7 @@ class Retained:
             tombstone_keep_us=settings.tombstone_keep_s * 1_000_000,
             allows_export=self.policy.allows_export,
             kept=self.keeps,
+            keeping=self.keeping,
         )
         self.scanner = RetainedScanner(
             federation=self.federation,
@@ -119,6 +122,9 @@ class Retained:
             to_local_names=self.to_local_names,
             values_per_s=settings.values_per_s,
             counters=self.counters,
+            share_of_turn=lambda topics: (
+                len(topics) if self.keeping.policy is None else self.share_of_turn(topics)
+            ),
         )
         self._rounds = RetainedRounds(
             self.broker, wanted=self._is_wanted, write=self._write, flood=self._flood

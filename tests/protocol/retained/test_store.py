@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.protocol.filters import matches
+from federator.protocol.forwarding.keeping import Keeping, KeepPolicy
 from federator.protocol.retained.store import (
     PAGE_STEPS_MAX,
     STEP_TOPICS_MAX,
@@ -134,7 +135,11 @@ def test_private_topics_are_not_noted():
 
 def test_what_is_kept_is_no_news_until_somebody_wants_it():
     kept = {"new", "set", "gone"}
-    store = RetainedStore(ME, tombstone_keep_us=KEEP_US, kept=lambda topic: topic in kept)
+    keeping = Keeping()
+    keeping.policy = KeepPolicy.NS
+    store = RetainedStore(
+        ME, tombstone_keep_us=KEEP_US, kept=lambda topic: topic in kept, keeping=keeping
+    )
     for topic in ("set", "gone"):
         known(store, topic, 50, 7, origin=ME)
     look(store, "#", new=1, set=2)

@@ -46,6 +46,7 @@ async def retained(tmp_path):
         send=lambda link, message: None,
         keeping=Keeping(),
         keeps=lambda topic: False,
+        share_of_turn=len,
     )
 
 
