@@ -45,7 +45,7 @@ def explain(forwarder: Forwarder, topic: str) -> Explanation:
         hops = [hop for hop, _ in going.sends]
         return Explanation(topic, matched, tuple(hops), "goes by a steerer's tree", planned=True)
     if hops:
-        why = "goes to the next hops"
+        why = "goes to the next hops" + _why_not_kept(forwarder, matched)
     elif not matched:
         why = "no filter in the federation matches it, as far as we heard"
     elif any(found.route.wanted for found in matched):
@@ -63,6 +63,15 @@ def _why_kept(by: list[BrokerId]) -> str:
         )
     brokers = f"broker {by[0]}" if len(by) == 1 else f"brokers {', '.join(map(str, by))}"
     return f"a steerer's plan keeps it here: only {brokers} would get it, to collect it"
+
+
+def _why_not_kept(forwarder: Forwarder, matched: tuple[MatchedFilter, ...]) -> str:
+    """What a plan that keeps topics here lacks for this one, if somebody collects it."""
+    if forwarder.keeping.policy is None:
+        return ""
+    if not all(m.route.collected for m in matched if m.route.wanted or m.route.next_hops):
+        return "; not kept: somebody wants it, or is owed it, who does not say that he collects it"
+    return "; not kept: a shared group wants it, or, under lp, no client here does"
 
 
 def _hops_of(forwarder: Forwarder, route: FilterRoute) -> set[BrokerId]:

@@ -125,3 +125,18 @@ def test_the_heaviest_flows_are_told_in_full_with_brokers_by_name():
 
     at = lines.index("flows: 1, others together 800 bit/s")
     assert " ".join(lines[at + 2].split()) == "a/# b hall (2) 64 kbit/s 1.5 kbit/s 12.0 yes"
+
+
+def test_what_a_plan_keeps_or_has_collected_is_told_and_what_hinders_it():
+    edge = {"steerer": "s", "keeps": "ns", "collects": [], "why_not": ""}
+    hub = {"steerer": "s", "keeps": None, "collects": ["city/#"], "why_not": "[rules] placed"}
+    counters = {"data": {"kept": 7}}
+
+    quiet = "\n".join(as_text({"ready": True, "steering": {"keeps": None, "collects": []}}))
+    told = "\n".join(as_text({"ready": True, "steering": edge, "counters": counters}))
+    said = "\n".join(as_text({"ready": True, "steering": hub}, verbose=True))
+
+    assert "kept at the edge: 7 publications, by policy ns" in told
+    assert "collects: city/#, but what is kept at edges" in said
+    assert "a steerer may not place topics here: [rules] placed" in said
+    assert not any(word in quiet for word in ("kept at", "collects", "may not place"))

@@ -120,8 +120,16 @@ def test_what_only_a_collector_wants_is_kept_while_the_policy_is_in_force(forwar
     assert forwarder.keeps("a/b")
     assert "broker 1" in explain(forwarder, "a/b").why
 
+    forwarder.set_route("a/b", route(3))
+    assert "who does not say that he collects it" in explain(forwarder, "a/b").why
+    forwarder.set_route("a/b", None)
+    forwarder.share(frozenset({"a/+"}))
+    assert "a shared group wants it" in explain(forwarder, "a/b").why
+    forwarder.share(frozenset())
+
     forwarder.keep(None)
 
+    assert explain(forwarder, "a/b").why == "goes to the next hops"
     assert forwarder.route_topic("a/b").sends
     assert not forwarder.keeps("a/b")
 
