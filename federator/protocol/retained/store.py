@@ -250,23 +250,20 @@ class RetainedStore:
 
     def _place(self, topic: str, digest: int, *, since: int, now_us: int) -> bool:
         """Place one value that was found; ``True`` when it must be deleted."""
-        if self._kept(topic):
-            return False
         entry = self.get(topic)
         if entry is None:
-            if self._allows_export(topic):
+            if self._allows_export(topic) and not self._kept(topic):
                 self._put_found(topic, self._unknown, digest, now_us)
             return False
         if entry.touched > since:
             return False  # it changed while the scan was under way
         if entry.digest == digest and not entry.deleted:
             self._know(topic, entry, here=True)
-        elif entry.here:
-            self._put_found(topic, entry.version.successor(self._self_id), digest, now_us)
-        elif entry.deleted:
+        elif entry.deleted and not entry.here:
             return True  # it was deleted elsewhere while our broker's state was not known
-        else:
-            self._put_found(topic, self._unknown, digest, now_us)
+        elif not self._kept(topic):
+            newer = entry.version.successor(self._self_id)
+            self._put_found(topic, newer if entry.here else self._unknown, digest, now_us)
         return False
 
     def _put_found(self, topic: str, version: Version, digest: int, now_us: int) -> None:

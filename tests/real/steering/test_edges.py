@@ -290,3 +290,22 @@ async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path)
         async with running(worker):
             await comes_without_a_gap(worker, sender, within_s=5)
             await until(lambda: collector.came.get(topic, 0) > before + 50, "the hub gets it, too")
+
+
+async def test_a_dry_run_says_what_would_be_kept_and_has_nobody_keep_it(plain, tmp_path):
+    brokers, agents = await line(plain)
+    sender = Publisher(brokers[1].port, "city/1/a", client_id="sender", rate_hz=20, qos=1)
+    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    options = ("--dry-run", "--once")
+    steerer = SteererProcess(tmp_path / "s", brokers[HUB].url, options=options, sections=keep("ns"))
+    async with running(sender, collector):
+        await until(lambda: collector.came, "the hub collects")
+        await steerer.start()
+        told = steerer.log_path.read_text
+        await until(lambda: "topics at the edge: " in told(), "it says so")
+        (said,) = [each for each in told().splitlines() if "topics at the edge: " in each]
+        assert KEPT not in await why(agents[1], "city/1/a")
+        await steerer.stop()
+    rate = float(said.removeprefix("topics at the edge: ").split()[0])
+    assert rate == pytest.approx(20, rel=0.5)
+    assert f"that only {HUB} collects would be kept" in said
