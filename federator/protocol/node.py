@@ -291,11 +291,19 @@ class Node:
         if meshed:
             steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
         if said:
-            steps += self.topic_routing.on_records(core, said)
             steps += self.failover.on_announced(core, said, now_ms=now_ms)
+            steps += self._on_collects(core)
         if places:
             steps += self._on_places(core, places, now_ms)
         return steps
+
+    def _on_collects(self, core: BrokerId) -> list[s.Step]:
+        """Follow what ``core`` says that it only collects; who is out of reach says nothing new."""
+        route = self.announcements.routes.get(core)
+        collects = self.failover.presence.collected_by(core)
+        if collects is None and (route is None or route.forgotten):
+            return []
+        return self.topic_routing.on_collects(core, collects or frozenset())
 
     def _on_places(self, core: BrokerId, places: frozenset[str], now_ms: Millis) -> list[s.Step]:
         route = self.announcements.routes.get(core)

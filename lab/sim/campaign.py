@@ -172,7 +172,10 @@ def _mix_plans(world: World, scenario: Scenario) -> None:
             early, late = halves(moment)
             tell_plan(world, early)
             world.agenda.at(world.now_ms + world.plan.delay_ms_max, tell_plan, world, late)
-            if missed := _probe(world):
+            missed = _probe(world)
+            # What is collected is announced, and while a core announces, parents in its meshes may
+            # move: then a probe of QoS 0 may miss somebody, but not the next one, too.
+            if missed and (not world.plan.hubs or (missed := _probe(world))):
                 raise InvariantError("mixed_plans_reach_each_once", missed)
 
 

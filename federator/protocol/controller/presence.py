@@ -91,6 +91,16 @@ class BrokerPresence:
         known = self.known.get(id)
         return known is not None and known.seen
 
+    def collected_by(self, id: BrokerId) -> frozenset[str] | None:
+        """Of which filters the broker says that it only collects; ``None``: it is not there.
+
+        While it seems to say two things, what both say.
+        """
+        known = self.known.get(id)
+        if known is None or not known.announced:
+            return None
+        return frozenset.intersection(*(frozenset(each.collects) for each in known.announced))
+
     def come(self, id: BrokerId, record: BrokerRecord) -> bool:
         """Note that ``record`` is announced; tells whether the broker was not there before."""
         known = self._known(id)

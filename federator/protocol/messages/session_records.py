@@ -102,9 +102,8 @@ class TakeoverRecord(msgspec.Struct, frozen=True, array_like=True):
 
 Record = BrokerRecord | FlowRow | ControllerRecord | PlanRecord | TakeoverRecord
 
-_BROKER: Final = "broker/"
 _KINDS: Final[dict[type, str]] = {
-    BrokerRecord: _BROKER,
+    BrokerRecord: "broker/",
     FlowRow: "flow/",
     ControllerRecord: "office/",
     PlanRecord: "plan/",
@@ -120,12 +119,6 @@ def encode_record(record: Record) -> str | None:
     """The filter that says ``record``; ``None`` when that would be too long."""
     text = f"{PREFIX}{_KINDS[type(record)]}{_encoder.encode(record).decode()}"
     return text if len(text.encode()) <= RECORD_BYTES_MAX else None
-
-
-def broker_record(filter: str) -> BrokerRecord | None:
-    """What a broker says of itself, if ``filter`` is that."""
-    record = parse_record(filter) if filter.startswith(PREFIX + _BROKER) else None
-    return record if isinstance(record, BrokerRecord) else None
 
 
 def parse_record(filter: str) -> Record | None:

@@ -19,14 +19,12 @@ the consumer's flood relaxes distances first in, first out, not last in, first o
 
 from bisect import insort
 from collections.abc import Iterable
-from typing import NamedTuple
 
 import msgspec
 
 from federator.protocol.effects import FilterRoute, Notice, SetDestination
 from federator.protocol.links.links import Links
 from federator.protocol.messages.destinations import destination_filter, destination_record
-from federator.protocol.messages.session_records import broker_record
 from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
@@ -45,14 +43,6 @@ class DestinationState(msgspec.Struct, gc=False):
     missing: tuple[BrokerId, ...] = ()
 
 
-class Collected(NamedTuple):
-    """What one broker collects."""
-
-    record: str  # in which it says so
-    filters: frozenset[str]
-
-
-NOTHING = Collected("", frozenset())
 COLLECTORS_MAX = 1_024
 """Brokers of which we know what they collect; of others everything is wanted."""
 
@@ -65,7 +55,7 @@ class TopicRouting:
     ) -> None:
         self.states: dict[str, DestinationState] = {}
         self.next_hops: dict[BrokerId, BrokerId] = {}
-        self._collects: dict[BrokerId, Collected] = {}
+        self._collects: dict[BrokerId, frozenset[str]] = {}
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
@@ -125,32 +115,21 @@ class TopicRouting:
                 steps.append(self._changed(filter_, state, lost=lost and not state.brokers))
         return steps + self._complaint()
 
-    def on_records(self, core: BrokerId, records: Iterable[str]) -> list[Step]:
-        """Follow ``records``, of which ``core`` announces some, or no longer does.
+    def on_collects(self, core: BrokerId, filters: frozenset[str]) -> list[Step]:
+        """``core`` says that of exactly ``filters`` it only collects what matches them.
 
-        Of who went out of reach it stays known what it collects, for it wants nothing now.
+        Of who went out of reach it stays known, for it wants nothing now.
         """
-        said = {text: record for text in records if (record := broker_record(text)) is not None}
-        route = self._announcements.routes.get(core)
-        if not said or route is None or route.forgotten:
-            return []
-        before = self._collects.get(core, NOTHING)
-        after = before if before.record in route.announced.filters else NOTHING
+        before = self.collected_by(core)
         if core not in self._collects and len(self._collects) >= COLLECTORS_MAX:
             self._forget_gone()
             if len(self._collects) >= COLLECTORS_MAX:
                 return []
-        for text, record in said.items():
-            if text in route.announced.filters and record.collects:
-                after = Collected(text, frozenset(record.collects))
-        if after == before:
-            return []
-        self._collects[core] = after
-        if not after.filters:
+        self._collects[core] = filters
+        if not filters:
             del self._collects[core]
-        changed = sorted(before.filters ^ after.filters)
-        found = [(each, self.states[each]) for each in changed if each in self.states]
-        return [self._changed(each, state, lost=False) for each, state in found]
+        found = [(each, self.states.get(each)) for each in sorted(before ^ filters)]
+        return [self._changed(f, state, lost=False) for f, state in found if state is not None]
 
     def wants(self, filter_: str) -> bool:
         """Whether our own clients want ``filter_``, and are announced as its destination."""
@@ -191,7 +170,7 @@ class TopicRouting:
 
     def collected_by(self, broker: BrokerId) -> frozenset[str]:
         """Of which filters ``broker`` says that it only collects what matches them."""
-        return self._collects.get(broker, NOTHING).filters
+        return self._collects.get(broker, frozenset())
 
     def _forget_gone(self) -> None:
         routes = self._announcements.routes

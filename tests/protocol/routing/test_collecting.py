@@ -2,6 +2,7 @@
 
 import pytest
 
+from federator.protocol.controller.presence import BrokerPresence, PresenceParameters
 from federator.protocol.events import CollectsChanged, StatusChanged
 from federator.protocol.messages.destinations import destination_record
 from federator.protocol.messages.session_records import (
@@ -137,6 +138,30 @@ def test_a_collector_that_comes_back_is_one_at_once(network):
     assert collected(network)
 
 
+def test_while_a_broker_seems_to_say_two_things_what_both_say_counts():
+    presence = BrokerPresence(PresenceParameters())
+    assert presence.collected_by(4) is None
+    one, other = BrokerRecord(collects=("f", "g")), BrokerRecord(collects=("f",), clients=1)
+
+    presence.come(4, one)
+    presence.come(4, other)
+    assert presence.collected_by(4) == {"f"}
+
+    presence.go(4, other, now_ms=0)
+    assert presence.collected_by(4) == {"f", "g"}
+
+
+def test_who_says_nothing_of_itself_any_more_wants_what_it_asks_for(network):
+    node = network.nodes[4]
+    told = node.failover._announced
+    steps = node.announcements.own.change(frozenset(), told, lost=False, now_ms=network.now_ms)
+    for step in steps:
+        network._perform(4, step)
+    network.run(1_000)
+
+    assert not collected(network)
+
+
 def test_a_record_says_it_to_old_releases_in_a_way_that_they_pass_over():
     record = BrokerRecord(clients=3, name="hub", collects=("a/#",))
     text = encode_record(record)
@@ -164,12 +189,12 @@ def test_a_record_has_room_for_so_many_filters(filters, fits):
 def test_of_a_crowd_of_collectors_those_that_find_no_place_want_everything():
     node = Node(Identity(1, 1_000), STRAIGHT)
     routes, routing = node.announcements.routes, node.topic_routing
-    record, wish = encode_record(BrokerRecord(collects=("f",))), destination_record("f")
+    wish = destination_record("f")
     for core in range(2, COLLECTORS_MAX + 3):
         routes[core] = CoreRoute(core, 0)
-        routes[core].announced.filters.apply([record, wish])
+        routes[core].announced.filters.apply([wish])
         routing.on_announced(core, [wish], lost=False)
-        routing.on_records(core, [record])
+        routing.on_collects(core, frozenset({"f"}))
     assert not routing.route_of("f", None).collected
 
     routing.on_announced(COLLECTORS_MAX + 2, [wish], lost=False)
