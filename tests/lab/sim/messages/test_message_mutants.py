@@ -77,7 +77,7 @@ def reuses_an_epoch_of_the_log(monkeypatch):
 def owes_nothing(monkeypatch):
     """Who goes out of reach is forgotten."""
 
-    def forget(self, filter, route, *, lost, now_ms):
+    def forget(self, filter, route, *, lost, now_ms, collected):
         return route
 
     monkeypatch.setattr(Owed, "on_route", forget)
