@@ -14,7 +14,7 @@ import structlog
 
 from federator.config.steerer import KeepSettings
 from federator.protocol.forwarding.keeping import KeepPolicy
-from federator.protocol.messages.steering import FlowLoad, Load
+from federator.protocol.messages.steering import FlowLoad, Load, Plan
 from federator.protocol.types import BrokerId, Millis
 
 SETTLED_MS: Final = Millis(10_000)
@@ -40,7 +40,7 @@ class Edges:
         self._settings = settings
         self._policy = KeepPolicy.LP if settings.policy == "lp" else KeepPolicy.NS
         self._wanted = settings.hub != ""
-        self._hub: BrokerId | None = None
+        self._hub = BrokerId(int(settings.hub)) if settings.hub.isdecimal() else None
         self._loads: list[Load] = []  # the newest of each agent
         self._told: tuple[object, ...] = ()
         self._since_ms: Millis | None = None  # since when that is to be told; ``None``: it was
@@ -57,6 +57,12 @@ class Edges:
         if broker == self._hub:
             return "", self._settings.collects
         return self._policy.value, ()
+
+    def adopt(self, plans: Iterable[Plan]) -> None:
+        """Go on with the hub of whoever steered before, until agents told who has its name."""
+        for plan in plans:
+            if self._hub is None and plan.collects == self._settings.collects:
+                self._hub = BrokerId(plan.broker)
 
     def end(self) -> None:
         """Let nothing be kept any more."""
@@ -114,10 +120,8 @@ class Edges:
 
     def _find_hub(self) -> BrokerId | None:
         named = self._settings.hub
-        if named.isdecimal():
-            return BrokerId(int(named))
         found = [load.broker for load in self._loads if load.name == named]
-        if not found:  # silent for a while
+        if named.isdecimal() or not found:  # or silent for a while
             return self._hub
         return BrokerId(found[0]) if len(found) == 1 else None
 

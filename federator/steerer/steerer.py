@@ -222,6 +222,7 @@ class Steerer:
             inherited = trees_of(former)
             self.decider.adopt(inherited, now_ms=now_ms)
             self.cores.adopt(former, now_ms=now_ms, dry=self.dry)
+            self.edges.adopt(former)
             self.trees = () if self.dry else self.decider.trees
             _log.info("steer.steers", steerer=self.lease.name, inherited=len(inherited))
         elif self.holder is not None and "waits" not in self._told:

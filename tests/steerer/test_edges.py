@@ -4,7 +4,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from federator.config.steerer import KeepSettings
-from federator.protocol.messages.steering import STEERING_VERSION, FlowLoad, KeptLoad, Load
+from federator.protocol.messages.steering import STEERING_VERSION, FlowLoad, KeptLoad, Load, Plan
 from federator.steerer.edges import SETTLED_MS, Edges, Kept
 
 HUB, ONE, TWO = 7, 1, 2
@@ -25,10 +25,8 @@ def flow(*filters, to=(HUB,), meshed=False):
 
 def test_the_hub_collects_and_all_others_keep():
     told = edges(policy="lp")
-    assert told.plan_of(HUB) == told.plan_of(ONE) == ("", ())
 
-    assert told.follow([load(ONE)], now_ms=0)
-    assert not told.follow([load(ONE)], now_ms=1)
+    assert not told.follow([load(ONE)], now_ms=0)
 
     assert told.plan_of(HUB) == ("", COLLECTS)
     assert told.plan_of(ONE) == ("lp", ())
@@ -62,6 +60,19 @@ def test_a_hub_is_found_by_its_name_and_not_forgotten_while_it_is_silent():
     told.follow([load(ONE, name="plant"), load(HUB, name="plant")], now_ms=3)
     assert told.plan_of(HUB) == told.plan_of(ONE) == ("", ())
     assert "2 brokers" in told.snapshot()["why"]
+
+
+def test_who_steers_next_goes_on_with_the_hub_of_before():
+    told = edges(hub="plant")
+    plans = [
+        Plan(STEERING_VERSION, "fed", broker, "s", 0, 1, 0, 1_000, collects=collects)
+        for broker, collects in ((ONE, ()), (TWO, ("other/#",)), (HUB, COLLECTS))
+    ]
+
+    told.adopt(plans)
+
+    assert told.plan_of(HUB) == ("", COLLECTS)
+    assert not told.follow([load(HUB, name="plant")], now_ms=0)
 
 
 def test_a_dry_run_counts_the_flows_that_only_the_hub_collects():
