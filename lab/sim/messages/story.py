@@ -125,7 +125,11 @@ def draw(
         plans = draw_plans(dice, drawn, TOPICS, **spell)
         if edges:
             hubs = dice.sample(ids, min(2, len(ids)))
-            more = tuple(_collector(dice, hub, plan.subscribers[0].start_ms) for hub in hubs)
+            start_ms = plan.subscribers[0].start_ms
+            more = [_collector(dice, hub, start_ms) for hub in hubs]
+            if dice.random() < 0.5:  # wants just what a hub collects
+                other = replace(more[0], id="not-a-collector", broker=dice.choice(ids))
+                more.append(replace(other, filters=other.filters[:1], persistent=True))
             world = replace(plan.world, hubs=frozenset(hubs))
             plan = replace(plan, world=world, subscribers=(*plan.subscribers, *more))
             collected = {filter for each in more for filter, _ in each.filters}
