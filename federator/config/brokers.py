@@ -31,6 +31,7 @@ USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
 
 Transport = Literal["tcp", "udp-fec"]
+Dial = Literal["both", "out"]
 
 
 def is_loopback(host: str) -> bool:
@@ -304,6 +305,8 @@ class NeighbourSettings(BrokerAddress):
     is held back by it."""
     transport: Annotated[Transport | None, Takes.RESTART] = None
     """How frames reach this one, whatever links.transport says."""
+    dial: Annotated[Dial | None, Takes.RESTART] = None
+    """Who dials whom, whatever links.dial says."""
     imports: TopicFilters = Field(default=EVERYTHING, alias="import")
     """Publications are taken from this neighbour when one of these matches,"""
     exports: TopicFilters = Field(default=EVERYTHING, alias="export")

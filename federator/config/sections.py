@@ -8,10 +8,11 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Strict, StringConstraints, model_validator
 
-from federator.config.brokers import Credentials, Transport, Url, is_loopback
-from federator.config.section import Section, Switch, Takes, WholeNumber, wrong
+from federator.config.brokers import Credentials, Dial, Transport, Url, is_loopback
+from federator.config.section import BrokerNumber, Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
+from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.messages.steering import FLOWS_MAX
 from federator.protocol.parameters import Strategy
 
@@ -47,6 +48,12 @@ class LinkSettings(Credentials):
     Not in an open federation. See [udp]."""
     dial_back: Switch = True
     """Connect to brokers that connect to ours without being listed."""
+    dial: Dial = "both"
+    """Who dials whom: "both": we connect to neighbours' brokers, and their agents to ours; "out":
+    we connect to theirs, and hear them over the same connections. For a broker behind NAT or a
+    firewall, which nobody can connect to. A neighbour may have its own."""
+    outboxes: tuple[BrokerNumber, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
+    """Where dial_back = false: ids of brokers with dial = "out" that may link with ours."""
     notifications: Switch = True
     """Say on neighbours' brokers whether the link is up, retained, as Mosquitto's bridges do: 1 or
     0 on $SYS/broker/connection/federator-ID/state, ID being ours."""

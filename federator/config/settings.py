@@ -236,6 +236,10 @@ class Settings(Section):
             raise ValueError(f"{url} is plaintext: links.allow_plaintext is false")
         return self.neighbour_connection(NeighbourSettings(url=url))
 
+    def takes_outbox(self, neighbour: NeighbourSettings) -> bool:
+        """Whether ``neighbour`` speaks to us on its own broker, as its agent cannot dial ours."""
+        return (neighbour.dial or self.links.dial) == "out"
+
     def seed(self, url: str) -> NeighbourSettings:
         """How to reach a broker of ``topology.seeds``, which the operator named."""
         return self.neighbour_connection(NeighbourSettings(url=url))
@@ -245,6 +249,7 @@ class Settings(Section):
         named = _same(Parameters, self.mesh) | _same(Parameters, self.links)
         if self.topology.mode == "auto":  # more is asked than a name
             named["dial_back"] = False
+        named["outboxes"] = frozenset(self.links.outboxes)
         return Parameters(
             **named,
             link_cost=LinkCost(self.links.cost),

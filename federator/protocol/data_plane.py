@@ -319,10 +319,10 @@ class DataPlane:
         self.counters.kept_bytes += size * kept
         return kept
 
-    def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes], now: Now) -> None:
-        """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""
+    def on_frames(self, frames: Sequence[bytes], now: Now, by: BrokerId | None = None) -> None:
+        """Take frames that came past our broker; ``by`` whom, where they came under other seals."""
         for frame in frames:
-            self._on_frame(frame, now, neighbour)
+            self._on_frame(frame, now, by)
         if self._unfinished:
             self._finish_custody(now)
 

@@ -21,12 +21,14 @@ class NeighbourConnected(msgspec.Struct, frozen=True):
 
     ``expected_id`` and ``cost`` are what the operator wrote, or ``None`` when only an address was
     given; ``cost`` is then 1 or the measured delay, as ``Parameters.link_cost`` says.
+    ``takes_outbox``: over it we hear what is said to us at its other end, and nobody need dial us.
     """
 
     conn: ConnId
     address: str
     expected_id: BrokerId | None = None
     cost: Cost | None = None
+    takes_outbox: bool = False
 
 
 class NeighbourDisconnected(msgspec.Struct, frozen=True):

@@ -133,10 +133,15 @@ class Node:
             case events.DrainRequested(broker, drain):
                 order = c.DrainOrder(self.links.self_id, broker, drain, c.SOLICIT_HOPS_MAX)
                 return self._on_drain(order)
-            case events.NeighbourConnected(conn, address, expected_id, cost):
+            case events.NeighbourConnected(conn, address, expected_id, cost, takes_outbox):
                 by_delay = self.parameters.link_cost is LinkCost.DELAY
                 connection = LinkConnection(
-                    conn, address, expected_id, cost or Cost(1), measured=by_delay and cost is None
+                    conn,
+                    address,
+                    expected_id,
+                    cost or Cost(1),
+                    measured=by_delay and cost is None,
+                    takes_outbox=takes_outbox,
                 )
                 return self.links.on_connected(connection, now_ms=now_ms)
             case events.NeighbourDisconnected(conn):

@@ -48,10 +48,17 @@ class Parameters:
     filters_max: int = 1_000_000  # filters one agent holds, its own and others'; more are refused
     cores_max: int = 65_536  # cores one agent holds; more are refused
     dial_back: bool = True  # whether to connect to the broker of an agent that greets us unknown
+    # Without that, whom else to keep an outbox for: see ``links.outbox``.
+    outboxes: frozenset[int] = frozenset()
     link_cost: LinkCost = LinkCost.HOPS  # what a link costs
     strategy: Strategy = Strategy.MESH  # how we ask for what our clients want
     # Others, for what is contained in a filter; the first that contains it counts.
     strategies: tuple[tuple[str, Strategy], ...] = ()
+
+    @property
+    def calls_back(self) -> bool:
+        """Whether some of those who greet us unknown are answered."""
+        return self.dial_back or bool(self.outboxes)
 
     def strategy_of(self, filter: str) -> Strategy:
         """How we ask for ``filter``; records between agents begin with ``$`` and have meshes."""

@@ -102,9 +102,9 @@ class Outgoing:
     datagrams: Datagrams | None
 
     def __post_init__(self) -> None:
-        topic = self.topic.encode()
-        self._topic_field = len(topic).to_bytes(2, "big") + topic
+        self._topic_field = _topic_field(self.topic)
         self._links: dict[BrokerId, DataLink] = {}
+        self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have others
         self._congestion = CongestionControl()
 
     def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
@@ -113,6 +113,12 @@ class Outgoing:
             self._links.pop(neighbour, None)
         else:
             self._links[neighbour] = link
+
+    def publish_on(self, neighbour: BrokerId, topic: str | None) -> None:
+        """Publish for ``neighbour`` on ``topic``; ``None``: as for all others."""
+        self._own_topics.pop(neighbour, None)
+        if topic not in (None, self.topic):
+            self._own_topics[neighbour] = _topic_field(topic)
 
     @property
     def overhead_bytes(self) -> int:
@@ -169,7 +175,7 @@ class Outgoing:
                     self._note_unsent(frame, hop)
                     continue
                 content, content_bytes = (sealed,), len(sealed)
-            if link.write_packets(self._packet(content, content_bytes), 1, urgent=urgent):
+            if link.write_packets(self._packet(hop, content, content_bytes), 1, urgent=urgent):
                 sent += count
                 self._note_sent(hop, count, content_bytes, len(label) + size)
             else:
@@ -197,15 +203,15 @@ class Outgoing:
             sealed = self.seals.guard.seal(DATA, "data", frame, neighbour)
         taken = False
         if link is not None and sealed is not None:
-            taken = link.write_packets(self._packet((sealed,), len(sealed)), 1)
+            taken = link.write_packets(self._packet(neighbour, (sealed,), len(sealed)), 1)
         if not taken:
             self._note_unsent(unpack(frame), neighbour)
 
     def _packet(
-        self, content: tuple[bytes | memoryview, ...], size: int
+        self, hop: BrokerId, content: tuple[bytes | memoryview, ...], size: int
     ) -> tuple[bytes | memoryview, ...]:
         """A PUBLISH of QoS 0, in pieces."""
-        field = self._topic_field
+        field = self._own_topics.get(hop, self._topic_field)
         return (b"\x30", variable_byte_integer(len(field) + 1 + size), field, b"\0", *content)
 
     def _note_sent(self, hop: BrokerId, count: int, size: int, unsealed_size: int) -> None:
@@ -221,3 +227,8 @@ class Outgoing:
             self.counters.deferred += frame.publications
         else:
             self.counters.dropped += frame.publications
+
+
+def _topic_field(topic: str) -> bytes:
+    encoded = topic.encode()
+    return len(encoded).to_bytes(2, "big") + encoded

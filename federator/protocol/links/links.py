@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 
 from federator.protocol import effects as e
 from federator.protocol.links.neighbour import LinkConnection, Neighbour
+from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import control as c
 from federator.protocol.parameters import Parameters
 from federator.protocol.rate_limiter import RateLimiter, TokenBucket
@@ -172,7 +173,7 @@ class Links:
         if known is None or known.hello is None or hello.epoch == known.epoch:
             return False
         lately = now_ms - known.heard_at_ms < 2 * self.parameters.hello_interval_ms
-        return lately and known.hello.address != hello.address
+        return lately and place_of(known.hello.address) != place_of(hello.address)
 
     def on_hello(self, hello: c.Hello, *, now_ms: Millis) -> list[Step]:
         """Learn who is there, whether it hears us, and over which of our connections."""
@@ -182,7 +183,7 @@ class Links:
             return self._on_own_hello(hello, now_ms)
         if hello.version != c.PROTOCOL_VERSION:
             details: dict[str, int | str] = {"neighbour": hello.sender, "version": hello.version}
-            details["wanted"] = c.PROTOCOL_VERSION
+            details |= {"wanted": c.PROTOCOL_VERSION}
             return self._complain("neighbour.version", "warning", details, now_ms)
 
         neighbour = self.neighbours.get(hello.sender)
@@ -213,7 +214,8 @@ class Links:
         for heard in hello.hears:
             if heard.id == self.self_id:
                 news |= self._identify(neighbour, heard, now_ms, steps)
-                if other := next((at for at in heard.namesakes if at != self.address), None):
+                places = map(place_of, heard.namesakes)
+                if other := next((at for at in places if at != self.address), None):
                     steps += self._complain_of_double(other, now_ms)
         was_up = neighbour.up
         steps += self._judge(neighbour)
@@ -230,7 +232,7 @@ class Links:
             # It is the Will of a connection that was replaced since: such a bye comes late.
             return []
         steps = self.forget_hello(neighbour, "said bye or died")
-        if bye.given_up and self.parameters.dial_back:  # what we dialled would only call it back
+        if bye.given_up and self.parameters.calls_back:  # what we dialled would only call it back
             neighbour.dialled = None
             steps.append(e.CallOff(neighbour.id))
         return steps
@@ -260,7 +262,8 @@ class Links:
     def _on_own_hello(self, hello: c.Hello, now_ms: Millis) -> list[Step]:
         """Judge a hello with our own id: it is ours, or of another agent with our id."""
         mine = self.connections.get(hello.conn)
-        ours = hello.epoch == self.epoch and hello.address == self.address
+        is_at_ours = place_of(hello.address) == self.address
+        ours = hello.epoch == self.epoch and is_at_ours
         if ours and mine is not None and mine.neighbour is None:
             # The connection leads to our own broker: the operator gave our own address. Or somebody
             # says here what we say there: then we shall find out who is there when that has ended.
@@ -268,7 +271,7 @@ class Links:
             mine.found = self.self_id
             details: dict[str, int | str] = {"address": mine.address}
             return self._complain("neighbour.is_own_broker", "error", details, now_ms)
-        if hello.epoch <= self.epoch and hello.address == self.address:
+        if hello.epoch <= self.epoch and is_at_ours:
             return []  # of an earlier start of ours, or delayed
         return self._complain_of_double(hello.address, now_ms)
 
@@ -466,9 +469,9 @@ class Links:
         return [e.Dial(neighbour.id, hello.address)]
 
     def _may_dial(self, neighbour: Neighbour, hello: c.Hello) -> bool:
-        if not (self.parameters.dial_back and hello.address):
-            return False
-        return neighbour.dialled != hello.address
+        outbox = is_outbox(hello.address) and neighbour.id in self.parameters.outboxes
+        allowed = self.parameters.dial_back or outbox
+        return allowed and hello.address not in ("", neighbour.dialled)
 
     def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
         for_ms = self.parameters.hello_timeout_ms
@@ -487,7 +490,7 @@ class Links:
                     epoch=self.epoch,
                     conn=conn,
                     sent_at_ms=now_ms,
-                    address=self.address,
+                    address=self.connections[conn].address_told(self.address),
                     hears=hears,
                 ),
             )

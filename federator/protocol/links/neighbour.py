@@ -15,6 +15,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Final
 
+from federator.protocol.links.outbox import outbox_of
 from federator.protocol.messages.control import HeardNeighbour, Hello
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 
@@ -67,6 +68,11 @@ class LinkConnection:
     shelved_until_ms: Millis = Millis(0)  # seen to lead where no connection is wanted
     found: BrokerId | None = None  # who was seen to answer there, link or not
     since_ms: Millis = Millis(0)  # when it was opened
+    takes_outbox: bool = False  # over it we hear what is said to us there
+
+    def address_told(self, ours: str) -> str:
+        """Where who is at its other end is to speak to us, whose broker is at ``ours``."""
+        return outbox_of(ours) if self.takes_outbox else ours
 
 
 @dataclass(slots=True)

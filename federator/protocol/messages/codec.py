@@ -37,12 +37,15 @@ _KIND_OF: dict[type, str] = {
     c.Echo: "wave",
     c.RetainedRequest: "retained",
     c.RetainedLetter: "retained",
+    c.OutboxMark: "window",
+    c.OutboxTaken: "window",
 }
 
 CONTROL_KINDS = tuple(dict.fromkeys(_KIND_OF.values()))
 """Last topic level of each control topic."""
 
 HELLO = _KIND_OF[c.Hello]
+WINDOW = _KIND_OF[c.OutboxMark]
 
 
 def kind_of(message: c.Message) -> str:

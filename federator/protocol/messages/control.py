@@ -429,6 +429,28 @@ class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
     tree: Annotated[bytes, msgspec.Meta(min_length=KEY_BYTES, max_length=KEY_BYTES)]
 
 
+class OutboxMark(msgspec.Struct, frozen=True, array_like=True, tag=70):
+    """Says how much was sent in the receiver's outbox before, since connection ``conn`` was opened.
+
+    It goes the way of data. ``roll``: the receiver is to subscribe again when this is another one.
+    """
+
+    sender: Id
+    conn: _Conn
+    sent_bytes: Natural
+    sent_packets: Natural
+    roll: Natural
+
+
+class OutboxTaken(msgspec.Struct, frozen=True, array_like=True, tag=71):
+    """Answers an ``OutboxMark``: what came before it was taken."""
+
+    sender: Id
+    conn: _Conn
+    sent_bytes: Natural
+    sent_packets: Natural
+
+
 NodeMessage = (
     Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
 )
@@ -443,6 +465,8 @@ Message = (
     | TraceEcho
     | DatagramOffer
     | TreeTorn
+    | OutboxMark
+    | OutboxTaken
 )
 
 

@@ -13,6 +13,9 @@ from typing import Final
 
 from federator.protocol.types import BrokerId
 
+DATA: Final = "data"
+"""The last level of the topic of frames."""
+
 DOCTORS_WORD: Final = b"federator doctor"
 """What the doctor publishes to see whether it may. An agent at work there thinks nothing of it."""
 
@@ -30,6 +33,13 @@ def control_topic(federation: str, kind: str) -> str:
     return f"$fed/{federation}/{kind}"
 
 
+def outbox_topic(federation: str, broker: BrokerId | str, kind: str) -> str:
+    """Where an agent publishes, on its own broker, for that of ``broker``, which dials us and
+    cannot be dialled: control messages by ``kind``, and ``DATA``.
+    """
+    return f"$fed/{federation}/outbox/{broker}/{kind}"
+
+
 def connection_state_topic(broker: BrokerId) -> str:
     """Where the agent of ``broker`` says, retained on neighbours' brokers, that the link is up (1)
     or not (0): the one topic below ``$SYS`` on which Mosquitto lets clients speak, as bridges do.
@@ -38,7 +48,7 @@ def connection_state_topic(broker: BrokerId) -> str:
 
 
 all_topics = _at("#")  # a filter of everything that a federation's parts say to each other
-data_topic = _at("data")  # where neighbours publish frames
+data_topic = _at(DATA)  # where neighbours publish frames
 registrations_topic = _at("new_regular_topic")  # where clients may name filters themselves
 nobodys_topic = _at("nobody")  # no part needs it: who may write there is kept off by no ACL of ours
 agents_topic = _at("agent")  # where agents say that they are at this broker

@@ -31,6 +31,7 @@ from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
 from federator.runtime.doctor.diagnosis import LOG_LINES
+from federator.runtime.links.outboxes import OwnOutboxes
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.subscriptions import live_filter
@@ -64,9 +65,16 @@ class Agent:
         """Connect to our broker and to the neighbours."""
         control, data, services = self.control, self.data, self.services
         parts = list(self._parts())
-        control.link.observer = ControlConnection(
+        control.link.observer = heard = ControlConnection(
             Dispatch(parts), control.traffic, services.discovery, data.loops, services.presence
         )
+        control.connections.hear = OwnOutboxes(
+            federation=self.settings.federation,
+            self_id=self.settings.broker_id,
+            traffic=control.traffic,
+            said=heard.hear,
+            frames=data.path.on_frames,
+        ).hear
         control.link.subscribe(each for part in parts for each in part.subscriptions)
         self._data_connection = control.data_link.observer = DataConnection(
             busy_poll=BusyPoll(self.settings.data.busy_poll_us),
@@ -161,6 +169,10 @@ class Agent:
             messages={msg.TraceEcho: tracing.on_echo},
         )
         yield Part(messages={msg.TreeTorn: services.plans.on_torn})
+        yield Part(
+            messages={msg.OutboxTaken: control.outboxes.on_taken},
+            tasks={"outboxes": control.outboxes.run},
+        )
         yield Part(
             subscriptions=[live_filter(guard.topic, QoS.AT_MOST_ONCE, no_local=True)],
             topics={guard.topic: guard.on_publish},

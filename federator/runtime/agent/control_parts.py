@@ -17,6 +17,7 @@ from federator.runtime.agent.health import health_will
 from federator.runtime.failover.guide_publisher import guide_will
 from federator.runtime.links.control_traffic import ControlTraffic, PeerTraffic
 from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.outboxes import KeptOutboxes
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
 from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES
@@ -128,7 +129,10 @@ class ControlParts:
         self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
         # A connection needs its Will from the traffic, which sends over these connections.
         self.connections = NeighbourLinks(
-            settings, tasks, will_for=lambda conn: self.traffic.will(conn), tell=handle
+            settings,
+            tasks,
+            will_for=lambda neighbour, conn: self.traffic.will(neighbour, conn),
+            tell=handle,
         )
         self.traffic = ControlTraffic(
             federation=settings.federation,
@@ -136,6 +140,9 @@ class ControlParts:
             connections=self.connections,
             trust=trust,
             peers=PeerTraffic() if settings.metrics.enabled else None,
+        )
+        self.outboxes = KeptOutboxes(
+            self_id=settings.broker_id, traffic=self.traffic, connections=self.connections
         )
         self.arranger = Arranger(state.path, measured=handle)
         self.keys = None

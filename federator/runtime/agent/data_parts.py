@@ -165,7 +165,7 @@ class DataParts:
             epoch=lambda: control.epoch,
             tell=control.traffic.tell,
             # The data path is made later: it sends in datagrams.
-            on_frames=lambda neighbour, frames: self.path.on_datagram_frames(neighbour, frames),
+            on_frames=lambda neighbour, frames: self.path.on_frames(frames, neighbour),
             send_by_broker=lambda neighbour, frame: self.path.outgoing.send_by_broker(
                 neighbour, frame
             ),

@@ -34,7 +34,8 @@ class Driver:
         self._timer = DeadlineTimer(self._on_deadline)
 
     def _on_deadline(self) -> None:
-        self.handle(DeadlineReached(behind=self.control.link.behind))
+        control = self.control
+        self.handle(DeadlineReached(behind=control.link.behind or control.connections.behind))
 
     def handle(self, event: Event) -> None:
         """Let the node see ``event`` and do what it says."""
@@ -108,7 +109,8 @@ class Driver:
         control, data = self.control, self.data
         # A connection that ended since the node decided is gone here before the node hears of it.
         link = control.connections.data_of(conn) if conn is not None else None
-        data.path.reach(neighbour, link)
+        control.outboxes.on_neighbour(neighbour, reached=link is not None)
+        data.path.reach(neighbour, link, control.connections.data_topic(conn))
         if data.datagrams is not None:
             data.datagrams.on_neighbour(neighbour, link is not None)
         if link is None:

@@ -85,7 +85,8 @@ class HealthReporter:
         _say(self.data_link, self._topic, encode(gone))
         if self.settings.links.notifications:
             for neighbour in self.neighbours.all:
-                _say(neighbour.data, self._state_topic, LINK_DOWN)
+                if neighbour.outbox_of is None:
+                    _say(neighbour.data, self._state_topic, LINK_DOWN)
 
     def _tell(self, *, again: bool) -> None:
         link = self.data_link
@@ -129,7 +130,7 @@ class HealthReporter:
         told: dict[ConnId, bytes] = {}
         for neighbour in self.neighbours.all:
             conn, data = neighbour.conn, neighbour.data
-            if conn is None or not data.connected:
+            if conn is None or not data.connected or neighbour.outbox_of is not None:
                 continue
             told[conn] = LINK_UP if any(k.conn == conn for k in links.up.values()) else LINK_DOWN
             if again or self._told_links.get(conn) != told[conn]:

@@ -72,6 +72,13 @@ class ControlConnection(LinkObserver):
         self.discovery.tell_changes()
         self._inbox.work()
 
+    def hear(self, said: Sequence[PublishPacket]) -> None:
+        """Take control messages that neighbours published for us on their own brokers."""
+        for packet in said:
+            if not self._inbox.put(packet):
+                self.traffic.refuse(packet.topic)
+        self._inbox.work()
+
     def _take(self, packet: PublishPacket) -> None:
         message = self.traffic.receive(packet)
         if message is not None:

@@ -168,7 +168,7 @@ class Services:
             interest_changed=self._interest_changed,
             share=settings.share,
             members_changed=self._members_changed if settings.groups_span_brokers else None,
-            call_roll=self.guide.call_roll,
+            call_roll=self._call_roll,
             control_filters=lambda: control.link.wanted_filters,
             own_links=self._own_links,
         )
@@ -190,6 +190,10 @@ class Services:
             allowed=settings.rules.placed,
             in_doubt=True,  # until discovery says otherwise
         )
+
+    def _call_roll(self) -> None:
+        self.guide.call_roll()
+        self.control.outboxes.call_roll()
 
     def _failover(self) -> FailoverService:
         failover = self.settings.failover

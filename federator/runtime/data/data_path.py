@@ -75,8 +75,12 @@ class DataPath:
 
     # What the control plane says
 
-    def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
-        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+    def reach(self, neighbour: BrokerId, link: DataLink | None, topic: str | None = None) -> None:
+        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached.
+
+        On ``topic``, where that is not the one that frames come in on everywhere.
+        """
+        self.outgoing.publish_on(neighbour, topic)
         self.plane.reach(neighbour, link, self._now())
         self._arm()
 
@@ -153,9 +157,9 @@ class DataPath:
         self._on_publishes(chunk, publishes, Now(monotonic_ms(), self.wall_clock_us()))
         self._arm()
 
-    def on_datagram_frames(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
-        """Take frames that ``neighbour`` sent in datagrams, under seals of their own."""
-        self.plane.on_datagram_frames(neighbour, frames, self._now())
+    def on_frames(self, frames: Sequence[bytes], by: BrokerId | None = None) -> None:
+        """Take frames that came past our broker; see ``DataPlane``."""
+        self.plane.on_frames(frames, self._now(), by)
         self._arm()
 
     def send_to(

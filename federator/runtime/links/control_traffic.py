@@ -6,6 +6,7 @@ Source: docs/metrics.md, "control".
 from collections import Counter
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Final
 
 import structlog
@@ -15,12 +16,12 @@ from federator.errors import DecodeError
 from federator.protocol.links.links import Links
 from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kind_of
 from federator.protocol.messages.control import Bye, Hello, Message, sender_of
-from federator.protocol.messages.topics import DOCTORS_WORD, control_topic
+from federator.protocol.messages.topics import DOCTORS_WORD, control_topic, outbox_topic
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.records import Direction
 from federator.protocol.trust.guard import CONTROL
 from federator.protocol.types import BrokerId, ConnId, Millis
-from federator.runtime.links.neighbour_links import NeighbourLinks
+from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.links.turned_away import TurnedAwayLog, reads_as_signed
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
@@ -87,8 +88,11 @@ class ControlTraffic:
     refused: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
-        self._topic_of = {kind: control_topic(self.federation, kind) for kind in CONTROL_KINDS}
-        self._kind_of = {topic: kind for kind, topic in self._topic_of.items()}
+        self._kind_of = {control_topic(self.federation, kind): kind for kind in CONTROL_KINDS}
+        ours = {
+            outbox_topic(self.federation, self.links.self_id, kind): kind for kind in CONTROL_KINDS
+        }
+        self._kind_at = self._kind_of | ours
         self._complaints: RateLimiter[str] = RateLimiter(
             gap_ms=COMPLAINT_GAP_MS, keys_max=len(CONTROL_KINDS)
         )
@@ -127,11 +131,16 @@ class ControlTraffic:
         """Publish ``message`` before any waiting data, unless it is about retained values: those
         are data, and wait their turn.
         """
+        urgent = kind_of(message) != "retained"
+        self.send_by(link, message, partial(link.publish, urgent=urgent))
+
+    def send_by(
+        self, link: MqttLink, message: Message, publish: Callable[[str, bytes], bool]
+    ) -> None:
+        """Give ``message`` for who is at the other end of ``link`` to ``publish``."""
         kind = kind_of(message)
         payload = self._payload(link, kind, message)
-        if payload is not None and link.publish(
-            self._topic_of[kind], payload, urgent=kind != "retained"
-        ):
+        if payload is not None and publish(self._topic(link, kind), payload):
             self.sent[kind] += 1
             self.sent_bytes[kind] += len(payload)
             if self.peers is not None:
@@ -139,13 +148,19 @@ class ControlTraffic:
         else:
             self.dropped[kind] += 1
 
-    def will(self, conn: ConnId) -> Will:
-        """Our bye, for our neighbour's broker to publish when it loses us."""
+    def _topic(self, link: MqttLink, kind: str) -> str:
+        neighbour = self.connections.having(link)
+        if neighbour is None:
+            return control_topic(self.federation, kind)
+        return neighbour.topic(self.federation, kind)
+
+    def will(self, neighbour: NeighbourLink, conn: ConnId) -> Will:
+        """Our bye, for the broker at the other end to publish when it loses us."""
         bye = Bye(self.links.self_id, self.links.epoch, conn)
         kind, payload = kind_of(bye), encode(bye)
         if self.trust is not None:
             payload = self.trust.guard.greet(kind, payload, None, will=True)
-        return Will(self._topic_of[kind], payload=payload)
+        return Will(neighbour.topic(self.federation, kind), payload=payload)
 
     def _payload(self, link: MqttLink, kind: str, message: Message) -> bytes | None:
         """The wire form; ``None`` when whoever is there has not shaken hands.
@@ -169,15 +184,15 @@ class ControlTraffic:
 
     def carries(self, topic: str) -> bool:
         """Whether control messages come on ``topic``."""
-        return topic in self._kind_of
+        return topic in self._kind_at
 
     def refuse(self, topic: str) -> None:
         """Count a message on ``topic`` that nobody will look at."""
-        self.refused[self._kind_of[topic]] += 1
+        self.refused[self._kind_at[topic]] += 1
 
     def receive(self, packet: PublishPacket) -> Message | None:
         """The message in ``packet``, on a topic that ``carries`` them; ``None``: it is none."""
-        kind = self._kind_of[packet.topic]
+        kind = self._kind_at[packet.topic]
         if packet.payload == DOCTORS_WORD:
             return None
         try:

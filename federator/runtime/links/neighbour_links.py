@@ -1,5 +1,9 @@
 """Connections to neighbours' brokers: two ``MqttLink``s per address, for ever.
 
+To who cannot be dialled we speak on our own broker, in its outbox: such connections lead there, and
+are otherwise like the others. Where we are the one that cannot be dialled, what is said to us comes
+over the connections that we dialled.
+
 Control messages have one of their own. Behind a megabyte of data on a narrow link a hello would
 come too late, whatever our queues do: what the kernel and the network hold cannot be overtaken.
 The two live and die together, so that no link seems well over which no data goes.
@@ -15,32 +19,45 @@ Which neighbour is at the other end, and whether the link is good for anything, 
 """
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import structlog
-from mqtt5 import PublishPacket, Will
+from mqtt5 import PublishPacket, QoS, Will
 
 from federator.config.brokers import BrokerAddress, NeighbourSettings
 from federator.config.settings import Settings
+from federator.protocol.discovery.roll_call import RollCall
 from federator.protocol.events import (
     LinksConfigured,
     NamedNeighbour,
     NeighbourConnected,
     NeighbourDisconnected,
 )
-from federator.protocol.messages.topics import connection_state_topic
+from federator.protocol.links.outbox import is_outbox
+from federator.protocol.messages.codec import CONTROL_KINDS, WINDOW
+from federator.protocol.messages.topics import (
+    DATA,
+    connection_state_topic,
+    control_topic,
+    outbox_topic,
+)
 from federator.protocol.parameters import LinkCost
 from federator.protocol.types import BrokerId, ConnId, Cost
+from federator.runtime.links.outbox_link import OutboxLink
 from federator.runtime.mqtt.endpoint import Endpoint, endpoint_of
-from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.secret_names import secret_name
+from federator.runtime.mqtt.subscriptions import live_filter
 
 DIALLED_BACK_MAX = 256
 """Brokers that named themselves and are dialled for ever; anybody may invent one."""
 
 LINK_UP, LINK_DOWN = b"1", b"0"
 """What a neighbour's broker keeps of our link, in the words of bridges."""
+
+_Link = TypeVar("_Link", bound=MqttLink)
 
 _log = structlog.get_logger()
 
@@ -56,6 +73,8 @@ class NeighbourLink:
         dialled_for: The neighbour that was dialled back, else ``None``.
         kept: The operator named it among the neighbours.
         capacity: As the operator says, in bit/s.
+        outbox_of: The neighbour that takes what we say from our own broker: we cannot dial it.
+        takes_outbox: We hear over these connections what is said to us at their other end.
         control: Carries control messages, and has the Will; set when the address is dialled, as
         data: which carries frames.
     """
@@ -67,6 +86,9 @@ class NeighbourLink:
     dialled_for: BrokerId | None = None
     kept: bool = False
     capacity: int | None = None
+    outbox_of: BrokerId | None = None
+    takes_outbox: bool = False
+    rolls: RollCall = field(default_factory=RollCall)
     control: MqttLink = field(init=False)
     data: MqttLink = field(init=False)
     conn: ConnId | None = None
@@ -91,8 +113,21 @@ class NeighbourLink:
 
     @property
     def connected(self) -> bool:
-        """Whether both connections stand."""
+        """Whether both connections stand, and we hear what is said to us there."""
+        if self.takes_outbox:
+            return self.control.subscribed and self.data.subscribed
         return self.control.connected and self.data.connected
+
+    @property
+    def outbox_refused(self) -> bool:
+        """Whether the broker there keeps from us what is said to us, as it tells itself."""
+        return self.takes_outbox and any(link.refused_filters for link in self.links)
+
+    def topic(self, federation: str, kind: str) -> str:
+        """Where messages of ``kind`` are published for who is at the other end, or ``DATA``."""
+        if self.outbox_of is None:
+            return control_topic(federation, kind)
+        return outbox_topic(federation, self.outbox_of, kind)
 
     @property
     def tried(self) -> bool:
@@ -112,11 +147,13 @@ class NeighbourLinks:
 
     settings: Settings
     tasks: asyncio.TaskGroup
-    will_for: Callable[[ConnId], Will]
+    will_for: Callable[["NeighbourLink", ConnId], Will]
     tell: Callable[[NeighbourConnected | NeighbourDisconnected | LinksConfigured], None]
 
     def __post_init__(self) -> None:
         self.all: list[NeighbourLink] = []
+        self.hear: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None] = _drop
+        self.mark: Callable[[NeighbourLink], None] = lambda neighbour: None
         self._by_conn: dict[ConnId, NeighbourLink] = {}
         self._by_link: dict[MqttLink, NeighbourLink] = {}
         self._last_conn = 0
@@ -175,13 +212,15 @@ class NeighbourLinks:
             self.call_off(address)  # where it was not connected
 
     def dial_back(self, neighbour: BrokerId, address: str) -> None:
-        """Dial ``neighbour`` where it says it is, unless that is no use."""
+        """Dial ``neighbour`` where it says it is, or keep an outbox for it, if that is of use."""
+        broker = self.settings.broker
         try:
-            connection = self.settings.dialled_back(address)
+            connection = broker if is_outbox(address) else self.settings.dialled_back(address)
         except ValueError as error:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
-        if any(connection.address == each.address for each in self.settings.neighbours):
+        named = [each.address for each in self.settings.neighbours]
+        if connection is not broker and connection.address in named:
             return  # it is tried already, for ever
         self.hang_up_dialled(neighbour)
         if not self._make_room():
@@ -189,6 +228,7 @@ class NeighbourLinks:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=reason)
             return
         link = NeighbourLink(address, connection, neighbour, None, dialled_for=neighbour)
+        link.outbox_of = neighbour if connection is broker else None
         self._dial(link, endpoint_of(connection))
 
     def dial_seed(self, address: str) -> None:
@@ -211,12 +251,18 @@ class NeighbourLinks:
 
     def _dial(self, neighbour: NeighbourLink, endpoint: Endpoint) -> None:
         """Connect, and keep connecting."""
-        links, target = self.settings.links, neighbour.connection.address
-        ours = f"{self.settings.broker.id}-to-{target.host}-{target.port}"
-        observer = NeighbourObserver(neighbour, self._connected, self._disconnected)
+        links, target = self.settings.links, neighbour.connection
+        ours = f"{self.settings.broker.id}-to-{target.address.host}-{target.address.port}"
+        if neighbour.outbox_of is not None:
+            ours = f"{self.settings.broker.id}-for-{neighbour.outbox_of}"
+        elif isinstance(target, NeighbourSettings):
+            neighbour.takes_outbox = self.settings.takes_outbox(target)
+        observer = NeighbourObserver(neighbour, self._connected, self._disconnected, self._hear)
 
-        def make_link(role: str, will: Will | Callable[[], Will] | None) -> MqttLink:
-            return MqttLink(
+        def make_link(
+            kind: type[_Link], role: str, will: Will | Callable[[], Will] | None
+        ) -> _Link:
+            return kind(
                 endpoint,
                 observer,
                 client_id=secret_name(f"{ours}-{role}"),
@@ -229,16 +275,38 @@ class NeighbourLinks:
         def next_will() -> Will:
             self._last_conn += 1
             neighbour.conn = ConnId(self._last_conn)
-            return self.will_for(neighbour.conn)
+            return self.will_for(neighbour, neighbour.conn)
 
-        neighbour.control = make_link("ctl", next_will)
-        neighbour.data = make_link("data", self._link_will())
+        neighbour.control = make_link(MqttLink, "ctl", next_will)
+        if neighbour.outbox_of is None:
+            neighbour.data = make_link(MqttLink, "data", self._link_will())
+        else:
+            neighbour.data = data = make_link(OutboxLink, "data", None)
+            data.mark = lambda: self.mark(neighbour)
+        if neighbour.takes_outbox:
+            self._take_outbox(neighbour)
         self._by_link |= dict.fromkeys(neighbour.links, neighbour)
         neighbour.tasks = tuple(
             self.tasks.create_task(link.run(), name=f"link to {neighbour.address}")
             for link in neighbour.links
         )
         self.all.append(neighbour)
+
+    def _take_outbox(self, neighbour: NeighbourLink) -> None:
+        """Hear what is said to us at the other end: data behind data, and all else before it."""
+        said = tuple(kind for kind in CONTROL_KINDS if kind != WINDOW)
+        for link, kinds in ((neighbour.control, said), (neighbour.data, (DATA, WINDOW))):
+            link.subscribe(
+                live_filter(
+                    outbox_topic(self.settings.federation, self.settings.broker_id, kind),
+                    QoS.AT_MOST_ONCE,
+                )
+                for kind in kinds
+            )
+
+    def _notifies(self, neighbour: NeighbourLink) -> bool:
+        """Whether the broker at the other end is told of the link: it is not our own."""
+        return self.settings.links.notifications and neighbour.outbox_of is None
 
     def _link_will(self) -> Will | None:
         """What a neighbour's broker says of our link when we vanish."""
@@ -256,6 +324,11 @@ class NeighbourLinks:
         """The data connection behind ``conn``, or ``None`` when it is gone."""
         neighbour = self._by_conn.get(conn)
         return neighbour.data if neighbour is not None else None
+
+    def data_topic(self, conn: ConnId | None) -> str | None:
+        """Where frames are published behind ``conn``; ``None`` when it is gone."""
+        neighbour = self._by_conn.get(conn) if conn is not None else None
+        return neighbour.topic(self.settings.federation, DATA) if neighbour is not None else None
 
     def having(self, link: MqttLink) -> NeighbourLink | None:
         """What ``link`` belongs to, or ``None`` when it is gone."""
@@ -290,27 +363,42 @@ class NeighbourLinks:
 
     def _end(self, neighbour: NeighbourLink) -> None:
         self.all.remove(neighbour)
-        self._say_down(neighbour.data)
+        self._say_down(neighbour)
         for link in neighbour.links:
             del self._by_link[link]
         for task in neighbour.tasks:
             task.cancel()
 
-    def _say_down(self, link: MqttLink) -> None:
+    def _say_down(self, neighbour: NeighbourLink) -> None:
         """Say what the Will would, which does not come where we leave in order."""
-        if self.settings.links.notifications and link.connected:
+        if self._notifies(neighbour) and neighbour.data.connected:
             topic = connection_state_topic(self.settings.broker_id)
-            link.write_packets((PublishPacket(topic, LINK_DOWN, retain=True).write(),), 1)
+            neighbour.data.write_packets((PublishPacket(topic, LINK_DOWN, retain=True).write(),), 1)
+
+    @property
+    def behind(self) -> bool:
+        """What neighbours said to us on their brokers may wait for us to read it."""
+        return any(each.takes_outbox and each.control.behind for each in self.all)
+
+    def _hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
+        self.hear(neighbour, link, publishes)
 
     def _connected(self, neighbour: NeighbourLink) -> None:
         if not neighbour.connected:
             return
         assert neighbour.conn is not None, "the Will was made before the connection"
+        if neighbour.conn in self._by_conn:
+            return
         self._by_conn[neighbour.conn] = neighbour
-        event = NeighbourConnected(
-            neighbour.conn, neighbour.address, neighbour.expected_id, neighbour.cost
+        self.tell(
+            NeighbourConnected(
+                neighbour.conn,
+                neighbour.address,
+                neighbour.expected_id,
+                neighbour.cost,
+                neighbour.takes_outbox,
+            )
         )
-        self.tell(event)
 
     def _disconnected(self, neighbour: NeighbourLink) -> None:
         if neighbour.conn is None or self._by_conn.pop(neighbour.conn, None) is None:
@@ -319,18 +407,28 @@ class NeighbourLinks:
         self.tell(NeighbourDisconnected(neighbour.conn))
 
 
+def _drop(neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
+    """Take nothing of what neighbours' brokers send."""
+
+
 @dataclass(eq=False, repr=False)
 class NeighbourObserver(LinkObserver):
-    """Passes on that a connection came or went. Neighbours' brokers send us nothing."""
+    """Passes on that a connection came or went, and what is said to us over it."""
 
     neighbour: NeighbourLink
     connected: Callable[[NeighbourLink], None]
     disconnected: Callable[[NeighbourLink], None]
+    hear: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None]
 
-    def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Tell when both connections stand: the broker accepted us."""
+    def on_subscribed(self, link: MqttLink) -> None:
+        """Tell when both connections stand: the broker accepted us, and what we want of it."""
         self.connected(self.neighbour)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """Tell that the neighbour is disconnected: one connection is lost."""
         self.disconnected(self.neighbour)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Pass on what came; unasked, a neighbour's broker sends us nothing."""
+        if self.neighbour.takes_outbox:
+            self.hear(self.neighbour, link, publishes)

@@ -1,0 +1,136 @@
+"""The connection over which frames go into an outbox, no faster than they are taken out of it.
+
+It leads to our own broker, which takes what it is given at once; so what is beyond the receiver's
+credit waits here, within the same bound as before a slow connection. Urgent packets take turns with
+the others, as they do there.
+
+Source: docs/protocol.md 19.
+"""
+
+from collections.abc import Callable, Sequence
+
+from mqtt5 import PublishPacket, Will
+
+from federator.protocol.links.outbox import Credit
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.transport import PacketTransport, SendQueue
+
+
+class OutboxLink(MqttLink):
+    """A client of our own broker that publishes for an agent that comes for it.
+
+    Args:
+        client_id, will, reconnect_min_ms, reconnect_max_ms: As of ``MqttLink``.
+        send_queue_bytes_max: The same, and the bound of what waits for credit.
+
+    Attributes:
+        mark: Called when the receiver should be asked, with a mark, how far it is.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        observer: LinkObserver,
+        *,
+        client_id: str,
+        will: Will | Callable[[], Will] | None,
+        reconnect_min_ms: int,
+        reconnect_max_ms: int,
+        send_queue_bytes_max: int,
+    ) -> None:
+        super().__init__(
+            endpoint,
+            observer,
+            client_id=client_id,
+            will=will,
+            reconnect_min_ms=reconnect_min_ms,
+            reconnect_max_ms=reconnect_max_ms,
+            send_queue_bytes_max=send_queue_bytes_max,
+        )
+        self.credit = Credit()
+        self.mark: Callable[[], None] = lambda: None
+        self._urgent = SendQueue(self._queue_bytes_max)
+        self._data = SendQueue(self._queue_bytes_max)
+        self._turns = (self._urgent, self._data)
+        self._emptied = 0
+
+    @property
+    def queued_bytes(self) -> int:
+        """Bytes that wait, for credit or to be sent."""
+        return super().queued_bytes + self._urgent.bytes + self._data.bytes
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits, for credit neither."""
+        return super().idle and not self._holds
+
+    @property
+    def urgent_bytes(self) -> int:
+        """Bytes of urgent packets that wait."""
+        return super().urgent_bytes + self._urgent.bytes
+
+    @property
+    def bytes_arrived(self) -> int:
+        """Bytes that the receiver has, as far as it told."""
+        return super().bytes_arrived - self.credit.owed_bytes
+
+    @property
+    def stint(self) -> tuple[int, int]:
+        """As of a plain connection; what waits for credit waits, too."""
+        connects, emptied = super().stint
+        return connects, emptied + self._emptied
+
+    @property
+    def _holds(self) -> bool:
+        """Whether something waits for credit."""
+        return bool(self._urgent.bytes or self._data.bytes)
+
+    def write_packets(
+        self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
+    ) -> bool:
+        """Send a run of ``count`` ready-made QoS 0 PUBLISH packets when there is credit."""
+        if not self.connected or (self.credit.open and not self._holds):
+            return self._write(b"".join(parts), count, urgent=urgent)
+        queue = self._urgent if urgent else self._data
+        if queue.push(b"".join(parts), count, refusable=True):
+            return True
+        self._counters.publishes_dropped += count
+        return False
+
+    def write_mark(self, topic: str, payload: bytes) -> bool:
+        """Publish a mark behind what was published so far; whether it was taken."""
+        return super().write_packets((PublishPacket(topic, payload).write(),), 1)
+
+    def on_taken(self, taken_bytes: int, taken_packets: int) -> None:
+        """Note how much the receiver has taken, and publish what waited for that."""
+        self.credit.on_taken(taken_bytes, taken_packets)
+        held = self._holds
+        while self._holds and self.credit.open:
+            first, second = self._turns
+            urgent = (first if first.bytes else second) is self._urgent
+            queue = self._urgent if urgent else self._data
+            before = queue.publications
+            packet = queue.pop(1)  # one piece, however long
+            self._turns = (second, first)
+            self._write(packet, before - queue.publications, urgent=urgent)
+        if held and not self._holds:
+            self._emptied += 1
+
+    def discard(self) -> None:
+        """Forget what waits: who would have taken it is gone."""
+        self._counters.publishes_dropped += self._urgent.publications + self._data.publications
+        self._urgent.clear()
+        self._data.clear()
+
+    def _write(self, packet: bytes, count: int, *, urgent: bool) -> bool:
+        if not super().write_packets((packet,), count, urgent=urgent):
+            return False
+        if self.credit.on_sent(len(packet)):
+            self.mark()
+        return True
+
+    def _on_lost(self, pipe: PacketTransport) -> bool:
+        self.discard()
+        self.credit = Credit()
+        return super()._on_lost(pipe)

@@ -1,0 +1,131 @@
+"""Outboxes at work: those that we keep for agents we cannot dial, and what we take from ours.
+
+Who keeps one marks, now and then, how much it has published; who takes from it answers. Both ends
+of an outbox are in one agent's reach to be asked for: an agent may keep some, and take from others.
+
+Source: docs/protocol.md 19.
+"""
+
+import asyncio
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from mqtt5 import PublishPacket
+
+from federator.protocol.messages.codec import CONTROL_KINDS, WINDOW
+from federator.protocol.messages.control import OutboxMark, OutboxTaken
+from federator.protocol.messages.topics import DATA, outbox_topic
+from federator.protocol.types import BrokerId
+from federator.runtime.links.control_traffic import ControlTraffic
+from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
+from federator.runtime.links.outbox_link import OutboxLink
+from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+
+MARK_S: Final = 1.0
+"""Between two marks that nothing calls for: lost ones are made up for, and what left is counted."""
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class KeptOutboxes:
+    """The outboxes on our own broker, one for each agent that takes from it what we say."""
+
+    self_id: BrokerId
+    traffic: ControlTraffic
+    connections: NeighbourLinks
+    roll: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        self.connections.mark = self._mark
+
+    async def run(self) -> None:
+        """Ask from time to time how far who takes from us is, until cancelled."""
+        while True:
+            await asyncio.sleep(MARK_S)
+            for neighbour, link in self._kept():
+                if link.credit.owed_packets:
+                    self._mark(neighbour)
+
+    def on_neighbour(self, neighbour: BrokerId, *, reached: bool) -> None:
+        """Begin to send to a neighbour, or end it: what waits for it then is for nobody."""
+        for kept, link in self._kept():
+            if kept.outbox_of != neighbour:
+                continue
+            if reached:
+                self._mark(kept)
+            else:
+                link.discard()
+
+    def on_taken(self, answer: OutboxTaken) -> None:
+        """A neighbour has taken what came before a mark of ours."""
+        for kept, link in self._kept():
+            if (kept.outbox_of, kept.conn) == (answer.sender, answer.conn):
+                link.on_taken(answer.sent_bytes, answer.sent_packets)
+
+    def call_roll(self) -> None:
+        """Have all who take from our broker subscribe again: see ``RollCall``."""
+        self.roll = max(wall_clock_ms(), self.roll + 1)
+        for kept, _ in self._kept():
+            self._mark(kept)
+
+    def _kept(self) -> Iterator[tuple[NeighbourLink, OutboxLink]]:
+        for neighbour in self.connections.all:
+            if isinstance(neighbour.data, OutboxLink):
+                yield neighbour, neighbour.data
+
+    def _mark(self, neighbour: NeighbourLink) -> None:
+        link = neighbour.data
+        if isinstance(link, OutboxLink) and link.connected and neighbour.conn is not None:
+            mark = OutboxMark(self.self_id, neighbour.conn, *link.credit.mark(), self.roll)
+            self.traffic.send_by(link, mark, link.write_mark)
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class OwnOutboxes:
+    """Our outboxes on neighbours' brokers: what comes out of them goes where all of its kind goes.
+
+    Args:
+        said: Takes control messages.
+        frames: Takes frames.
+    """
+
+    federation: str
+    self_id: BrokerId
+    traffic: ControlTraffic
+    said: Callable[[Sequence[PublishPacket]], None]
+    frames: Callable[[Sequence[bytes]], None]
+
+    def __post_init__(self) -> None:
+        kinds = (*CONTROL_KINDS, DATA)
+        self._kind_of = {outbox_topic(self.federation, self.self_id, kind): kind for kind in kinds}
+
+    def hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
+        """Take what one socket read brought; what is none of it, a broker sent unasked."""
+        said: list[PublishPacket] = []
+        frames: list[bytes] = []
+        for packet, _, _ in publishes:
+            kind = self._kind_of.get(packet.topic)
+            if kind == DATA:
+                frames.append(packet.payload)
+            elif kind == WINDOW:
+                if frames:  # a mark is answered when what came before it is taken
+                    self.frames(frames)
+                    frames = []
+                self._on_mark(neighbour, link, packet)
+            elif kind is not None:
+                said.append(packet)
+        if frames:
+            self.frames(frames)
+        if said:
+            self.said(said)
+
+    def _on_mark(self, neighbour: NeighbourLink, link: MqttLink, packet: PublishPacket) -> None:
+        mark = self.traffic.receive(packet)
+        if not isinstance(mark, OutboxMark) or mark.sender != self.traffic.neighbour_at(link):
+            return
+        taken = OutboxTaken(self.self_id, mark.conn, mark.sent_bytes, mark.sent_packets)
+        self.traffic.send(neighbour.control, taken)
+        if neighbour.rolls.asks(mark.roll, retained=False, now_ms=monotonic_ms()):
+            for each in neighbour.links:
+                each.subscribe_again()
