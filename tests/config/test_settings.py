@@ -33,7 +33,7 @@ def test_the_defaults_are_those_of_the_protocol_core(write):
 def test_every_protocol_parameter_can_be_configured(write):
     text = GOOD + (
         '[links]\ncost = "delay"\n'
-        "hello_interval_ms = 11\nhello_timeout_ms = 12\ndial_back = false\n"
+        "hello_interval_ms = 11\nhello_timeout_ms = 12\ndial_back = false\noutboxes = [7]\n"
         "[mesh]\nredundancy = 3\nparent_slack_percent = 50\ncore_ann_interval_ms = 13\n"
         "core_ann_gap_ms = 1\ncore_lifetime_intervals = 4\nsolicit_timeout_ms = 14\n"
         "improvement_hold_ms = 15\nhandover_ms = 16\nparent_settle_ms = 20\n"

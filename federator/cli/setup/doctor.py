@@ -11,6 +11,7 @@ import click
 from federator.cli.options import columns, config_option, option, settings_from
 from federator.config.settings import Settings
 from federator.errors import ConfigError
+from federator.protocol.types import BROKER_ID_MAX
 from federator.runtime.doctor.access_list import AGENT, access_list
 from federator.runtime.doctor.diagnosis import Report, judge
 from federator.runtime.doctor.doctor import SYSTEM_SECONDS_MAX, examine
@@ -26,6 +27,18 @@ def _users(context: object, parameter: object, given: str | tuple[str, ...] | No
             text = f"{name!r}: printable characters wanted, no spaces at the ends"
             raise click.BadParameter(text)
     return given
+
+
+def _outbound(context: object, parameter: object, given: tuple[str, ...]) -> dict[str, int]:
+    """Broker ids by user, of ``ID=USER`` or ``ID``."""
+    told: dict[str, int] = {}
+    for text in given:
+        id_, _, user = text.partition("=")
+        if not (id_.isascii() and id_.isdigit() and int(id_) <= BROKER_ID_MAX):
+            raise click.BadParameter(f"{text!r}: a broker id wanted, and =USER behind it")
+        told[user or f"{AGENT}-{int(id_)}"] = int(id_)
+    _users(context, parameter, tuple(told))
+    return told
 
 
 def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..., int]]:
@@ -50,6 +63,13 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
     "--user", callback=_users, help=f"With --acl: the agent. [broker.username or {AGENT}]"
 )
 @_others("peer", of=f"other agents. [links.username or {AGENT}-peer]")
+@click.option(
+    "--outbound",
+    multiple=True,
+    metavar="ID[=USER]",
+    callback=_outbound,
+    help=f'With --acl: an agent with dial = "out", and its user. [{AGENT}-ID]',
+)
 @_others("gateway", of=f"gateways. [{AGENT}-gateway]")
 @_others("collector", of=f"collectors. [{AGENT}-collector]")
 @_others("steerer", of=f"steerers. [{AGENT}-steerer]")
@@ -60,6 +80,7 @@ def command(
     as_acl: bool,
     user: str | None,
     peers: tuple[str, ...],
+    outbound: dict[str, int],
     gateways: tuple[str, ...],
     collectors: tuple[str, ...],
     steerers: tuple[str, ...],
@@ -77,6 +98,7 @@ def command(
             settings,
             agent=user or settings.broker.username or AGENT,
             peers=peers or (settings.links.username or f"{AGENT}-peer",),
+            outbound=outbound,
             gateways=gateways or (f"{AGENT}-gateway",),
             collectors=collectors or (f"{AGENT}-collector",),
             steerers=steerers or (f"{AGENT}-steerer",),

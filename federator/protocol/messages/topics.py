@@ -16,6 +16,9 @@ from federator.protocol.types import BrokerId
 DATA: Final = "data"
 """The last level of the topic of frames."""
 
+OUTBOX_TRIED: Final = "doctor"
+"""The last level of the topic in an outbox on which its owner may speak, to see that it hears."""
+
 DOCTORS_WORD: Final = b"federator doctor"
 """What the doctor publishes to see whether it may. An agent at work there thinks nothing of it."""
 

@@ -1,10 +1,12 @@
 """Who needs which topics of a broker, as Mosquitto's acl_file: least rights, from our own names.
 
 Everything that agents, gateways, collectors and steerers say to each other goes by the broker, and
-the broker decides who may say it. Five parts are played there:
+the broker decides who may say it. Six parts are played there:
 
 - the **agent** of this broker, which alone learns who subscribes to what;
 - **peers**, the agents of neighbours: they speak to ours, and hear nothing;
+- **outbound peers**, whose brokers ours cannot dial: they also hear what is said to them here, each
+  what is said to itself;
 - **gateways**, which read the guide, ask, and tell who is there;
 - **collectors**, which ask for records;
 - **steerers**, which hear loads and tell plans.
@@ -24,6 +26,7 @@ from federator.protocol import discovery
 from federator.protocol.filters import contains
 from federator.protocol.messages import topics
 from federator.protocol.messages.codec import CONTROL_KINDS
+from federator.protocol.types import BrokerId
 from federator.runtime.doctor.doctor import CLIENTS_TOPIC
 from federator.runtime.loops import watch as loop_watch
 from federator.runtime.retained.scanner import UPTIME_TOPIC
@@ -65,6 +68,7 @@ def agent_grants(settings: Settings) -> Grants:
         topics.metrics_table_topic(federation, _ANY),
         topics.metrics_again_topic(federation, _ANY),
         topics.load_topic(federation),
+        topics.outbox_topic(federation, _ANY, _ANY),
     )
     both = (
         topics.data_topic(federation),  # the doctor writes there
@@ -81,6 +85,19 @@ def agent_grants(settings: Settings) -> Grants:
         *_clients_topics(settings),
     )
     return _grants(read=may_hear, write=may_say, both=both)
+
+
+def peer_grants(federation: str) -> Grants:
+    """What the agents of neighbours need: they only speak."""
+    spoken = [topics.control_topic(federation, kind) for kind in CONTROL_KINDS]
+    return _grants(write=(*spoken, topics.data_topic(federation), loop_watch.STATE_FILTER))
+
+
+def outbound_grants(federation: str, broker: int) -> Grants:
+    """What the agent of ``broker`` needs that ours cannot dial, beside the others' rights."""
+    outbox = topics.outbox_topic(federation, BrokerId(broker), _ANY)
+    tried = topics.outbox_topic(federation, BrokerId(broker), topics.OUTBOX_TRIED)
+    return {**peer_grants(federation), **_grants(read=(outbox,), write=(tried,))}
 
 
 def gateway_grants(federation: str) -> Grants:
@@ -132,18 +149,24 @@ def access_list(
     *,
     agent: str,
     peers: Sequence[str],
+    outbound: Mapping[str, int],
     gateways: Sequence[str],
     collectors: Sequence[str],
     steerers: Sequence[str],
 ) -> list[str]:
-    """The lines of an acl_file for our broker, given the user names of those who come there."""
+    """The lines of an acl_file for our broker, given the user names of those who come there.
+
+    Args:
+        outbound: Which broker's agent each user is that takes what is said to it here.
+    """
     federation = settings.federation
-    # The agents of neighbours only speak.
-    spoken = [topics.control_topic(federation, kind) for kind in CONTROL_KINDS]
-    spoken += [topics.data_topic(federation), loop_watch.STATE_FILTER]
-    parts = [
+    parts: list[tuple[str, Sequence[str], Grants]] = [
         ("the agent of this broker", [agent], agent_grants(settings)),
-        ("agents of neighbours", peers, _grants(write=spoken)),
+        ("agents of neighbours", peers, peer_grants(federation)),
+        *(
+            (f"the agent of broker {id}, which only dials", [user], outbound_grants(federation, id))
+            for user, id in outbound.items()
+        ),
         ("gateways", gateways, gateway_grants(federation)),
         ("collectors", collectors, collector_grants(federation)),
         ("steerers", steerers, steerer_grants(federation)),

@@ -54,6 +54,8 @@ from federator.runtime.mqtt.subscriptions import live_filter
 DIALLED_BACK_MAX = 256
 """Brokers that named themselves and are dialled for ever; anybody may invent one."""
 
+KEEP_ALIVE_S = 10
+
 LINK_UP, LINK_DOWN = b"1", b"0"
 """What a neighbour's broker keeps of our link, in the words of bridges."""
 
@@ -258,6 +260,9 @@ class NeighbourLinks:
         elif isinstance(target, NeighbourSettings):
             neighbour.takes_outbox = self.settings.takes_outbox(target)
         observer = NeighbourObserver(neighbour, self._connected, self._disconnected, self._hear)
+        # Who hears over it what a link needs must know soon that it is dead: a NAT forgets it.
+        soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
+        keep_alive_s = min(KEEP_ALIVE_S, soon_s) if neighbour.takes_outbox else KEEP_ALIVE_S
 
         def make_link(
             kind: type[_Link], role: str, will: Will | Callable[[], Will] | None
@@ -267,6 +272,7 @@ class NeighbourLinks:
                 observer,
                 client_id=secret_name(f"{ours}-{role}"),
                 will=will,
+                keep_alive_s=keep_alive_s,
                 reconnect_min_ms=links.reconnect_min_ms,
                 reconnect_max_ms=links.reconnect_max_ms,
                 send_queue_bytes_max=links.send_queue_bytes_max,

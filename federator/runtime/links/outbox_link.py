@@ -21,7 +21,7 @@ class OutboxLink(MqttLink):
     """A client of our own broker that publishes for an agent that comes for it.
 
     Args:
-        client_id, will, reconnect_min_ms, reconnect_max_ms: As of ``MqttLink``.
+        client_id, will, keep_alive_s, reconnect_min_ms, reconnect_max_ms: As of ``MqttLink``.
         send_queue_bytes_max: The same, and the bound of what waits for credit.
 
     Attributes:
@@ -35,6 +35,7 @@ class OutboxLink(MqttLink):
         *,
         client_id: str,
         will: Will | Callable[[], Will] | None,
+        keep_alive_s: int,
         reconnect_min_ms: int,
         reconnect_max_ms: int,
         send_queue_bytes_max: int,
@@ -44,6 +45,7 @@ class OutboxLink(MqttLink):
             observer,
             client_id=client_id,
             will=will,
+            keep_alive_s=keep_alive_s,
             reconnect_min_ms=reconnect_min_ms,
             reconnect_max_ms=reconnect_max_ms,
             send_queue_bytes_max=send_queue_bytes_max,

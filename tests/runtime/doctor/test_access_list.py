@@ -7,7 +7,13 @@ from federator.config.reading import load
 from federator.runtime.doctor.access_list import access_list
 
 ROOT = Path(__file__).parents[3]
-NAMES = {"peers": ["federator-peer"], "gateways": ["g"], "collectors": ["c"], "steerers": ["s"]}
+NAMES = {
+    "peers": ["federator-peer"],
+    "outbound": {},
+    "gateways": ["g"],
+    "collectors": ["c"],
+    "steerers": ["s"],
+}
 
 
 def lines_for(folder, *toml, agent="federator", **names):
@@ -27,6 +33,19 @@ def test_the_shipped_file_is_what_the_verb_prints(tmp_path):
     lines = lines_for(tmp_path, **{f"{each}s": [f"federator-{each}"] for each in others})
 
     assert (ROOT / "deploy/systemd/acl").read_text() == "\n".join(lines) + "\n"
+
+
+def test_an_outbound_agent_hears_its_own_outbox_and_no_other(tmp_path):
+    lines = lines_for(tmp_path, outbound={"site-7": 7, "site-8": 8})
+
+    seven, peer = of(lines, "site-7"), of(lines, "federator-peer")
+    assert set(seven) - set(peer) == {
+        "topic read $fed/fed/outbox/7/+",
+        "topic write $fed/fed/outbox/7/doctor",
+    }
+    assert set(peer) < set(seven)
+    assert [line for line in peer if " read" in line] == []
+    assert "topic write $fed/fed/outbox/+/+" in of(lines, "federator")
 
 
 def test_an_agent_marks_what_its_own_clients_said_as_gateways_do(tmp_path):

@@ -1,0 +1,1 @@
+"""A site behind real NAT, beside one that can be reached, in network namespaces."""
