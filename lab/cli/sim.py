@@ -54,6 +54,7 @@ class _Drawn:
     faulty: bool
     strategy: str
     by_delay: bool
+    outbound: bool
     messages: bool
     failover: bool
     joining: bool
@@ -69,11 +70,17 @@ class _Drawn:
 
     def also(self) -> dict[str, Any]:
         """What stories with and without clients are drawn from, besides."""
-        return {"steered": self.steered, "edges": self.edges, "by_delay": self.by_delay}
+        return {
+            "steered": self.steered,
+            "edges": self.edges,
+            "by_delay": self.by_delay,
+            "outbound": self.outbound,
+        }
 
     def options(self) -> str:
         """What draws the same again, besides nodes, topology and seed."""
         by_delay = " --by-delay" if self.by_delay else ""
+        by_delay += " --outbound" if self.outbound else ""
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
         failover = " --failover" if self.failover else ""
         failover += " --joining" if self.joining else ""
@@ -150,6 +157,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
     help="How publications are routed; mixed: each broker in its own way.",
 )
 @click.option("--by-delay", is_flag=True, help="Links cost their delay, which changes.")
+@click.option("--outbound", is_flag=True, help="Many links that only one end can dial.")
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
 def command(
@@ -174,8 +182,8 @@ def command(
     if stories_wanted > 1:
         kinds = "--messages, --failover, --joining and --attack"
         raise click.UsageError(f"{kinds} are stories of their own")
-    if drawn.by_delay and stories_wanted > drawn.messages:
-        raise click.UsageError("--by-delay goes with --messages or alone")
+    if (drawn.by_delay or drawn.outbound) and stories_wanted > drawn.messages:
+        raise click.UsageError("--by-delay and --outbound go with --messages, or alone")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
         few = stories_wanted and not drawn.nodes
@@ -186,6 +194,7 @@ def command(
         what += ", steered" if drawn.steered else ""
         what += ", with edges" if drawn.edges else ""
         what += ", links that cost their delay" if drawn.by_delay else ""
+        what += ", many dialled by one end only" if drawn.outbound else ""
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()

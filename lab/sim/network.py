@@ -6,7 +6,9 @@ what a real one would have lost.
 
 An agent publishes on its neighbour's *broker* over a TCP connection of its own, so what it sends
 arrives in order or not at all; only messages of different connections overtake each other. A path
-is one direction of a link and belongs to the agent that sends over it. What can befall it:
+is one direction of a link and belongs to the agent that sends over it. Where only one end can dial,
+both directions share its connection: the other agent publishes on its own broker, in an outbox, and
+what it says arrives as long as that connection stands. What can befall a path:
 
 - **cut**: the connection is reset and none can be made until it heals;
 - **silent**: a middlebox forgot the connection. Nothing says so: messages vanish until the path
@@ -55,12 +57,19 @@ class Connection:
 
     id: ConnId
     path: Path
+    at: BrokerId  # whose broker it leads to: into an outbox, the agent's own
     will: bytes  # the Bye that the broker publishes if the connection ends without a DISCONNECT
     broker_life: int  # which life of the broker accepted it: it does not survive the broker
     open_here: bool = True  # the agent believes in it
     open_there: bool = True  # the broker believes in it
     lost: bool = False  # what is on its way will never arrive
     last_arrival_ms: int = 0  # when the message sent last arrives; nothing overtakes it
+    takes_outbox: bool = False  # what is said at its other end is heard over it
+
+    @property
+    def in_outbox(self) -> bool:
+        """Whether what is published over it is for who comes for it."""
+        return self.at == self.path.owner
 
 
 @dataclass(slots=True, eq=False)
@@ -71,6 +80,8 @@ class Dialler:
     target: BrokerId
     expected_id: BrokerId | None
     cost: Cost | None  # ``None``: measured
+    outbox: bool = False  # it leads to our own broker, into the target's outbox there
+    takes_outbox: bool = False  # what is said to us at the target's broker is heard over it
     connection: Connection | None = None
     failures: int = 0
     pending: int = 0  # tells an attempt that was overtaken by events that it is no longer wanted

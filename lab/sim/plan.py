@@ -44,6 +44,8 @@ class LinkPlan:
     configured: tuple[BrokerId, ...] = ()
     # ends that name the other by an address it does not advertise.
     aliases: tuple[BrokerId, ...] = ()
+    # The only end that can dial; the other one speaks to it in an outbox.
+    dialler: BrokerId | None = None
     ids_known: bool = True  # the configured ends also give the other's id
     delay_ms_min: int = 5
     delay_ms_max: int = 5
@@ -96,6 +98,19 @@ def under(strategy: str, plan: WorldPlan, *, seed: int) -> WorldPlan:
         rng = random.Random(f"strategies {seed}")
         shortest = (id for id in sorted(plan.ids) if rng.random() < 0.5)
     return replace(plan, shortest=frozenset(shortest))
+
+
+def dialled_out(plan: WorldPlan, *, seed: int) -> WorldPlan:
+    """``plan`` with many links that only one end can dial."""
+    rng = random.Random(f"dialling {seed}")
+    links = []
+    for link in plan.links:
+        dialler = rng.choice((None, link.a, link.b))
+        if dialler is not None:
+            aliases = tuple(end for end in link.aliases if end == dialler)
+            link = replace(link, dialler=dialler, configured=(dialler,), aliases=aliases)
+        links.append(link)
+    return replace(plan, links=tuple(links))
 
 
 def costing_delay(plan: WorldPlan, *, from_ms: int, until_ms: int, seed: int) -> WorldPlan:

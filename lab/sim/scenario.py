@@ -11,7 +11,7 @@ from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Cost, Millis
 from lab.sim import topologies
 from lab.sim.faults import Fault, FaultKind, draw_faults
-from lab.sim.plan import Link, LinkPlan, WorldPlan, costing_delay, under
+from lab.sim.plan import Link, LinkPlan, WorldPlan, costing_delay, dialled_out, under
 from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
 
 FILTERS = (
@@ -74,11 +74,12 @@ def draw(
     steered: bool = False,
     edges: bool = False,
     by_delay: bool = False,
+    outbound: bool = False,
 ) -> Scenario:
     """The scenario of ``seed``, with ``nodes`` brokers under one of ``STRATEGIES``.
 
     ``steered``: with plans, which with ``edges`` say what is kept there, too. ``by_delay``: links
-    cost their delay, which changes.
+    cost their delay, which changes. ``outbound``: many have one end that dials.
     """
     rng = random.Random(f"scenario {seed} {nodes} {topology}")
     name, raw_links = topologies.draw(topology, nodes, rng)
@@ -90,6 +91,8 @@ def draw(
     plan = _draw_plan(rng, ids, links)
     if by_delay:
         plan = costing_delay(plan, from_ms=0, until_ms=heal_ms, seed=seed)
+    if outbound:
+        plan = dialled_out(plan, seed=seed)
     if not faulty:
         plan = replace(plan, loss=0.0, duplication=0.0)
         faults: tuple[Fault, ...] = ()

@@ -71,8 +71,7 @@ class Wires:
         if agent.pauses:
             self.dial(agent, dialler, RECONNECT_MS_MIN)
             return
-        path = self.paths[agent.id, dialler.target]
-        broker = self.brokers[dialler.target]
+        path, broker = self._way(agent, dialler)
         if not (path.usable and broker.running):
             dialler.failures += 1
             self.dial(agent, dialler, self.back_off_ms(dialler.failures))
@@ -83,8 +82,7 @@ class Wires:
     def _connected(self, agent: Agent, dialler: Dialler, ticket: int, broker_life: int) -> None:
         if ticket != dialler.pending or not dialler.wanted:
             return
-        path = self.paths[agent.id, dialler.target]
-        broker = self.brokers[dialler.target]
+        path, broker = self._way(agent, dialler)
         if agent.pauses or not path.usable or broker.life != broker_life or not broker.running:
             self.dial(agent, dialler, self.back_off_ms(dialler.failures))
             return
@@ -92,7 +90,8 @@ class Wires:
         agent.connections_made += 1
         conn = ConnId(agent.connections_made)
         will = self.will_of(agent, Bye(agent.id, agent.node.links.epoch, conn))
-        connection = Connection(conn, path, will, broker_life)
+        connection = Connection(conn, path, broker.id, will, broker_life)
+        connection.takes_outbox = dialler.takes_outbox
         dialler.connection = connection
         agent.connections[conn] = (connection, dialler)
         former = broker.sessions.get((agent.id, dialler.address))
@@ -101,8 +100,15 @@ class Wires:
             former.lost = True
             self._ended_there(former, dialler.address, graceful=False)
         broker.sessions[agent.id, dialler.address] = connection
-        event = NeighbourConnected(conn, dialler.address, dialler.expected_id, dialler.cost)
+        address, expected_id, cost = dialler.address, dialler.expected_id, dialler.cost
+        event = NeighbourConnected(conn, address, expected_id, cost, dialler.takes_outbox)
         self.tell(agent, event)
+
+    def _way(self, agent: Agent, dialler: Dialler) -> tuple[Path, Broker]:
+        """The path to the broker that is dialled: to our own, none that anything befalls."""
+        if dialler.outbox:
+            return Path(agent.id, dialler.target, 0, 0), self.brokers[agent.id]
+        return self.paths[agent.id, dialler.target], self.brokers[dialler.target]
 
     # --- using ---
 
@@ -110,28 +116,47 @@ class Wires:
         """Publish on the neighbour's broker: in order, or not at all."""
         if not connection.open_here:
             return
-        path = connection.path
-        self.bytes_sent[path.owner, path.target, kind] += len(payload)
-        if path.silences:
+        self.bytes_sent[connection.path.owner, connection.path.target, kind] += len(payload)
+        carrier = self._carrier(connection)
+        if carrier is None:
+            self.fired["outbox_unheard"] += 1
+            return
+        if carrier.path.silences:
             self.fired["silent_drop"] += 1
             return
         if self.loss and self._random() < self.loss:
             self.fired["loss"] += 1
             return
-        arrival_ms = max(self._arrival_ms(path), connection.last_arrival_ms)
+        arrival_ms = max(self._arrival_ms(carrier.path), connection.last_arrival_ms)
         connection.last_arrival_ms = arrival_ms
-        self.agenda.at(arrival_ms, self._arrive, connection, kind, payload)
+        self.agenda.at(arrival_ms, self._arrive, connection, carrier, kind, payload)
         if self.duplication and self._random() < self.duplication:
             self.fired["duplication"] += 1
-            self.agenda.at(arrival_ms, self._arrive, connection, kind, payload)
+            self.agenda.at(arrival_ms, self._arrive, connection, carrier, kind, payload)
 
-    def _arrive(self, connection: Connection, kind: str, payload: bytes) -> None:
-        path = connection.path
-        broker = self.brokers[path.target]
-        if connection.lost or path.silences or broker.life != connection.broker_life:
+    def _carrier(self, connection: Connection) -> Connection | None:
+        """The connection that carries what is published: another's, out of its outbox, if any."""
+        if not connection.in_outbox:
+            return connection
+        taker = self.agents.get(connection.path.target)
+        held = [] if taker is None else [each for each, _ in taker.connections.values()]
+        carriers = (
+            each
+            for each in held
+            if each.takes_outbox and each.at == connection.at and each.open_there and not each.lost
+        )
+        return next(carriers, None)
+
+    def _arrive(
+        self, connection: Connection, carrier: Connection, kind: str, payload: bytes
+    ) -> None:
+        broker = self.brokers[carrier.at]
+        if carrier.lost or carrier.path.silences or broker.life != carrier.broker_life:
+            return
+        if connection.in_outbox and not carrier.open_here:
             return
         if broker.running:
-            self.arrival(path.target, kind, payload)
+            self.arrival(connection.path.target, kind, payload)
 
     def _delay_ms(self, path: Path) -> int:
         spread = path.delay_ms_max - path.delay_ms_min
@@ -190,14 +215,19 @@ class Wires:
             return
         connection.open_there = False
         path = connection.path
-        broker = self.brokers[path.target]
+        broker = self.brokers[connection.at]
         if broker.life != connection.broker_life or not broker.running:
             return
         if broker.sessions.get((path.owner, address)) is connection:
             del broker.sessions[path.owner, address]
-        if not graceful:
-            self.fired["will"] += 1
+        if graceful:
+            return
+        self.fired["will"] += 1
+        if not connection.in_outbox:
             self.arrival(path.target, "ctl", connection.will)
+        elif (carrier := self._carrier(connection)) is not None:
+            will = (connection, carrier, "ctl", connection.will)
+            self.agenda.at(self._arrival_ms(carrier.path), self._arrive, *will)
 
     def give_up_there(self, connection: Connection, address: str) -> None:
         """The broker's patience with a silent client ran out."""

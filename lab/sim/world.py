@@ -17,6 +17,7 @@ from federator.protocol import effects as e
 from federator.protocol import events
 from federator.protocol.data.ports import Seals
 from federator.protocol.filters import matches
+from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Strategy
@@ -33,6 +34,12 @@ LOCAL_CONNECT_MS = 1
 
 Named = tuple[str, BrokerId, LinkPlan]
 """A neighbour as an operator names it: where it is, who that is, and what is said of the link."""
+
+
+def dialler_of(id: BrokerId, address: str, target: BrokerId, link: LinkPlan) -> Dialler:
+    """How broker ``id`` dials a neighbour that its operator names."""
+    expected, takes_outbox = target if link.ids_known else None, link.dialler == id
+    return Dialler(address, target, expected, link.cost, takes_outbox=takes_outbox)
 
 
 class World(Clocked):
@@ -165,7 +172,7 @@ class World(Clocked):
         self._note(id, "broker stops")
         for agent in list(self.agents.values()):
             for connection, _ in list(agent.connections.values()):
-                if connection.path.target == id:
+                if connection.at == id:
                     self.wires.reset(agent, connection)
         local = self.agents.get(id)
         if local is not None:
@@ -253,7 +260,10 @@ class World(Clocked):
         for link in self.plan.links:
             for owner, target in ((link.a, link.b), (link.b, link.a)):
                 path = Path(owner, target, link.delay_ms_min, link.delay_ms_max)
-                self.paths[owner, target] = path
+                if link.dialler != target:
+                    self.paths[owner, target] = path
+                if link.dialler == owner:  # both directions share its connection
+                    self.paths[target, owner] = path
                 if owner in link.configured or not link.configured:
                     address = alias_of(target) if owner in link.aliases else address_of(target)
                     self._configured[owner].append((address, target, link))
@@ -289,8 +299,7 @@ class World(Clocked):
             self._handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
         self.agenda.at(self.now_ms + LOCAL_CONNECT_MS, self._local_attempt, agent)
         for address, target, link in self._configured[id]:
-            expected = target if link.ids_known else None
-            self._dial(agent, Dialler(address, target, expected, link.cost))
+            self._dial(agent, dialler_of(id, address, target, link))
 
     def _call_off(self, agent: Agent, target: BrokerId) -> None:
         """End what was dialled back at ``target``."""
@@ -422,10 +431,11 @@ class World(Clocked):
 
     def _dial_back(self, agent: Agent, address: str) -> None:
         self.fired["dial_back"] += 1
-        target = self._address_book[address]
+        target = self._address_book[place_of(address)]
         if address not in agent.diallers or not agent.diallers[address].wanted:
             cost = self._costs[link_of(agent.id, target)]
-            self._dial(agent, Dialler(address, target, target, cost))
+            self.fired["outbox"] += is_outbox(address)
+            self._dial(agent, Dialler(address, target, target, cost, outbox=is_outbox(address)))
 
     def _dial(self, agent: Agent, dialler: Dialler) -> None:
         agent.diallers[dialler.address] = dialler

@@ -20,7 +20,7 @@ from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
-from lab.sim.plan import Link, WorldPlan, costing_delay, under
+from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
 from lab.sim.scenario import FILTERS, TOPICS, draw_link, pool_of
 from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
 
@@ -85,11 +85,12 @@ def draw(
     steered: bool = False,
     edges: bool = False,
     by_delay: bool = False,
+    outbound: bool = False,
 ) -> MessageStory:
     """The story of ``seed``, with so many brokers, or few, under one of ``STRATEGIES``.
 
     ``steered``: with plans, which with ``edges`` say what is kept there, too. ``by_delay``: links
-    cost their delay, which changes.
+    cost their delay, which changes. ``outbound``: many have one end that dials.
     """
     rng = random.Random(f"messages {seed} {nodes} {topology}")
     nodes = nodes or rng.choice((2, 3, 3, 4, 4, 5, 6, 7, NODES_MAX))
@@ -107,6 +108,8 @@ def draw(
     if by_delay:
         world = costing_delay(plan.world, from_ms=settle_ms, until_ms=heal_ms, seed=seed)
         plan = replace(plan, world=world)
+    if outbound:
+        plan = replace(plan, world=dialled_out(plan.world, seed=seed))
     spell = {"start_ms": settle_ms, "end_ms": heal_ms}
     clients = [each.id for each in plan.subscribers]
     faults: tuple[Fault, ...] = ()

@@ -21,10 +21,10 @@ from lab.sim.messages.data_connection import DataConnection
 from lab.sim.messages.hosts import Host, HostDisk
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, data_client_id
-from lab.sim.network import Agent, Dialler
+from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
-from lab.sim.world import Named, World
+from lab.sim.world import Named, World, dialler_of
 
 DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
@@ -227,7 +227,7 @@ class MessageWorld(World):
             if dialler is None or not dialler.wanted:
                 if link.ids_known:
                     self._call_off(agent, target)
-                self._dial(agent, Dialler(address, target, expected, link.cost))
+                self._dial(agent, dialler_of(agent.id, address, target, link))
             else:
                 dialler.expected_id, dialler.cost = expected, link.cost
         link_cost = agent.node.parameters.link_cost
