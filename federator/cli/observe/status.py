@@ -20,8 +20,10 @@ REASONS_SHOWN = 5
 """Without --verbose: what is told of a federation that is well fits into a usual terminal."""
 
 RULES_TOLD = ("import", "export", "deny", "rename")
-LINK_COLUMNS = ("neighbour", "address", "state", "cost", "rtt_ms", "load")
-"""The last one only where the capacity of some link is known."""
+LINK_COLUMNS = ("neighbour", "address", "state", "dialled", "cost", "rtt_ms", "load")
+"""The last one only where the capacity of some link is known, and who dials where that is not both.
+"""
+BOTH = "by both"
 TRAFFIC_TOLD = {
     "publications_in": "of our clients",
     "publications_out": "sent on",
@@ -130,9 +132,13 @@ def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
         return ["", "links: none"]
     ordered = sorted(links, key=lambda link: (link.get("state") == "up", -(load_of(link) or 0)))
     shown_first = [{**link, "load": load_shown(link)} for link in ordered[:LINKS_SHOWN]]
-    known = any(load_of(link) is not None for link in links)
-    columns_shown = LINK_COLUMNS if known else LINK_COLUMNS[:-1]
-    rows = [{key: link.get(key) for key in columns_shown} for link in shown_first]
+    usual = set[str]()
+    if all(load_of(link) is None for link in links):
+        usual.add("load")
+    if all(link.get("dialled", BOTH) == BOTH for link in links):
+        usual.add("dialled")
+    shown_keys = [key for key in LINK_COLUMNS if key not in usual]
+    rows = [{key: link.get(key) for key in shown_keys} for link in shown_first]
     ups = sum(link.get("state") == "up" for link in links)
     lines = ["", f"links: {ups} of {len(links)} up", *table(rows)]
     more = len(links) - LINKS_SHOWN

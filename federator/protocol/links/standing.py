@@ -9,9 +9,11 @@ Source: docs/observability.md, "Alone, partly, joined, degraded".
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from ipaddress import ip_address
 from typing import Final
+from urllib.parse import urlsplit
 
 from federator.protocol.links.links import Links
 from federator.protocol.links.neighbour import LinkConnection, Neighbour
@@ -22,6 +24,9 @@ MISSED_MS: Final = 3_600_000
 hear of it for ever."""
 
 REASONS_MAX: Final = 20
+
+NOT_HEARD: Final = "connected, but its agent is not heard"
+TO_MEND: Final = 'correct broker.advertise there, or set links.dial = "out" there'
 
 
 class Word(StrEnum):
@@ -43,6 +48,8 @@ class Way:
     conn: ConnId | None  # ``None`` while it is not connected,
     failure: str = ""  # and then why
     refused: bool = False  # because the broker there wants no connection of ours
+    peer: str = ""  # the IP address that was connected to, if any
+    outbox_refused: bool = False  # the broker there keeps from us what is said to us there
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +69,7 @@ class LinkFinding:
     up: bool
     reason: str = ""
     refuses: bool = False  # it is nobody's absence
+    unheard: bool = False  # as things are, we can never hear it
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +104,8 @@ class LinkJudge:
         links = self.links
         connection = links.connections.get(way.conn) if way.conn is not None else None
         if connection is None:
-            reason = way.failure or "connecting"
             id_ = self._speaks_from(way.address) if way.expected_id is None else way.expected_id
+            reason = self._why_not_there(way, id_)
             return LinkFinding(id_, up=False, reason=reason, refuses=way.refused)
         if connection.found == links.self_id:
             return LinkFinding(None, up=False, reason="this address leads to our own broker")
@@ -109,7 +117,37 @@ class LinkJudge:
         if known is not None and known.up:
             same = known.conn == way.conn
             return LinkFinding(id_, up=same, reason="" if same else "another address leads there")
-        return self._down(connection, id_, known, now_ms)
+        found = self._down(connection, id_, known, now_ms)
+        if found.reason == NOT_HEARD:
+            return self._unheard(way, connection, found)
+        return found
+
+    def _why_not_there(self, way: Way, id_: BrokerId | None) -> str:
+        """Why the address is not connected; where its agent speaks to us, that is half a link."""
+        failure = way.failure or "connecting"
+        known = self.links.neighbours.get(id_) if id_ is not None else None
+        if not way.failure or known is None or known.hello is None or known.up:
+            return failure
+        one_way = f"one way only: its agent speaks here, and we do not reach its broker ({failure})"
+        return f"{one_way}: {TO_MEND}"
+
+    def _unheard(self, way: Way, connection: LinkConnection, found: LinkFinding) -> LinkFinding:
+        """Why nothing comes from where we speak, as far as that shows here."""
+        ours = self.links.address
+        if way.outbox_refused:
+            reason = "its broker does not let us read what is said to us there: let its operator "
+            reason += "print an ACL with federator doctor --acl --outbound ID, ID being ours"
+            return replace(found, reason=reason, refuses=True, unheard=True)
+        if connection.takes_outbox:
+            reason = f"{NOT_HEARD}: is it running, does it keep an outbox for us (links.dial_back "
+            return replace(found, reason=f"{reason}there), and may we read it (ACL)?")
+        if leads_nowhere(ours, way.peer):
+            reason = f"one way only: nobody there can connect to our broker at {ours}, so its "
+            reason += 'agent is not heard: correct broker.advertise, or set links.dial = "out"'
+            return replace(found, reason=reason, refuses=True, unheard=True)
+        at = ours or "no address (broker.advertise)"
+        reason = f"{NOT_HEARD}: is it running, and does it reach our broker at {at}? If nobody "
+        return replace(found, reason=f'{reason}can connect to ours: links.dial = "out"')
 
     def _who(self, connection: LinkConnection) -> BrokerId | None:
         """Who is at the other end, as it said, as was expected, or as it seems."""
@@ -162,9 +200,23 @@ class LinkJudge:
             return LinkFinding(id_, up=False, reason="shaking hands")
         if known is not None and known.ups:
             return LinkFinding(id_, up=False, reason=known.reason)
-        at = links.address or "no address (broker.advertise)"
-        reason = "connected, but its agent is not heard: is it running, and does it reach our "
-        return LinkFinding(id_, up=False, reason=f"{reason}broker at {at}?")
+        return LinkFinding(id_, up=False, reason=NOT_HEARD)
+
+
+def leads_nowhere(ours: str, peer: str) -> bool:
+    """Whether who is at the IP address ``peer`` can surely not connect to ``ours``, a URL.
+
+    Surely not to a loopback of ours from another host, nor from the internet to a private address.
+    Names may be anything, and private addresses of two hosts may be in one network.
+    """
+    host = urlsplit(ours).hostname or ""
+    try:
+        there, here = ip_address(peer), ip_address("127.0.0.1" if host == "localhost" else host)
+    except ValueError:
+        return False
+    if here.is_loopback:
+        return not there.is_loopback
+    return there.is_global and not here.is_global
 
 
 def stand(

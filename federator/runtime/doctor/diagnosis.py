@@ -20,7 +20,7 @@ from federator.protocol.discovery.log_lines import (
     UNSUBSCRIBE_TOPIC,
 )
 from federator.protocol.messages.topics import all_topics
-from federator.runtime.doctor.neighbours import NeighbourFacts
+from federator.runtime.doctor.neighbours import NeighbourFacts, WayBack
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 from federator.runtime.mqtt.probe import is_taken
@@ -35,6 +35,7 @@ LOG_LINES = {
 
 LOG_KINDS = tuple(LOG_LINES.values())
 QUEUE_LINE = "max_queued_messages 100000"
+ADVERTISE = "set broker.advertise to what other hosts reach this broker by"
 PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
 
@@ -115,9 +116,10 @@ def judge(facts: Facts, settings: Settings) -> Report:
         _log_topics(facts, settings),
         _system(facts),
         _strangers(facts, settings),
-        *_neighbours(facts.neighbours),
+        *_neighbours(facts.neighbours, settings),
     ]
-    if _data_connection(facts).outcome != "fail":
+    dialled = not facts.neighbours.ways or any(way.back is None for way in facts.neighbours.ways)
+    if dialled and _data_connection(facts).outcome != "fail":
         findings.append(_way_to_us(facts.neighbours))
     return Report(tuple(findings), _config_lines(facts, settings), _acl_lines(facts, settings))
 
@@ -228,8 +230,8 @@ def _strangers(facts: Facts, settings: Settings) -> Finding:
     return Finding("ACL", "warn", f"{topics} may be written by {who}", mend)
 
 
-def _neighbours(facts: NeighbourFacts) -> Iterator[Finding]:
-    """Whether we may speak there."""
+def _neighbours(facts: NeighbourFacts, settings: Settings) -> Iterator[Finding]:
+    """Whether we may speak there, and whether what is said back can reach us."""
     heard = set(facts.heard.values())
     for way in facts.ways:
         if way.refused:
@@ -238,15 +240,38 @@ def _neighbours(facts: NeighbourFacts) -> Iterator[Finding]:
         elif way.failure:
             mend = "start it, or correct the url; we try for ever"
             yield Finding("neighbour", "warn", f"{way.address}: {way.failure}", mend)
+        elif way.back is not None:
+            yield _way_back(way.address, way.back, settings)
+        elif way.unreached and not heard:
+            found = f"{way.address}: we may speak there, and nobody there can connect to our broker"
+            yield Finding("neighbour", "fail", found, f'{ADVERTISE}, or links.dial = "out"')
+        elif not heard:
+            found = f"{way.address}: we may speak there, its agent is not heard here"
+            mend = 'start it; if nobody there can connect to our broker, set links.dial = "out"'
+            yield Finding("neighbour", "warn", found, mend)
         else:
             speaks = ", its agent speaks here" if way.address in heard else ""
             yield Finding("neighbour", "ok", f"{way.address}: we may speak there{speaks}")
 
 
+def _way_back(address: str, back: WayBack, settings: Settings) -> Finding:
+    """Whether we may hear, at a neighbour's broker, what is said to us there."""
+    if not back.may_read:
+        mend = "let its operator take the lines of "
+        mend += f"`federator doctor --acl --outbound {settings.broker.id}=OUR-USER` there"
+        found = f"{address}: we may speak there, and not hear what is said to us there"
+        return Finding("neighbour", "fail", found, mend)
+    speaks = "its agent speaks" if back.heard else "nobody speaks"
+    found = f"{address}: we may speak there, and hear what is said to us there; {speaks} to us"
+    if back.heard:
+        return Finding("neighbour", "ok", found)
+    mend = "once our agent runs, its agent answers there, unless its links.dial_back = false"
+    return Finding("neighbour", "ok", found, mend)
+
+
 def _way_to_us(facts: NeighbourFacts) -> Finding:
     if (way := facts.to_us).failure:
-        mend = "set broker.advertise to what other hosts reach this broker by"
-        return Finding("way to us", "warn", f"{way.address}: {way.failure}", mend)
+        return Finding("way to us", "warn", f"{way.address}: {way.failure}", ADVERTISE)
     agents = ", ".join(map(str, sorted(facts.heard)))
     who = f"agents heard here: {agents}" if agents else "no agent is heard here yet"
     return Finding("way to us", "ok", f"{way.address}: leads here; {who}")

@@ -1,10 +1,11 @@
 """Can we speak at our neighbours' brokers, and they at ours? A link needs both.
 
-At each neighbour's broker we do what our agent does there: log in, and publish. How others come to
-us is tried by going the way that we tell them, our own address, and by listening to who is there
-already. What another host sees may still differ: networks have more than one side.
+At each neighbour's broker we do what our agent does there: log in, publish, and, where we only
+dial, hear what is said in our outbox. How others come to us is tried by going the way that we tell
+them, our own address, and by listening to who is there already. What another host sees may still
+differ: networks have more than one side.
 
-Source: docs/protocol.md 3.
+Source: docs/protocol.md 3, 19.
 """
 
 import asyncio
@@ -15,8 +16,16 @@ from typing import Final
 from federator.config.brokers import NeighbourSettings
 from federator.config.settings import Settings
 from federator.errors import LinkError
+from federator.protocol.links.outbox import place_of
+from federator.protocol.links.standing import leads_nowhere
 from federator.protocol.messages.codec import HELLO
-from federator.protocol.messages.topics import DOCTORS_WORD, control_topic, data_topic
+from federator.protocol.messages.topics import (
+    DOCTORS_WORD,
+    OUTBOX_TRIED,
+    control_topic,
+    data_topic,
+    outbox_topic,
+)
 from federator.protocol.trust.guard import overheard_hello
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.probe import BrokerProbe, RefusedError, is_taken, plain
@@ -35,6 +44,16 @@ class WayThere:
     address: str
     failure: str = ""
     refused: bool = False  # somebody must let us in; else it may be away just now
+    back: "WayBack | None" = None  # what came of hearing it there; ``None``: it speaks at ours
+    unreached: bool = False  # nobody there can connect to our broker, as its address shows
+
+
+@dataclass(frozen=True, slots=True)
+class WayBack:
+    """What came of hearing, at a neighbour's broker, what is said to us there."""
+
+    may_read: bool
+    heard: bool  # its agent speaks to us there
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +95,7 @@ async def try_neighbours(settings: Settings) -> NeighbourFacts:
                     came_to_us = came_to_us or packet.payload == DOCTORS_WORD
                     if packet.topic != ours and len(heard) < HEARD_MAX:
                         said = overheard_hello(packet.payload)
-                        heard |= {} if said is None else {said.sender: said.address}
+                        heard |= {} if said is None else {said.sender: place_of(said.address)}
         except TimeoutError:
             pass
     if not (to_us.failure or came_to_us):
@@ -93,11 +112,32 @@ async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str
                 answer = plain(await probe.publish(topic, DOCTORS_WORD))
                 if not is_taken(answer):
                     return WayThere(at.url, f"publishing on {topic}: {answer}", refused=True)
+            if settings.takes_outbox(at):
+                return WayThere(at.url, back=await _hear(settings, probe))
+            unreached = leads_nowhere(settings.broker.advertised, probe.peer)
     except RefusedError as error:
         return WayThere(at.url, _without(at, error), refused=True)
     except LinkError as error:
         return WayThere(at.url, _without(at, error))
-    return WayThere(at.url)
+    return WayThere(at.url, unreached=unreached)
+
+
+async def _hear(settings: Settings, probe: BrokerProbe) -> WayBack:
+    """Listen in our outbox for our own word, and for the agent there."""
+    tried, hello = (
+        outbox_topic(settings.federation, settings.broker_id, kind)
+        for kind in (OUTBOX_TRIED, HELLO)
+    )
+    came: set[str] = set()
+    await probe.subscribe(tried, hello)
+    await probe.publish(tried, DOCTORS_WORD)
+    try:
+        async with asyncio.timeout(settings.links.hello_interval_ms * 2 / 1000):
+            while len(came) < 2:
+                came.add((await probe.next_message()).topic)
+    except TimeoutError:
+        pass
+    return WayBack(may_read=bool(came), heard=hello in came)
 
 
 def _without(at: NeighbourSettings, error: LinkError) -> str:

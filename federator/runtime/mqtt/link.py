@@ -170,6 +170,11 @@ class MqttLink(PacketSender):
         return self._pipe is not None and self._pipe.behind
 
     @property
+    def peer(self) -> str:
+        """The IP address at the other end; empty when there is none."""
+        return self._pipe.peer if self._pipe is not None else ""
+
+    @property
     def counters(self) -> LinkCounters:
         """A copy of what was counted, up to date."""
         pipe = self._pipe

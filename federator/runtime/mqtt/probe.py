@@ -125,6 +125,12 @@ class BrokerProbe:
         self._writer.close()
         self.lost.cancel()
 
+    @property
+    def peer(self) -> str:
+        """The IP address at the other end; empty where there is none."""
+        told = self._writer.get_extra_info("peername")
+        return str(told[0]) if isinstance(told, tuple) else ""
+
     async def _connect(self) -> None:
         packet = mqtt5.ConnectPacket(
             self.client_id,

@@ -201,6 +201,15 @@ class PacketTransport(asyncio.BufferedProtocol):
         if not self._resting and self._transport is not None and not self._closing:
             self._transport.resume_reading()
 
+    @property
+    def peer(self) -> str:
+        """The IP address at the other end; empty when there is none, or no connection."""
+        if self._tcp is None:
+            return ""
+        with contextlib.suppress(OSError):
+            return str(self._tcp.getpeername()[0])
+        return ""
+
     # Sending
 
     def send(

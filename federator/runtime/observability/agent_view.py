@@ -228,6 +228,7 @@ def links_section(
                 "name": "" if found.neighbour is None else name_of(found.neighbour),
                 "address": neighbour.address,
                 "dialled_back": neighbour.dialled_for is not None,
+                "dialled": _dialled(neighbour),
                 "cost": neighbour.cost if connection is None else connection.cost,
                 "connected": neighbour.connected,
                 "state": _state(neighbour, up=found.up),
@@ -264,6 +265,13 @@ def flows_section(meter: FlowMeter, forwarder: Forwarder) -> Answer:
         ],
         "rest": round(rest),
     }
+
+
+def _dialled(neighbour: NeighbourLink) -> str:
+    """Who opens the connections of a link."""
+    if neighbour.outbox_of is not None:
+        return "by it alone"
+    return "by us alone" if neighbour.takes_outbox else "by both"
 
 
 def _state(neighbour: NeighbourLink, *, up: bool) -> str:

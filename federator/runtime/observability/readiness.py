@@ -1,8 +1,9 @@
 """Whether an agent is ready, and how it stands in the federation: two questions, two answers.
 
-Ready: publications of its own broker are taken and delivered, and each configured neighbour was
-tried. That is what an orchestrator may act upon. What a neighbour does is no reason to restart or
-to take away a broker's only agent: it says so beside (``protocol.links.standing``).
+Ready: publications of its own broker are taken and delivered, each configured neighbour was tried,
+and none is one that we can never hear the way we are configured. That is what an orchestrator may
+act upon. What a neighbour does is no reason to restart or to take away a broker's only agent: it
+says so beside (``protocol.links.standing``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -38,6 +39,8 @@ def way_of(neighbour: NeighbourLink, *, joined: bool) -> Way:
         conn=neighbour.conn if neighbour.connected else None,
         failure=failure,
         refused=is_refusal(failure),
+        peer=neighbour.control.peer,
+        outbox_refused=neighbour.outbox_refused,
     )
 
 
@@ -83,4 +86,14 @@ class Readiness:
         for neighbour in self.neighbours.all:
             if neighbour.dialled_for is None and not neighbour.tried:
                 return f"neighbour {neighbour.address}: not tried yet"
+        return self._unheard()
+
+    def _unheard(self) -> str | None:
+        """Which neighbour of the operator's can never be heard as things are, and why."""
+        judge, now_ms = self.judge(), monotonic_ms()
+        for neighbour in self.neighbours.all:
+            if neighbour.kept and neighbour.connected:
+                found = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
+                if found.unheard:
+                    return f"neighbour {neighbour.address}: {found.reason}"
         return None

@@ -132,7 +132,13 @@ async def test_a_neighbour_that_cannot_dial_us_back_is_named_at_both_ends(plain)
     two = await plain.agent(2, there)
 
     await all_stand([one], "alone", there.url, f"does it reach our broker at {url}?")
-    await all_stand([two], "alone", f"broker 1 at {url}: connection refused")
+    await all_stand(
+        [two],
+        "alone",
+        f"broker 1 at {url}: one way only: its agent speaks here, and we do not reach its broker",
+        "connection refused",
+        'links.dial = "out" there',
+    )
     link = (await one.status())["links"][0]
     assert (link["state"], "is not heard" in link["reason"]) == ("down", True)
 
