@@ -216,6 +216,8 @@ def _type(info: FieldInfo) -> str:
     if get_origin(kinds[0]) is tuple:
         item = get_args(kinds[0])[0]
         tables = isinstance(item, type) and issubclass(item, BaseModel)
+        if get_args(item)[:1] == (int,):
+            return "list of whole numbers"
         return f"list of {'tables' if tables else 'text'}"
     literals = [text for kind in kinds if get_origin(kind) is Literal for text in get_args(kind)]
     if literals:

@@ -1,48 +1,218 @@
-"""A broker that nobody can connect to is a member like any other: its agent dials, and hears."""
+"""A broker that nobody can connect to is a member like any other: its agent dials, and hears.
+
+Broker 1, the site, says of itself what is no use elsewhere. Broker 2, the hub, is dialled.
+"""
 
 import asyncio
+import os
+import signal
 
+import mqtt5
 import pytest
 
+from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.trust.test_signed import Office
 
 NOWHERE = "mqtt://127.0.0.1:1"
-"""What a broker behind NAT says of itself is no use elsewhere."""
+"""What a broker behind NAT says of itself."""
+
+SITE = {"broker": {"advertise": NOWHERE}, "links": {"dial": "out"}}
+LONG_KEPT_S = 120.0
+"""Agents that were killed leave custody to be made up for."""
+
+
+NOTED_S = 5.0
+"""So long after a subscription its agent has surely noted it: it survives a kill."""
+
+
+class Pair:
+    """The two brokers, their agents, and a stream each way."""
+
+    def __init__(self, inside, outside, site, hub):
+        self.inside, self.outside, self.site, self.hub = inside, outside, site, hub
+
+    async def linked(self):
+        await eventually(self.site, linked(2), "the site is linked")
+        await eventually(self.hub, linked(1), "the hub is linked")
+
+    async def up(self):
+        """Wait for the link; an agent that was killed may not know yet who subscribes."""
+        for agent in (self.site, self.hub):
+            await eventually(
+                agent, lambda told: told["links"][0]["state"] == "up", "the link is up"
+            )
+
+    def streams(self, *, qos=1, rate_hz=300):
+        """Publishers and subscribers, from the site and from the hub; their sessions last."""
+        ways = (("site", self.inside, self.outside), ("hub", self.outside, self.inside))
+        made = []
+        for name, here, there in ways:
+            topic = f"from/{name}"
+            sender = Publisher(here.port, topic, client_id=name, qos=qos, rate_hz=rate_hz)
+            taker = Subscriber(there.port, topic, client_id=f"of-{name}", qos=qos)
+            made.append((sender, taker))
+        return made
 
 
 @pytest.fixture
 async def pair(plain):
-    """Brokers 1, whose agent alone dials, and 2, and their agents, linked."""
     inside, outside = await asyncio.gather(plain.broker(), plain.broker())
     hub = await plain.agent(2, outside)
-    site = await plain.agent(
-        1, inside, outside.url, broker={"advertise": NOWHERE}, links={"dial": "out"}
-    )
-    await eventually(site, linked(2), "linked")
-    await eventually(hub, linked(1), "linked")
-    return inside, outside
+    site = await plain.agent(1, inside, outside.url, **SITE)
+    made = Pair(inside, outside, site, hub)
+    await made.linked()
+    return made
+
+
+def clients(streams):
+    return [client for stream in streams for client in stream]
+
+
+async def begin(streams):
+    """Wait until both streams flow; the numbers from which on nothing may be missing."""
+    for sender, taker in streams:
+        await gets_through(sender, taker)
+    return [sender.sent for sender, _ in streams]
+
+
+async def all_came(streams, begun):
+    """End the streams, and see that everything came, once and in order."""
+    for sender, _ in streams:
+        sender.pause()
+    for (sender, taker), first in zip(streams, begun, strict=True):
+        wanted = set(range(first, sender.sent))
+        await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
+        assert {n: c for n, c in taker.came.items() if c > 1} == {}
+        assert taker.order == sorted(taker.order)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_publications_cross_both_ways_once_and_in_order(pair, qos):
-    inside, outside = pair
-    out = Publisher(inside.port, "from/site", client_id="out", qos=qos, rate_hz=300)
-    back = Publisher(outside.port, "from/hub", client_id="back", qos=qos, rate_hz=300)
-    at_hub = Subscriber(outside.port, "from/site", client_id="at-hub", qos=qos)
-    at_site = Subscriber(inside.port, "from/hub", client_id="at-site", qos=qos)
+    streams = pair.streams(qos=qos)
 
-    async with running(out, back, at_hub, at_site):
-        await gets_through(out, at_hub)
-        await gets_through(back, at_site)
-        begun = out.sent, back.sent
+    async with running(*clients(streams)):
+        begun = await begin(streams)
         await asyncio.sleep(2)
-        out.pause()
-        back.pause()
-        for sender, taker, first in ((out, at_hub, begun[0]), (back, at_site, begun[1])):
-            await until(
-                lambda s=sender, t=taker, f=first: set(range(f, s.sent)) <= set(t.came), "all came"
-            )
-            assert taker.duplicates == 0
-            assert taker.order == sorted(taker.order)
+
+        await all_came(streams, begun)
+
+
+@pytest.mark.parametrize("victim", ["site", "hub"])
+async def test_a_killed_agent_comes_back_and_nothing_is_missing(pair, victim):
+    streams, agent = pair.streams(rate_hz=100), getattr(pair, victim)
+
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        await asyncio.sleep(NOTED_S)
+        agent.kill9()
+        await asyncio.sleep(1)
+        await agent.start()
+        await pair.up()
+        for sender, _ in streams:
+            sender.pause()
+
+        for (sender, taker), first in zip(streams, begun, strict=True):
+            wanted = set(range(first, sender.sent))
+            await until(lambda t=taker, w=wanted: w <= set(t.came), "all came")
+
+
+async def test_a_link_is_back_after_the_death_of_either_broker(pair):
+    for broker in (pair.outside, pair.inside):
+        broker.kill9()
+        await asyncio.sleep(0.5)
+        await broker.start()
+        await pair.linked()
+
+        streams = pair.streams(rate_hz=100)
+        async with running(*clients(streams)):
+            await all_came(streams, await begin(streams))
+
+
+async def test_who_gives_the_link_up_is_not_spoken_to_any_more(pair):
+    text = pair.site.config_path.read_text()
+    at = text.index("[[neighbours]]")
+    pair.site.config_path.write_text(text[:at] + text[text.index("[links]") :])
+
+    os.kill(pair.site.pid, signal.SIGHUP)
+
+    await eventually(pair.hub, lambda told: not told["links"], "its outbox is closed")
+
+
+class Ear(Handler):
+    """Keeps the payloads that come on a filter, at a broker of the federation."""
+
+    def __init__(self, port, *filters, client_id, login=()):
+        self.came = []
+        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
+        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
+
+    def on_publishes(self, link, chunk, publishes):
+        self.came += [packet for packet, _, _ in publishes]
+
+
+async def test_nobody_else_speaks_in_an_outbox(plain, tmp_path):
+    """Forged and repeated words there are refused, and the link and what it carries stand."""
+    office = Office(tmp_path / "office")
+    inside, outside = await asyncio.gather(plain.broker(), plain.broker())
+    hub = await plain.agent(2, outside, security="signed", more=office.section(2))
+    site = await plain.agent(
+        1, inside, outside.url, security="signed", more=office.section(1), **SITE
+    )
+    made = Pair(inside, outside, site, hub)
+    await made.linked()
+    streams = made.streams(rate_hz=50)
+    ear = Ear(outside.port, "$fed/fed/outbox/#", client_id="ear")
+
+    async with running(*clients(streams), ear):
+        begun = await begin(streams)
+        await until(lambda: len(ear.came) > 100, "the stranger hears: there is no ACL")
+        for packet in list(ear.came):
+            for payload in (packet.payload, packet.payload[:-1] + b"\0", b"", b"x" * 70):
+                ear.link.publish(packet.topic, payload)
+                ear.link.publish(packet.topic.replace("outbox/1/", ""), payload)
+        refused = "site refuses"
+        await eventually(site, lambda told: told["links"][0]["state"] == "up", refused)
+
+        await all_came(streams, begun)
+
+    assert (await hub.status())["links"][0]["state"] == "up"
+
+
+@pytest.mark.parametrize(("outboxes", "let_in"), [([1], True), ([7], False)])
+async def test_who_dials_nobody_back_keeps_outboxes_for_those_it_names(plain, outboxes, let_in):
+    inside, outside = await asyncio.gather(plain.broker(), plain.broker())
+    hub = await plain.agent(2, outside, links={"dial_back": False, "outboxes": outboxes})
+    site = await plain.agent(1, inside, outside.url, **SITE)
+
+    if let_in:
+        await Pair(inside, outside, site, hub).linked()
+    else:
+        text = "does it keep an outbox for us"
+        await eventually(
+            site, lambda told: text in told["links"][0]["reason"], "the site says what is missing"
+        )
+        assert (await hub.status())["links"] == []
+
+
+async def test_retained_values_cross_both_ways_to_who_comes_later(pair):
+    speakers = [
+        (Ear(broker.port, client_id=f"speaker-{name}"), f"kept/{name}")
+        for name, broker in (("site", pair.inside), ("hub", pair.outside))
+    ]
+    async with running(*(ear for ear, _ in speakers)):
+        for ear, topic in speakers:
+            await until(lambda e=ear: e.link.connected, "connected")
+            packet = mqtt5.PublishPacket(topic, b"value", retain=True)
+            assert ear.link.write_packets((packet.write(),), 1)
+        await asyncio.sleep(0.5)
+
+        at_hub = Ear(pair.outside.port, "kept/site", client_id="late-at-hub")
+        at_site = Ear(pair.inside.port, "kept/hub", client_id="late-at-site")
+        async with running(at_hub, at_site):
+            await until(lambda: at_hub.came and at_site.came, "retained values come")
+
+    assert [packet.payload for packet in at_hub.came + at_site.came] == [b"value"] * 2
