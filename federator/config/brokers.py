@@ -106,6 +106,25 @@ def _check_name(name: str) -> None:
 BrokerName = Annotated[str, readable_by(_check_name)]
 
 
+def _parse_proxy(url: str) -> tuple[str, int]:
+    """Host and port of ``http://host:port``. Raises ``ValueError``: ``what: how to mend``."""
+    shown = repr(url[:60])
+    try:
+        parts = urlsplit(url)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        host = port = None
+    if "@" in url:
+        # Never shown: what stands before the @ is a secret.
+        raise ValueError("the URL holds credentials: use a proxy that asks for none")
+    if not (host and port) or parts.scheme != "http" or parts.path.strip("/"):
+        raise ValueError(f"{shown} is no proxy: write one like http://proxy:3128")
+    return host, port
+
+
+ProxyUrl = Annotated[str, readable_by(_parse_proxy)]
+
+
 def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
     """Refuse a certificate without its key, and a key without its certificate."""
     if (cert_file is None) != (key_file is None):
@@ -307,6 +326,8 @@ class NeighbourSettings(BrokerAddress):
     """How frames reach this one, whatever links.transport says."""
     dial: Annotated[Dial | None, Takes.RESTART] = None
     """Who dials whom, whatever links.dial says."""
+    proxy: Annotated[ProxyUrl | None, Takes.RESTART] = None
+    """By which HTTP proxy its broker is reached, whatever links.proxy says."""
     imports: TopicFilters = Field(default=EVERYTHING, alias="import")
     """Publications are taken from this neighbour when one of these matches,"""
     exports: TopicFilters = Field(default=EVERYTHING, alias="export")
@@ -323,6 +344,11 @@ class NeighbourSettings(BrokerAddress):
                 what = f"neighbour.{name} without neighbour.id"
                 raise wrong(name, what, "add its id, by which it is known also when it calls us")
         return self
+
+    @property
+    def proxy_address(self) -> tuple[str, int] | None:
+        """Host and port of the proxy, if there is one."""
+        return _parse_proxy(self.proxy) if self.proxy else None
 
     def rules(self, denied: tuple[str, ...]) -> LinkRules:
         """The rules of this link, with what is denied to the federation."""

@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Strict, StringConstraints, model_validator
 
-from federator.config.brokers import Credentials, Dial, Transport, Url, is_loopback
+from federator.config.brokers import Credentials, Dial, ProxyUrl, Transport, Url, is_loopback
 from federator.config.section import BrokerNumber, Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
@@ -52,6 +52,9 @@ class LinkSettings(Credentials):
     """Who dials whom: "both": we connect to neighbours' brokers, and their agents to ours; "out":
     we connect to theirs, and hear them over the same connections. For a broker behind NAT or a
     firewall, which nobody can connect to. A neighbour may have its own."""
+    proxy: ProxyUrl | None = None
+    """The HTTP proxy, http://host:port, by which we connect to neighbours' brokers (CONNECT, for
+    mqtt:// and mqtts:// alike)."""
     outboxes: tuple[BrokerNumber, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
     """Where dial_back = false: ids of brokers with dial = "out" that may link with ours."""
     notifications: Switch = True

@@ -134,6 +134,14 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
+    def _links_that_arrange_themselves_can_be_dialled(self) -> Self:
+        if self.topology.mode == "auto" and self.links.dial == "out":
+            what = "others would be told to dial this broker, which nobody can"
+            mend = 'use topology.mode = "static" and name [[neighbours]]; theirs may be "auto"'
+            raise wrong("links.dial", what, mend)
+        return self
+
+    @model_validator(mode="after")
     def _no_link_asks_for_what_is_denied(self) -> Self:
         for index, neighbour in enumerate(self.neighbours):
             explicit = neighbour.model_fields_set & {"imports", "exports"}
@@ -224,8 +232,9 @@ class Settings(Section):
         return [*self.connections(), ("links", self.links)]
 
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
-        """``neighbour`` with the credentials of ``[links]`` where it names none of its own."""
-        return neighbour.with_credentials_of(self.links)
+        """``neighbour`` with what ``[links]`` says where it names no credentials or proxy."""
+        named = neighbour.with_credentials_of(self.links)
+        return named.model_copy(update={"proxy": named.proxy or self.links.proxy})
 
     def dialled_back(self, url: str) -> NeighbourSettings:
         """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""

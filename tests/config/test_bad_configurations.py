@@ -313,6 +313,26 @@ SPOILT = {
         "not less than core_ann_interval_ms",
     ),
     "a listener for everybody": (("", '[http]\nhost = "0.0.0.0"\n'), 78, 8, "is not loopback"),
+    "a proxy of another kind": (
+        ("", '[links]\nproxy = "socks5://proxy:1080"\n'),
+        78,
+        8,
+        "'socks5://proxy:1080' is no proxy: write one like http://proxy:3128",
+    ),
+    "a proxy without a port": (("", '[links]\nproxy = "http://proxy"\n'), 78, 8, "is no proxy"),
+    "a password for a proxy": (
+        ("", '[links]\nproxy = "http://me:hush@proxy:3128"\n'),
+        78,
+        8,
+        "the URL holds credentials: use a proxy that asks for none",
+    ),
+    "a broker that only dials and is to be found": (
+        ("", '[topology]\nmode = "auto"\n[links]\ndial = "out"\n'),
+        78,
+        10,
+        'use topology.mode = "static" and name [[neighbours]]',
+    ),
+    "a third manner of dialling": (("", '[links]\ndial = "in"\n'), 78, 8, "links.dial"),
     "plaintext that is not wanted": (
         ("127.0.0.1:2883", 'gw2"\n[links]\nallow_plaintext = false\n#'),
         78,

@@ -48,6 +48,21 @@ def test_every_protocol_parameter_can_be_configured(write):
     assert [name for name in fields if getattr(told, name) == getattr(default, name)] == []
 
 
+def test_a_neighbour_has_its_own_word_on_dialling_and_proxy_and_else_that_of_the_links(write):
+    text = GOOD.partition("[[neighbours]]")[0] + (
+        '[links]\ndial = "out"\nproxy = "http://proxy:3128"\n'
+        '[[neighbours]]\nurl = "mqtt://far"\n'
+        '[[neighbours]]\nurl = "mqtt://near"\ndial = "both"\nproxy = "http://[::1]:8080"\n'
+    )
+
+    settings = load(write(text), {})
+
+    far, near = map(settings.neighbour_connection, settings.neighbours)
+    assert (settings.takes_outbox(far), settings.takes_outbox(near)) == (True, False)
+    assert (far.proxy_address, near.proxy_address) == (("proxy", 3128), ("::1", 8080))
+    assert settings.dialled_back("mqtt://elsewhere").proxy_address == ("proxy", 3128)
+
+
 def test_relative_paths_go_by_the_folder_of_their_file(write):
     text = GOOD.replace("[broker]", 'state_dir = "state"\n[broker]\nusername = "u"', 1)
     text = text.replace("username", 'password_file = "password"\nusername', 1)

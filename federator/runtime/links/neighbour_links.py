@@ -76,6 +76,7 @@ class NeighbourLink:
         kept: The operator named it among the neighbours.
         capacity: As the operator says, in bit/s.
         outbox_of: The neighbour that takes what we say from our own broker: we cannot dial it.
+        reached: The neighbour of an outbox is linked with us.
         takes_outbox: We hear over these connections what is said to us at their other end.
         control: Carries control messages, and has the Will; set when the address is dialled, as
         data: which carries frames.
@@ -89,6 +90,7 @@ class NeighbourLink:
     kept: bool = False
     capacity: int | None = None
     outbox_of: BrokerId | None = None
+    reached: bool = False
     takes_outbox: bool = False
     rolls: RollCall = field(default_factory=RollCall)
     control: MqttLink = field(init=False)
@@ -336,6 +338,10 @@ class NeighbourLinks:
         neighbour = self._by_conn.get(conn) if conn is not None else None
         return neighbour.topic(self.settings.federation, DATA) if neighbour is not None else None
 
+    def behind_conn(self, conn: ConnId) -> NeighbourLink | None:
+        """What ``conn`` is a connection of, or ``None`` when it is gone."""
+        return self._by_conn.get(conn)
+
     def having(self, link: MqttLink) -> NeighbourLink | None:
         """What ``link`` belongs to, or ``None`` when it is gone."""
         return self._by_link.get(link)
@@ -352,7 +358,7 @@ class NeighbourLinks:
         if len(dialled) < DIALLED_BACK_MAX:
             return True
         for neighbour in dialled:
-            if not neighbour.connected:
+            if not (neighbour.connected if neighbour.outbox_of is None else neighbour.reached):
                 self._end(neighbour)
                 return True
         return False

@@ -1,7 +1,7 @@
 """Outboxes at work: those that we keep for agents we cannot dial, and what we take from ours.
 
-Who keeps one marks, now and then, how much it has published; who takes from it answers. Both ends
-of an outbox are in one agent's reach to be asked for: an agent may keep some, and take from others.
+Who keeps one marks, now and then, how much it has published; who takes from it answers. An agent
+may keep some, and take from others.
 
 Source: docs/protocol.md 19.
 """
@@ -52,6 +52,7 @@ class KeptOutboxes:
         for kept, link in self._kept():
             if kept.outbox_of != neighbour:
                 continue
+            kept.reached = reached
             if reached:
                 self._mark(kept)
             else:
@@ -59,9 +60,10 @@ class KeptOutboxes:
 
     def on_taken(self, answer: OutboxTaken) -> None:
         """A neighbour has taken what came before a mark of ours."""
-        for kept, link in self._kept():
-            if (kept.outbox_of, kept.conn) == (answer.sender, answer.conn):
-                link.on_taken(answer.sent_bytes, answer.sent_packets)
+        kept = self.connections.behind_conn(answer.conn)
+        if kept is not None and kept.outbox_of == answer.sender:
+            assert isinstance(kept.data, OutboxLink), "only such lead to an outbox"
+            kept.data.on_taken(answer.sent_bytes, answer.sent_packets)
 
     def call_roll(self) -> None:
         """Have all who take from our broker subscribe again: see ``RollCall``."""

@@ -9,8 +9,10 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
-from federator.config.brokers import BrokerAddress, BrokerSettings
+from federator.config.brokers import BrokerAddress, BrokerSettings, NeighbourSettings
+from federator.runtime.mqtt.proxy import HttpProxy
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,6 +21,7 @@ class Endpoint:
 
     Attributes:
         socket: Path of a Unix socket to be used instead of host, port and TLS.
+        proxy: By which we go there, instead of straight.
     """
 
     host: str
@@ -27,6 +30,7 @@ class Endpoint:
     password: bytes | None = None
     tls: ssl.SSLContext | None = None
     socket: str | None = None
+    proxy: HttpProxy | None = None
 
     def __repr__(self) -> str:  # never the password
         return f"Endpoint({self.place}{' tls' if self.tls else ''})"
@@ -42,17 +46,29 @@ class Endpoint:
         Raises:
             OSError: Nobody there.
             UnicodeError: ``host`` is no name of a host.
+            LinkError: The proxy does not let us through.
         """
         loop = asyncio.get_running_loop()
         if self.socket is not None:
             await loop.create_unix_connection(make_protocol, self.socket)
+        elif self.proxy is not None:
+            way = await self.proxy.open(self.host, self.port)
+            await loop.create_connection(make_protocol, sock=way, **self._tls_by_name)
         else:
             await loop.create_connection(make_protocol, self.host, self.port, ssl=self.tls)
+
+    @property
+    def _tls_by_name(self) -> dict[str, Any]:
+        """TLS with the broker itself, whose name an open socket does not tell."""
+        return {} if self.tls is None else {"ssl": self.tls, "server_hostname": self.host}
 
     async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection to be read and written by whoever waits. Raises as ``connect``."""
         if self.socket is not None:
             return await asyncio.open_unix_connection(self.socket)
+        if self.proxy is not None:
+            way = await self.proxy.open(self.host, self.port)
+            return await asyncio.open_connection(sock=way, **self._tls_by_name)
         return await asyncio.open_connection(self.host, self.port, ssl=self.tls)
 
 
@@ -67,6 +83,7 @@ def endpoint_of(connection: BrokerAddress) -> Endpoint:
     """
     address = connection.address
     socket = connection.socket if isinstance(connection, BrokerSettings) else None
+    proxy = connection.proxy_address if isinstance(connection, NeighbourSettings) else None
     return Endpoint(
         address.host,
         address.port,
@@ -74,4 +91,5 @@ def endpoint_of(connection: BrokerAddress) -> Endpoint:
         password=connection.secret(),
         tls=None if socket else connection.tls_context(datetime.now(UTC)),
         socket=socket,
+        proxy=HttpProxy(*proxy) if proxy else None,
     )

@@ -1,0 +1,104 @@
+"""To a broker by an HTTP proxy: in clear, by TLS; and what is said of one that refuses us."""
+
+from datetime import UTC, datetime
+
+import pytest
+
+from federator.config.certificates import client_context
+from federator.errors import LinkError
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.proxy import HEAD_BYTES_MAX, HttpProxy
+from lab.grid.processes.ports import free_ports
+from tests.certificates import tls_listener
+from tests.real.flow import running
+from tests.real.handler import Handler
+from tests.real.links.test_outbox import NOWHERE, Pair, all_came, begin, clients
+from tests.real.mqtt import http_proxy
+from tests.real.polling import until
+
+
+class Client(Handler):
+    def __init__(self, endpoint):
+        self.link = MqttLink(endpoint, self, client_id="by-proxy", reconnect_max_ms=200)
+
+
+def at(port, proxy, **more):
+    return Endpoint("127.0.0.1", port, proxy=HttpProxy("127.0.0.1", proxy), **more)
+
+
+async def test_a_link_leads_through_the_proxy(broker):
+    async with http_proxy.HttpProxy() as proxy:
+        client = Client(at(broker.port, proxy.port))
+
+        async with running(client):
+            await until(lambda: client.link.connected, "connected")
+
+    assert proxy.asked == [f"CONNECT 127.0.0.1:{broker.port} HTTP/1.1"]
+
+
+async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(start_broker, keys):
+    (port,) = free_ports(1)
+    await start_broker(extra_config=tls_listener(keys, port))
+    files = {"cert_file": keys / "client.pem", "key_file": keys / "client.key"}
+    right, wrong = (
+        client_context(ca_file=keys / name, now=datetime.now(UTC), **files)
+        for name in ("broker.pem", "other.pem")
+    )
+    async with http_proxy.HttpProxy() as proxy:
+        good = Client(at(port, proxy.port, tls=right))
+        async with running(good):
+            await until(lambda: good.link.connected, "connected")
+        bad = Client(at(port, proxy.port, tls=wrong))
+        async with running(bad):
+            await until(lambda: bad.link.last_error, "refused")
+
+    assert "certificate not accepted" in bad.link.last_error
+
+
+@pytest.mark.parametrize(
+    ("answer", "told"),
+    [
+        (b"HTTP/1.1 403 Forbidden\r\n\r\n", "does not let us through: 'HTTP/1.1 403 Forbidden'"),
+        (b"SSH-2.0-OpenSSH_9.2\r\n", "does not answer as an HTTP proxy does"),
+        (b"x" * 3 * HEAD_BYTES_MAX, "does not answer as an HTTP proxy does"),
+        (b"", "does not answer as an HTTP proxy does"),
+    ],
+)
+async def test_a_proxy_that_does_not_let_us_through_is_told_in_a_line(broker, answer, told):
+    async with http_proxy.HttpProxy(answer=answer) as proxy:
+        client = Client(at(broker.port, proxy.port))
+
+        async with running(client):
+            await until(lambda: client.link.last_error, "refused")
+
+        with pytest.raises(LinkError, match="the proxy "):
+            await at(broker.port, proxy.port).streams()
+    assert told in client.link.last_error
+
+
+async def test_a_proxy_that_is_not_there_is_a_connection_refused(broker):
+    (port,) = free_ports(1)
+    client = Client(at(broker.port, port))
+
+    async with running(client):
+        await until(lambda: client.link.last_error, "refused")
+
+    assert "connection refused" in client.link.last_error
+
+
+async def test_a_site_takes_part_by_a_proxy_alone(plain):
+    inside, outside = await plain.broker(), await plain.broker()
+    hub = await plain.agent(2, outside)
+    async with http_proxy.HttpProxy() as proxy:
+        links = {"dial": "out", "proxy": proxy.url}
+        told = {"broker": {"advertise": NOWHERE}, "links": links}
+        pair = Pair(inside, outside, await plain.agent(1, inside, outside.url, **told), hub)
+        await pair.linked()
+        streams = pair.streams(rate_hz=100)
+        async with running(*clients(streams)):
+            await all_came(streams, await begin(streams))
+        await pair.site.stop()
+
+    assert set(proxy.asked) == {f"CONNECT 127.0.0.1:{outside.port} HTTP/1.1"}
+    assert len(proxy.asked) >= 2
