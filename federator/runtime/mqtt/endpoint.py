@@ -9,7 +9,6 @@ import ssl
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
 
 from federator.config.brokers import BrokerAddress, BrokerSettings, NeighbourSettings
 from federator.runtime.mqtt.proxy import HttpProxy
@@ -52,23 +51,20 @@ class Endpoint:
         if self.socket is not None:
             await loop.create_unix_connection(make_protocol, self.socket)
         elif self.proxy is not None:
-            way = await self.proxy.open(self.host, self.port)
-            await loop.create_connection(make_protocol, sock=way, **self._tls_by_name)
+            await self.proxy.connect(make_protocol(), self.host, self.port, self.tls)
         else:
             await loop.create_connection(make_protocol, self.host, self.port, ssl=self.tls)
-
-    @property
-    def _tls_by_name(self) -> dict[str, Any]:
-        """TLS with the broker itself, whose name an open socket does not tell."""
-        return {} if self.tls is None else {"ssl": self.tls, "server_hostname": self.host}
 
     async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection to be read and written by whoever waits. Raises as ``connect``."""
         if self.socket is not None:
             return await asyncio.open_unix_connection(self.socket)
         if self.proxy is not None:
-            way = await self.proxy.open(self.host, self.port)
-            return await asyncio.open_connection(sock=way, **self._tls_by_name)
+            reader = asyncio.StreamReader()
+            protocol = asyncio.StreamReaderProtocol(reader)
+            way = await self.proxy.connect(protocol, self.host, self.port, self.tls)
+            loop = asyncio.get_running_loop()
+            return reader, asyncio.StreamWriter(way, protocol, reader, loop)
         return await asyncio.open_connection(self.host, self.port, ssl=self.tls)
 
 

@@ -6,7 +6,7 @@ Source: RFC 9110, 9.3.6 (CONNECT).
 """
 
 import asyncio
-import socket
+import ssl
 from dataclasses import dataclass
 from typing import Final
 
@@ -26,41 +26,66 @@ class HttpProxy:
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
 
-    async def open(self, host: str, port: int) -> socket.socket:
-        """A socket that leads to ``host``, whose name the proxy looks up.
+    async def connect(
+        self, protocol: asyncio.BaseProtocol, host: str, port: int, tls: ssl.SSLContext | None
+    ) -> asyncio.Transport:
+        """Open a connection to ``host``, whose name the proxy looks up, for ``protocol``.
 
         Raises:
-            OSError: The proxy is not there.
+            OSError: The proxy is not there, or TLS fails.
             UnicodeError: ``host`` is no name of a host.
-            LinkError: It does not let us through.
+            LinkError: The proxy does not let us through.
         """
+        name = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
         loop = asyncio.get_running_loop()
-        found = await loop.getaddrinfo(self.host, self.port, type=socket.SOCK_STREAM)
-        family, kind, protocol, _, address = found[0]
-        way = socket.socket(family, kind, protocol)
+        answer = _Answer(loop.create_future())
+        transport: asyncio.Transport | None
+        transport, _ = await loop.create_connection(lambda: answer, self.host, self.port)
+        plain = transport
         try:
-            way.setblocking(False)
-            await loop.sock_connect(way, address)
-            name = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
-            place = f"{name}:{port}"
-            order = f"CONNECT {place} HTTP/1.1\r\nHost: {place}\r\n\r\n"
-            await loop.sock_sendall(way, order.encode("ascii"))
-            status = await self._answer(way)
-        except BaseException:
-            way.close()
-            raise
-        if status.split(" ")[1:2] != ["200"]:
-            way.close()
-            raise LinkError(f"the proxy {self} does not let us through: {status!r}")
-        return way
-
-    async def _answer(self, way: socket.socket) -> str:
-        """The status line. Behind the head is nothing yet: brokers do not speak first."""
-        loop = asyncio.get_running_loop()
-        head = b""
-        while not head.endswith(_END):
-            more = await loop.sock_recv(way, HEAD_BYTES_MAX - len(head))
-            head += more
-            if not more or len(head) >= HEAD_BYTES_MAX:
+            transport.write(
+                f"CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n".encode()
+            )
+            status = await answer.status
+            if status is None:
                 raise LinkError(f"the proxy {self} does not answer as an HTTP proxy does")
-        return head.split(b"\r\n", 1)[0].decode("latin-1")[:80]
+            if status.split(" ")[1:2] != ["200"]:
+                raise LinkError(f"the proxy {self} does not let us through: {status!r}")
+            if tls is None:
+                transport.set_protocol(protocol)
+            else:
+                transport = await loop.start_tls(transport, protocol, tls, server_hostname=host)
+            if transport is None:
+                raise ConnectionResetError("the proxy hung up")
+            protocol.connection_made(transport)
+        except BaseException:
+            plain.abort()
+            raise
+        return transport
+
+
+class _Answer(asyncio.Protocol):
+    """Waits for the head of a proxy's answer. Behind it is nothing yet: brokers speak second.
+
+    ``status``: the first line of it, or ``None`` when it is none.
+    """
+
+    def __init__(self, status: asyncio.Future[str | None]) -> None:
+        self.status = status
+        self._head = b""
+
+    def data_received(self, data: bytes) -> None:
+        """More of the head."""
+        self._head += data
+        if self._head.endswith(_END):
+            self._tell(self._head.split(b"\r\n", 1)[0].decode("latin-1")[:80])
+        elif len(self._head) > HEAD_BYTES_MAX or _END in self._head:
+            self._tell(None)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The proxy hung up."""
+        self._tell(None)
+
+    def _tell(self, status: str | None) -> None:
+        if not self.status.done():
+            self.status.set_result(status)

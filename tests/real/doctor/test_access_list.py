@@ -38,12 +38,14 @@ FED = "$fed/fed/"
 
 NOT_ALWAYS_SAID = {
     # By doctor, drain and trace; when subscriptions change that overlap; when a gateway asks what
-    # its clients missed.
+    # its clients missed; for who only dials.
     "federator": {
+        f"{FED}outbox/+/+",
         *(f"{FED}data", f"{FED}doctor/+", f"{FED}drain", f"{FED}trace", f"{FED}traced/+"),
         *(f"{FED}cover", f"{FED}mark", f"{FED}fetched/+"),
     },
-    "federator-peer": {f"{FED}ctl", f"{FED}repair"},  # by Wills, and as luck will have it
+    # By Wills, as luck will have it, and by who only dials.
+    "federator-peer": {f"{FED}ctl", f"{FED}repair", f"{FED}window"},
     # By those whose broker died, who were asked, or who share clients.
     "federator-gateway": {
         *(f"{FED}recall", f"{FED}recalled/+", f"{FED}claims", f"{FED}fetch", f"{FED}fetched/+"),
