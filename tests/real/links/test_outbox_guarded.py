@@ -1,9 +1,12 @@
 """What keeps an outbox: the broker's ACL, and a bound on what waits in it. What the doctor sees."""
 
 import asyncio
+import time
 
 import pytest
 
+from lab.grid.processes.relay import Relay
+from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.links.test_outbox import NOWHERE, Ear, Pair
 from tests.real.logins import login, write_passwords, write_secret
@@ -16,6 +19,10 @@ PAYLOAD_BYTES = 50_000
 FLOOD = 1_200
 """Publications: 60 MB, more than all that may wait together."""
 QUEUE_BYTES = 1_048_576
+NARROW_BYTES_PER_S = 500_000
+"""A tenth of what is published."""
+NARROW_S = 12.0
+"""Several hello time-outs."""
 GROWTH_BYTES_MAX = 24_000_000
 """Of the broker's memory: the window, what sockets hold, and room for noise."""
 
@@ -126,3 +133,35 @@ async def test_what_nobody_takes_out_of_an_outbox_does_not_pile_up_at_the_broker
 
     assert grown < GROWTH_BYTES_MAX
     assert waits > FLOOD / 2  # what the window and the queue do not hold
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_a_narrow_way_out_is_filled_and_hellos_pass_beside(plain, qos):
+    """Nothing of the link goes down, order holds, and what the way carries is publications."""
+    inside, outside = await asyncio.gather(plain.broker(), plain.broker())
+    relay = Relay(outside.place, delay_s=0.001)
+    port = relay.listen()
+    links = {"send_queue_bytes_max": QUEUE_BYTES}
+    hub = await plain.agent(2, outside, links=links)
+    told = {"broker": {"advertise": NOWHERE}, "links": {**links, "dial": "out"}}
+    site = await plain.agent(1, inside, f"mqtt://127.0.0.1:{port}", **told)
+    await Pair(inside, outside, site, hub).linked()
+    sender = Padded(outside.port, "t", client_id="sender", rate_hz=100, qos=qos)
+    taker = Subscriber(inside.port, "t", client_id="taker", qos=qos)
+
+    async with running(sender, taker):
+        await gets_through(sender, taker)
+        relay.bytes_per_s = NARROW_BYTES_PER_S
+        await asyncio.sleep(NARROW_S)
+        late_s = time.monotonic() - NARROW_S / 2
+        carried = PAYLOAD_BYTES * sum(at_s > late_s for at_s in taker.at_s) / (NARROW_S / 2)
+        downs = [named(agent, "link.down") for agent in (hub, site)]
+        relay.bytes_per_s = None
+        await gets_through(sender, taker)
+    await site.stop()
+    relay.close()
+
+    assert downs == [[], []], "hellos waited behind data"
+    assert carried > NARROW_BYTES_PER_S / 10
+    assert taker.order == sorted(taker.order)
+    assert taker.duplicates == 0
