@@ -216,3 +216,14 @@ async def test_retained_values_cross_both_ways_to_who_comes_later(pair):
             await until(lambda: at_hub.came and at_site.came, "retained values come")
 
     assert [packet.payload for packet in at_hub.came + at_site.came] == [b"value"] * 2
+
+
+async def test_an_agent_that_comes_back_counts_those_who_hear_outboxes_at_its_broker(pair):
+    """They subscribed before it listened, and do so again when it calls the roll."""
+    await asyncio.sleep(NOTED_S)
+    pair.hub.kill9()
+    for left in pair.hub.state_dir.glob("subscriptions*"):
+        left.unlink()
+    await pair.hub.start()
+
+    await pair.linked()

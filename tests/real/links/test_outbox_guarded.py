@@ -11,8 +11,9 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.links.test_outbox import NOWHERE, Ear, Pair
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
-from tests.real.plain_agents import DEEP, QUICK, gets_through
+from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through
 from tests.real.polling import until
+from tests.real.refusing import refuse
 
 USERS = ("federator", "federator-1", "federator-7", "federator-peer", "alice")
 PAYLOAD_BYTES = 50_000
@@ -165,3 +166,23 @@ async def test_a_narrow_way_out_is_filled_and_hellos_pass_beside(plain, qos):
     assert carried > NARROW_BYTES_PER_S / 10
     assert taker.order == sorted(taker.order)
     assert taker.duplicates == 0
+
+
+async def test_a_site_that_may_not_hear_what_is_said_to_it_is_not_ready_and_says_why(
+    plain, tmp_path
+):
+    lines = (*refuse(tmp_path, "$fed/fed/outbox/#"), *QUICK)
+    inside, outside = await plain.broker(), await plain.broker(extra_config=lines)
+    await plain.agent(2, outside)
+
+    site = await plain.agent(
+        1, inside, outside.url, broker={"advertise": NOWHERE}, links={"dial": "out"}
+    )
+
+    told = await eventually(site, lambda told: "let us read" in told["ready_reason"], "not ready")
+    assert not told["ready"]
+    assert told["links"][0]["refuses"]
+    code, text, _ = await ran("status", "-c", str(site.config_path))
+    assert code == 1
+    assert "NOT READY" in text.splitlines()[0]
+    assert "federator doctor --acl --outbound" in text

@@ -4,10 +4,8 @@ import asyncio
 import contextlib
 import gc
 import itertools
-import json
 import ssl
 import subprocess
-from pathlib import Path
 
 import aiomqtt
 import mqtt5
@@ -18,11 +16,11 @@ from paho.mqtt.properties import Properties
 
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
-from lab.grid.processes.broker import find_mosquitto
 from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay import Relay
 from tests.real.mqtt.recorder import Recorder, running
 from tests.real.polling import until
+from tests.real.refusing import refuse
 
 
 @pytest.fixture
@@ -46,21 +44,7 @@ def tls_files(tmp_path):
 @pytest.fixture
 def refuse_no_filters(tmp_path):
     """Lines for mosquitto.conf that refuse SUBSCRIBE for ``no/#``: Mosquitto's own plugin does."""
-    acl = {"acltype": "subscribePattern", "topic": "no/#", "allow": False}
-    all_may = ("publishClientSend", "publishClientReceive", "subscribe", "unsubscribe")
-    rules = {
-        "defaultACLAccess": dict.fromkeys(all_may, True),
-        "clients": [],
-        "roles": [{"rolename": "some", "acls": [acl]}],
-        "groups": [{"groupname": "all", "clients": [], "roles": [{"rolename": "some"}]}],
-        "anonymousGroup": "all",
-    }
-    path = tmp_path / "dynamic-security.json"
-    path.write_text(json.dumps(rules))
-    name = "mosquitto_dynamic_security.so"
-    built = Path(find_mosquitto()).parent.parent / "lib" / name
-    (plugin,) = [built] if built.exists() else Path("/usr/lib").glob(f"*/{name}")
-    return (f"plugin {plugin}", f"plugin_opt_config_file {path}")
+    return refuse(tmp_path, "no/#")
 
 
 def paho(broker, **arguments):
