@@ -12,6 +12,7 @@ from federator.config.brokers import Credentials, Dial, ProxyUrl, Transport, Url
 from federator.config.section import BrokerNumber, Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
+from federator.protocol.links.outbox import WINDOW_BYTES
 from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.messages.steering import FLOWS_MAX
 from federator.protocol.parameters import Strategy
@@ -62,6 +63,9 @@ class LinkSettings(Credentials):
     0 on $SYS/broker/connection/federator-ID/state, ID being ours."""
     send_queue_bytes_max: WholeNumber = Field(default=16_777_216, ge=65_536, le=2**32)
     """Per connection, what may wait to be sent; beyond it frames are dropped and counted."""
+    outbox_bytes_max: WholeNumber = Field(default=WINDOW_BYTES, ge=65_536, le=2**30)
+    """Of data that a neighbour with dial = "out" has not taken yet, what our broker is given at a
+    time and keeps; its throughput is at most this in a round trip. The rest waits with us."""
     allow_plaintext: Switch = True
     """Allow mqtt:// to hosts other than this one. A warning is logged when credentials would travel
     in clear."""

@@ -21,6 +21,7 @@ Which neighbour is at the other end, and whether the link is good for anything, 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import TypeVar
 
 import structlog
@@ -267,7 +268,7 @@ class NeighbourLinks:
         keep_alive_s = min(KEEP_ALIVE_S, soon_s) if neighbour.takes_outbox else KEEP_ALIVE_S
 
         def make_link(
-            kind: type[_Link], role: str, will: Will | Callable[[], Will] | None
+            role: str, will: Will | Callable[[], Will] | None, kind: Callable[..., _Link]
         ) -> _Link:
             return kind(
                 endpoint,
@@ -285,11 +286,12 @@ class NeighbourLinks:
             neighbour.conn = ConnId(self._last_conn)
             return self.will_for(neighbour, neighbour.conn)
 
-        neighbour.control = make_link(MqttLink, "ctl", next_will)
+        neighbour.control = make_link("ctl", next_will, MqttLink)
         if neighbour.outbox_of is None:
-            neighbour.data = make_link(MqttLink, "data", self._link_will())
+            neighbour.data = make_link("data", self._link_will(), MqttLink)
         else:
-            neighbour.data = data = make_link(OutboxLink, "data", None)
+            keep = partial(OutboxLink, window_bytes=links.outbox_bytes_max)
+            neighbour.data = data = make_link("data", None, keep)
             data.mark = lambda: self.mark(neighbour)
         if neighbour.takes_outbox:
             self._take_outbox(neighbour)

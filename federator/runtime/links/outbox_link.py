@@ -23,6 +23,7 @@ class OutboxLink(MqttLink):
     Args:
         client_id, will, keep_alive_s, reconnect_min_ms, reconnect_max_ms: As of ``MqttLink``.
         send_queue_bytes_max: The same, and the bound of what waits for credit.
+        window_bytes: The credit.
 
     Attributes:
         mark: Called when the receiver should be asked, with a mark, how far it is.
@@ -39,6 +40,7 @@ class OutboxLink(MqttLink):
         reconnect_min_ms: int,
         reconnect_max_ms: int,
         send_queue_bytes_max: int,
+        window_bytes: int,
     ) -> None:
         super().__init__(
             endpoint,
@@ -50,7 +52,8 @@ class OutboxLink(MqttLink):
             reconnect_max_ms=reconnect_max_ms,
             send_queue_bytes_max=send_queue_bytes_max,
         )
-        self.credit = Credit()
+        self._window_bytes = window_bytes
+        self.credit = Credit(window_bytes=window_bytes)
         self.mark: Callable[[], None] = lambda: None
         self._urgent = SendQueue(self._queue_bytes_max)
         self._data = SendQueue(self._queue_bytes_max)
@@ -134,5 +137,5 @@ class OutboxLink(MqttLink):
 
     def _on_lost(self, pipe: PacketTransport) -> bool:
         self.discard()
-        self.credit = Credit()
+        self.credit = Credit(window_bytes=self._window_bytes)
         return super()._on_lost(pipe)

@@ -33,6 +33,7 @@ class Keeper(Handler):
             reconnect_min_ms=100,
             reconnect_max_ms=200,
             send_queue_bytes_max=QUEUE_BYTES,
+            window_bytes=10**9,
         )
         self.link.mark = lambda: self.marks.append(self.link.credit.mark())
 
