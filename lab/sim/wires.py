@@ -19,7 +19,7 @@ from federator.protocol.messages.control import Bye
 from federator.protocol.types import BrokerId, ConnId
 from lab.sim.agenda import Agenda
 from lab.sim.network import Agent, Broker, Connection, Dialler, Path
-from lab.sim.plan import WorldPlan
+from lab.sim.plan import LinkPlan, WorldPlan
 
 RECONNECT_MS_MIN = 100
 KEEP_ALIVE_MS = 10_000
@@ -28,6 +28,21 @@ BROKER_PATIENCE_MS = KEEP_ALIVE_MS * 3 // 2
 
 Arrival = Callable[[BrokerId, str, bytes], None]
 """Called with (broker, kind, payload) for each publication on a control or data topic."""
+
+
+def paths_along(link: LinkPlan) -> dict[tuple[BrokerId, BrokerId], Path]:
+    """Both directions of a link, by who sends and who hears; where one end dials they are one."""
+    ways = ((link.a, link.b), (link.b, link.a))
+    if link.dialler is not None:
+        other = link.b if link.dialler == link.a else link.a
+        return dict.fromkeys(ways, Path(link.dialler, other, link.delay_ms_min, link.delay_ms_max))
+    return {way: Path(*way, link.delay_ms_min, link.delay_ms_max) for way in ways}
+
+
+def dialler_of(id: BrokerId, address: str, target: BrokerId, link: LinkPlan) -> Dialler:
+    """How broker ``id`` dials a neighbour that its operator names."""
+    expected, takes_outbox = target if link.ids_known else None, link.dialler == id
+    return Dialler(address, target, expected, link.cost, takes_outbox=takes_outbox)
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

@@ -28,18 +28,12 @@ from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
 from lab.sim.plan import HERE, DelayChange, LinkPlan, WorldPlan, address_of, alias_of, link_of
 from lab.sim.watcher import Watcher
-from lab.sim.wires import BROKER_PATIENCE_MS, Wires
+from lab.sim.wires import BROKER_PATIENCE_MS, Wires, dialler_of, paths_along
 
 LOCAL_CONNECT_MS = 1
 
 Named = tuple[str, BrokerId, LinkPlan]
 """A neighbour as an operator names it: where it is, who that is, and what is said of the link."""
-
-
-def dialler_of(id: BrokerId, address: str, target: BrokerId, link: LinkPlan) -> Dialler:
-    """How broker ``id`` dials a neighbour that its operator names."""
-    expected, takes_outbox = target if link.ids_known else None, link.dialler == id
-    return Dialler(address, target, expected, link.cost, takes_outbox=takes_outbox)
 
 
 class World(Clocked):
@@ -258,12 +252,8 @@ class World(Clocked):
             self._configured[id] = []
             self._address_book |= {address_of(id): id, alias_of(id): id}
         for link in self.plan.links:
+            self.paths |= paths_along(link)
             for owner, target in ((link.a, link.b), (link.b, link.a)):
-                path = Path(owner, target, link.delay_ms_min, link.delay_ms_max)
-                if link.dialler != target:
-                    self.paths[owner, target] = path
-                if link.dialler == owner:  # both directions share its connection
-                    self.paths[target, owner] = path
                 if owner in link.configured or not link.configured:
                     address = alias_of(target) if owner in link.aliases else address_of(target)
                     self._configured[owner].append((address, target, link))
@@ -433,9 +423,9 @@ class World(Clocked):
         self.fired["dial_back"] += 1
         target = self._address_book[place_of(address)]
         if address not in agent.diallers or not agent.diallers[address].wanted:
-            cost = self._costs[link_of(agent.id, target)]
-            self.fired["outbox"] += is_outbox(address)
-            self._dial(agent, Dialler(address, target, target, cost, outbox=is_outbox(address)))
+            cost, outbox = self._costs[link_of(agent.id, target)], is_outbox(address)
+            self.fired["outbox"] += outbox
+            self._dial(agent, Dialler(address, target, target, cost, outbox=outbox))
 
     def _dial(self, agent: Agent, dialler: Dialler) -> None:
         agent.diallers[dialler.address] = dialler

@@ -24,7 +24,8 @@ from lab.sim.messages.sessions import Message, data_client_id
 from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
-from lab.sim.world import Named, World, dialler_of
+from lab.sim.wires import dialler_of
+from lab.sim.world import Named, World
 
 DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
