@@ -79,6 +79,7 @@ def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True)
     _check_credentials(path, settings, source)
     for key in ("agent_file", "operator_file"):
         _check_key_file(settings.keys, key, source)
+    _check_key_file(settings.hub, "agent_file", source, section="hub")
     return settings
 
 
@@ -327,11 +328,11 @@ def _check_secrets(
                     raise source.error((*location, key), what)
 
 
-def _check_key_file(keys: Section, name: str, source: _Source) -> None:
+def _check_key_file(keys: Section, name: str, source: _Source, section: str = "keys") -> None:
     """See that a file of ours among ``keys`` is closed to others, where it is named."""
     path: Path | None = getattr(keys, name)
     if path is not None:
-        _check_secret_file(path, ("keys", name), source)
+        _check_secret_file(path, (section, name), source)
 
 
 def _check_secret_file(file: Path, location: Location, source: _Source) -> None:

@@ -27,6 +27,7 @@ from federator.config.reload import takes
 from federator.config.section import Takes
 from federator.config.settings import Settings
 from federator.config.steerer import SteererSettings
+from federator.config.topology import LeafSettings
 
 _HEAD = """\
 # Configuration
@@ -155,7 +156,9 @@ federation_files = ["/etc/federator/federation.pub"]
 
 def reference() -> str:
     """Markdown: every key of all our daemons: its type, default, meaning."""
-    blocks = [_HEAD, *_sections(Settings, {"neighbours": NeighbourSettings})]
+    agent_tables: dict[str, type[BaseModel]] = {"neighbours": NeighbourSettings}
+    agent_tables |= {"leaves": LeafSettings}
+    blocks = [_HEAD, *_sections(Settings, agent_tables)]
     tables: dict[str, type[BaseModel]] = {"upstreams": UpstreamSettings}
     tables |= {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables), _COLLECTOR_HEAD]

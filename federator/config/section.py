@@ -20,7 +20,8 @@ BrokerNumber = Annotated[int, Strict(), Field(ge=0, le=BROKER_ID_MAX)]
 Switch = Annotated[bool, Strict()]
 """``true`` or ``false`` and nothing that could be read as one."""
 
-Name = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
+NAME_MAX = 64
+Name = Annotated[str, StringConstraints(pattern=rf"^[A-Za-z0-9_.-]{{1,{NAME_MAX}}}$")]
 """A name that stands in topics: of a federation, or of a gateway."""
 
 

@@ -6,7 +6,7 @@ the agent asks: the protocol's parameters, and how to reach a neighbour.
 
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,7 +20,7 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.section import Name, Section, Takes, unusable, wrong
+from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -38,16 +38,26 @@ from federator.config.sections import (
 )
 from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
-from federator.config.topology import TopologySettings
+from federator.config.topology import HubSettings, LeafSettings, TopologySettings
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
+from federator.protocol.leaves.names import federation_of_leaf, key_federation
 from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.policy.rules import LinkRules
 from federator.protocol.sharing.ledger import LedgerParameters
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
+
+LEAVES_MAX = 256
+LEAF_DEFAULTS = (
+    ("failover", "enabled", False),
+    ("share", "scope", "broker"),
+    ("links", "dial", "out"),
+    ("routing", "strategy", "shortest-path"),
+)
+"""Keys that are otherwise at a leaf by default; the first two must be."""
 
 _Parameters = Parameters | TopologyParameters | FailoverParameters | PresenceParameters
 
@@ -63,6 +73,9 @@ class Settings(Section):
 
     federation: Name = "fed"
     """Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"""
+    role: Literal["member", "leaf"] = "member"
+    """"leaf": a small broker that hangs on one hub, the only of its [[neighbours]], and hears
+    nothing of the federation but a few filters; see hubs.md."""
     state_dir: Path = Path("/var/lib/federator")
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
     security: Security = "signed"
@@ -75,6 +88,9 @@ class Settings(Section):
         default=(), max_length=NEIGHBOURS_MAX
     )
     """Brokers to talk to directly."""
+    hub: HubSettings = HubSettings()
+    leaves: tuple[LeafSettings, ...] = Field(default=(), max_length=LEAVES_MAX)
+    """Small brokers that hang on this one, which so is a hub."""
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
     udp: UdpSettings = UdpSettings()
@@ -93,6 +109,62 @@ class Settings(Section):
     keys: KeySettings = KeySettings()
     http: HttpSettings = HttpSettings()
     log: LogSettings = LogSettings()
+
+    @model_validator(mode="before")
+    @classmethod
+    def _a_leaf_is_small(cls, told: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+        """What is otherwise by default at a leaf, and the federation that it has with its hub."""
+        if not (isinstance(told, dict) and told.get("role") == "leaf"):
+            return told
+        told = dict(told)
+        for section, key, value in LEAF_DEFAULTS:
+            held = told.get(section, {})
+            if isinstance(held, dict):
+                told[section] = {key: value} | held
+        broker, federation = told.get("broker"), told.get("federation", "fed")
+        id = broker.get("id") if isinstance(broker, dict) else getattr(broker, "id", None)
+        if isinstance(federation, str) and isinstance(id, int):
+            named = federation.removesuffix(federation_of_leaf("", id))  # a reload brings it whole
+            told["federation"] = federation_of_leaf(named, id)
+        return told
+
+    @model_validator(mode="after")
+    def _a_leaf_has_one_hub(self) -> Self:
+        if self.role == "leaf":
+            if self.leaves:
+                raise wrong("leaves", "a leaf has no leaves", "remove them, or role")
+            if self.topology.mode == "auto":
+                raise wrong("topology.mode", "a leaf makes no links", 'use "static"')
+            if len(self.neighbours) != 1:
+                what = f"a leaf has one hub, and {len(self.neighbours)} neighbours are named"
+                raise wrong("neighbours", what, "name its hub alone")
+            for section, key, value in LEAF_DEFAULTS[:2]:
+                if getattr(getattr(self, section), key) != value:
+                    what = f"{section}.{key} does not reach through a hub"
+                    raise wrong(f"{section}.{key}", what, "remove it, or role")
+        return self
+
+    @model_validator(mode="after")
+    def _leaves_are_others(self) -> Self:
+        named = {each.id: "a neighbour" for each in self.neighbours if each.id is not None}
+        named[self.broker.id] = "this broker"
+        for index, leaf in enumerate(self.leaves):
+            if leaf.id in named:
+                what = f"id {leaf.id} is of a leaf and of {named[leaf.id]}"
+                raise wrong(f"leaves.{index}.id", what, "give every broker its own id")
+            named[leaf.id] = "another leaf"
+            check_conflict(leaf, f"leaves[{index}]", leaf.deny, by="its deny", at=f"leaves.{index}")
+            if self.security == "proven" and not leaf.rules().stops_nothing:
+                what = "rules of a leaf take publications out of what its origin signed"
+                raise wrong(f"leaves.{index}", what, 'use security = "signed", or no rules')
+            name = federation_of_leaf(self.federation, leaf.id)
+            if len(name) > NAME_MAX:
+                what = f"{name!r}, the federation of a leaf, has more than {NAME_MAX} characters"
+                raise wrong("federation", what, "shorten it")
+            if leaf.url is not None and Address.parse(leaf.url) == self.broker.address:
+                what = f"{leaf.url} is already broker.url"
+                raise wrong(f"leaves.{index}.url", what, "name each broker once")
+        return self
 
     @model_validator(mode="after")
     def _neighbours_are_others(self) -> Self:
@@ -200,6 +272,8 @@ class Settings(Section):
         """Raise ``ConfigError`` about the file ``name`` when keys or a library are missing."""
         if self.security != "open":
             self._require_keys(name)
+            for leaf in self.leaves[:1]:
+                self.for_leaf(leaf)._require_keys(f"{name}: [hub] is as [keys], for leaves")
         if self.uses_datagrams:
             require_codec(name)
 
@@ -211,16 +285,48 @@ class Settings(Section):
                 "to believe whoever may publish on the brokers"
             )
         own = self.keys.agent_keys()
-        if (own.federation, own.id) != (self.federation, self.broker.id):
+        if (own.federation, own.id) != (self.key_federation, self.broker.id):
             what = f"{self.keys.agent_file} is of broker {own.id} in {own.federation!r}"
-            ours = f"this is broker {self.broker.id} in {self.federation!r}"
+            ours = f"this is broker {self.broker.id} in {self.key_federation!r}"
             raise unusable(f"{name}: keys.agent_file: {what}, {ours}: name its own")
-        self.keys.federation_keys(self.federation)
+        self.keys.federation_keys(self.key_federation)
         named, kept = self.keys.revocations_file, self.state_dir / REVOCATIONS_KEPT
         if named is not None and named.resolve() == kept.resolve():
             what = f"{named} is where the agent writes what it has heard"
             raise unusable(f"{name}: keys.revocations_file: {what}: name another file")
         self.keys.revocations()
+
+    @property
+    def key_federation(self) -> str:
+        """The federation that certificates are of: one for all leaves, which speak apart."""
+        return key_federation(self.federation)
+
+    def for_leaf(self, leaf: LeafSettings) -> "PortSettings":
+        """With what settings this broker speaks to ``leaf``: in a federation of the two alone."""
+        neighbours = () if leaf.url is None else (NeighbourSettings(url=leaf.url, id=leaf.id),)
+        links = {"dial_back": False, "outboxes": (leaf.id,), "dial": "both", "transport": "tcp"}
+        return PortSettings(
+            leaf=leaf,
+            federation=federation_of_leaf(self.federation, leaf.id),
+            state_dir=self.state_dir / "leaves" / str(leaf.id),
+            security=self.security,
+            broker=self.broker,
+            neighbours=neighbours,
+            links=self.links.model_copy(update=links),
+            mesh=self.mesh.model_copy(update={"filters_max": self.hub.leaf_filters_max}),
+            routing=RoutingSettings(strategy="shortest-path"),
+            custody=self.custody,
+            data=self.data,
+            discovery=DiscoverySettings(log_topics=False, new_regular_topic=False, widen=False),
+            share=ShareSettings(scope="broker"),
+            loops=LoopSettings(watch="never"),
+            retained=self.retained,
+            failover=AgentFailoverSettings(enabled=False),
+            steer=self.steer.model_copy(update={"follow": False}),
+            keys=self.hub.keys,
+            http=self.http.model_copy(update={"enabled": False}),
+            log=self.log,
+        )
 
     def connections(self) -> list[tuple[str, BrokerAddress]]:
         """Every broker named here with its key: ``broker``, ``neighbours.0``, ..."""
@@ -315,3 +421,13 @@ class Settings(Section):
         neighbours = enumerate(map(self.neighbour_connection, self.neighbours))
         named = ((f"neighbours.{index}", each) for index, each in neighbours)
         return in_clear([("broker", self.broker), *named])
+
+
+class PortSettings(Settings):
+    """Everything that one end of a hub needs, the one at which a leaf hangs; see ``for_leaf``."""
+
+    leaf: LeafSettings
+
+    def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
+        """The rules of the one link there is."""
+        return {}, self.leaf.rules()

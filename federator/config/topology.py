@@ -1,15 +1,19 @@
-"""Whether agents arrange their links by themselves, and where these may lead.
+"""Whether agents arrange their links by themselves, and where these may lead; hubs and leaves.
 
-Source: docs/topology.md; docs/security.md, "Addresses".
+Source: docs/topology.md; docs/hubs.md; docs/security.md, "Addresses".
 """
 
 import ipaddress
+from pathlib import Path
 from typing import Annotated, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from federator.config.brokers import Address, Url
-from federator.config.section import Section, WholeNumber, readable_by, wrong
+from federator.config.section import BrokerNumber, Section, WholeNumber, readable_by, wrong
+from federator.config.security import KeySettings, TrustSettings
+from federator.config.topics import TopicFilters
+from federator.protocol.policy.rules import EVERYTHING, LinkRules
 from federator.protocol.topology.parameters import NEIGHBOURS_MIN
 
 SEEDS_MAX = 64
@@ -85,3 +89,46 @@ def host_matches(pattern: str, host: str) -> bool:
     if pattern.startswith("*."):
         return host.lower().endswith(pattern[1:])
     return host.lower() == pattern
+
+
+class HubSettings(TrustSettings):
+    """What a broker with [[leaves]] tells them and for them, see hubs.md. Key files here are of the
+    leaves' own federation, named like this one with ".leaves" behind.
+    """
+
+    agent_file: Path | None = None
+    """This broker's key and certificate in the leaves' federation; closed to others."""
+    filters_max: WholeNumber = Field(default=1_000, ge=2, le=1_000_000)
+    """Filters that a leaf is told of what all others want, and the mesh of what leaves and clients
+    here want; where that are more, several become a wider one. For a while after that those that
+    were replaced are told besides, as many at most."""
+    leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
+    """Filters one leaf may want; more are refused."""
+
+    @property
+    def keys(self) -> KeySettings:
+        """The key files with which this broker speaks to its leaves."""
+        return KeySettings(
+            agent_file=self.agent_file,
+            federation_files=self.federation_files,
+            revocations_file=self.revocations_file,
+        )
+
+
+class LeafSettings(Section):
+    """A small broker that hangs on this one, see hubs.md."""
+
+    id: BrokerNumber
+    """Its id; no other broker has it."""
+    url: Url | None = None
+    """Where its broker is, if its agent does not dial alone."""
+    imports: TopicFilters = Field(default=EVERYTHING, alias="import")
+    """Publications are taken from this leaf when one of these matches,"""
+    exports: TopicFilters = Field(default=EVERYTHING, alias="export")
+    """and handed to it when one of these does,"""
+    deny: TopicFilters = ()
+    """and never, in either direction, when one of these does."""
+
+    def rules(self) -> LinkRules:
+        """The rules of the link to this leaf."""
+        return LinkRules(imports=self.imports, exports=self.exports, deny=self.deny)

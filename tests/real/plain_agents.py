@@ -34,12 +34,14 @@ class PlainConfig:
     more: str = ""  # TOML of further sections
     share: dict[str, object] = field(default_factory=dict)
     security: str = "open"
+    role: str = "member"
 
     def toml(self, state_dir):
         def keys(section):
             return [f"{key} = {json.dumps(value)}" for key, value in section.items()]
 
         lines = [f"state_dir = {json.dumps(str(state_dir))}", f'security = "{self.security}"']
+        lines += [f'role = "{self.role}"']
         lines += ["[broker]", f"id = {self.id}"]
         lines += [f"url = {json.dumps(self.broker_url)}", *keys(self.broker)]
         for neighbour in self.neighbours:

@@ -104,6 +104,8 @@ class Forwarder:
         self.allows_export = allows_export
         # What a filter is called on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
+        # Told what others want and want no more, by the names of our broker, as the cover changes.
+        self.on_wanted: Callable[[Sequence[str], Sequence[str]], None] | None = None
         self._topic_cache_max = topic_cache_max  # topics whose route is remembered
         self._frame_cache_max = frame_cache_max  # kinds of frames whose route is remembered
         self._routes: dict[str, FilterRoute] = {}
@@ -240,7 +242,9 @@ class Forwarder:
             if wanted != was_wanted:
                 (added if wanted else removed).append(filter)
         if self._here is not None:
-            return self._cover.update(*map(sorted, self._here.change(added, removed)))
+            added, removed = map(sorted, self._here.change(added, removed))
+        if self.on_wanted is not None and (added or removed):
+            self.on_wanted(added, removed)
         return self._cover.update(added, removed)
 
     def is_destination(self, broker: BrokerId) -> bool:

@@ -134,8 +134,10 @@ class Agent:
             # At the QoS of the log's: in order with its lines, and counted like them.
             subscriptions=[*discovery.subscriptions(), live_filter(echo.topic)],
             topics={echo.topic: echo.on_echo},
-            tasks={"custody": self._tend_custody, "discovery": discovery.run, "marks": echo.run},
+            tasks={"custody": self._tend_custody, "discovery": discovery.run},
         )
+        if self.settings.discovery.log_topics or services.metrics is not None:
+            yield Part(tasks={"marks": echo.run})
         yield Part(
             topics={ERROR_TOPIC: services.presence.on_log},
             tasks={

@@ -8,6 +8,7 @@ import structlog
 from federator.config.certificates import expiries_s
 from federator.config.settings import Settings
 from federator.runtime.agent.agent import Agent
+from federator.runtime.agent.hub import Hub, port_folders
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
 from federator.runtime.observability import agent_metrics as m
@@ -39,24 +40,31 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
 
     async def be(tasks: asyncio.TaskGroup) -> None:
         agent = Agent(settings, state, tasks)
+        hub = Hub(agent, folders, tasks) if settings.leaves else None
         prepare = agent.control.connections.endpoints_for
         reloader = Reloader(settings, source, asked, prepare=prepare, follow=agent.follow)
-        await _be_agent(agent, reloader, tasks, stop)
+        await _be_agent(agent, hub, reloader, tasks, stop)
 
-    with StateDir(settings.state_dir) as state:
+    with StateDir(settings.state_dir) as state, port_folders(settings) as folders:
         await with_tasks(be)
         _log.info("agent.stopped", id=settings.broker.id)
 
 
 async def _be_agent(
-    agent: Agent, reloader: Reloader[Settings], tasks: asyncio.TaskGroup, stop: asyncio.Event
+    agent: Agent,
+    hub: Hub | None,
+    reloader: Reloader[Settings],
+    tasks: asyncio.TaskGroup,
+    stop: asyncio.Event,
 ) -> None:
     settings, control = agent.settings, agent.control
-    view = view_of(agent, reloader)
+    view = view_of(agent, reloader, hub)
     own_links = (control.link, control.data_link)
     async with http_page(view, settings.http) as port:
         if port is not None:
             write_whole(settings.state_dir / "http.port", b"%d\n" % port)
+        if hub is not None:
+            hub.start()
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
         _log.info("agent.started", id=settings.broker.id, epoch=control.epoch)
@@ -67,9 +75,12 @@ async def _be_agent(
             await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
+        if hub is not None:
+            with contextlib.suppress(TimeoutError):
+                await hub.leave()
 
 
-def view_of(agent: Agent, reloader: Reloader[Settings]) -> v.LiveView:
+def view_of(agent: Agent, reloader: Reloader[Settings], hub: Hub | None = None) -> v.LiveView:
     """What ``agent`` tells when asked."""
     settings, node, data = agent.settings, agent.control.node, agent.data
     routes = v.RoutesView(
@@ -83,7 +94,10 @@ def view_of(agent: Agent, reloader: Reloader[Settings]) -> v.LiveView:
     ends_s = expiries_s(each.cert_file for _, each in settings.credential_holders())
     return v.LiveView(
         ready=agent.services.ready,
-        status=lambda: _status(agent, routes) | {"configuration": reloader.snapshot()},
+        status=lambda: (
+            _status(agent, routes)
+            | {"configuration": reloader.snapshot(), "leaves": hub.snapshot() if hub else []}
+        ),
         explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},
         routes=routes.routes,
         controller=lambda: controller_page(node.failover, settings.broker_id),

@@ -67,6 +67,7 @@ class OwnBrokerPresence:
     Args:
         others: What else gives way with them.
         changed: Told when we came or went, with ``up``.
+        complete: Whether all is there that must be before we are; when it is later, ``update``.
 
     Attributes:
         has_rival: Another agent with our id is there, and we leave it the place.
@@ -78,6 +79,8 @@ class OwnBrokerPresence:
     data: MqttLink
     others: Callable[[], Iterable[MqttLink]]
     changed: Callable[[bool], None]
+    complete: Callable[[], bool] = lambda: True
+    looked: Callable[[], None] = lambda: None  # told after each ``update``
     up: bool = field(default=False, init=False)
     has_rival: bool = field(default=False, init=False)
 
@@ -93,12 +96,13 @@ class OwnBrokerPresence:
         control = self.control
         # A subscription more on its way, to see how the broker counts, is no absence.
         heard = control.subscribed or (self.up and control.connected)
-        up = heard and self.data.connected
+        up = heard and self.data.connected and (self.up or self.complete())
         if up != self.up:
             self.up = up
             if up:
                 self.has_rival = False
             self.changed(up)
+        self.looked()
 
     def on_lost(self, link: MqttLink) -> None:
         """One of the two is gone; say so when somebody else came under its name."""

@@ -1,8 +1,9 @@
 """Makes what serves gateways, operators and our clients beside the way of their publications."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain
+from typing import Protocol
 
 from federator.config.topics import RulesSettings
 from federator.errors import ConfigError
@@ -41,6 +42,20 @@ from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
 
+class Interests(Protocol):
+    """What a broker asks of the mesh when it is a hub: for itself and for its leaves."""
+
+    @property
+    def asked(self) -> frozenset[str]:
+        """All of it, by the names of our broker."""
+
+    def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        """Its own clients want otherwise."""
+
+    def own_links(self) -> list[MqttLink]:
+        """The connections to our broker that it has besides."""
+
+
 @dataclass(eq=False, repr=False)
 class Services:
     """What one agent does beside carrying publications."""
@@ -52,6 +67,7 @@ class Services:
     def __post_init__(self) -> None:
         control, data = self.control, self.data
         self.settings = settings = data.settings
+        self.hub: Interests | None = None  # where leaves hang on us: who is told what clients want
         node, link = control.node, control.link
         self.guide = GuidePublisher(
             settings=settings,
@@ -284,7 +300,7 @@ class Services:
 
     def follow_edge(self, rules: RulesSettings) -> None:
         """Go by other ``rules`` from now on where our broker meets the federation."""
-        data, told = self.data, self.discovery.told
+        data, told = self.data, self.discovery.told if self.hub is None else self.hub.asked
         data.path.flush()  # what came before goes as it came
         added, removed = data.policy.follow(*edge_of(rules), told)
         data.forwarder.follow_rules()
@@ -293,6 +309,13 @@ class Services:
         self.plans.allow(rules.placed)
 
     def _interest_changed(self, added: frozenset[str], removed: frozenset[str]) -> None:
+        if self.hub is None:
+            self.ask(added, removed)
+        else:
+            self.hub.on_clients(added, removed)
+
+    def ask(self, added: Iterable[str], removed: Iterable[str]) -> None:
+        """Ask the federation for ``added``, by their names here, and no more for ``removed``."""
         self._tell_interest(*self.data.policy.change(added, removed))
 
     def _tell_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
@@ -314,4 +337,5 @@ class Services:
     def _own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
         data = self.data
-        return [self.control.data_link, *data.sharing.stand_ins.links, *data.retained_links]
+        hub = [] if self.hub is None else self.hub.own_links()
+        return [self.control.data_link, *data.sharing.stand_ins.links, *data.retained_links, *hub]

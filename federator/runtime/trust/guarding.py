@@ -58,9 +58,8 @@ class Trust:
         self._settings = settings
         self.proves = settings.security == "proven"
         self._lists_file = state_dir / REVOCATIONS_KEPT
-        authority = Authority(
-            settings.federation, settings.keys.federation_keys(settings.federation), verify
-        )
+        issued_in = settings.key_federation
+        authority = Authority(issued_in, settings.keys.federation_keys(issued_in), verify)
         self._read_lists(authority)
         agent_keys = settings.keys.agent_keys()
         try:
@@ -167,7 +166,7 @@ class Trust:
 
     def _reload(self) -> None:
         keys = self._settings.keys
-        trusted = keys.federation_keys(self._settings.federation)
+        trusted = keys.federation_keys(self._settings.key_federation)
         agent_keys, revocations = keys.agent_keys(), keys.revocations()
         if agent_keys.certificate == self.guard.ours.data:
             self.guard.authority.retrust(trusted)

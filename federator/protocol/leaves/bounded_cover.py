@@ -1,0 +1,195 @@
+"""A few filters that contain many: a cover that never has more than so many filters.
+
+While there is room, the cover is what is wanted, without filters that another one contains. When
+there is none, several filters become one that contains them (their *widening*): the one that asks
+for the least, and among those that ask for as much the one that makes the most room. As nobody
+counts here, how much a filter asks for is estimated by its levels: each that is written out lets
+one in ``FAN_OUT`` through. So ``site/7/a`` and ``site/7/b`` become ``site/7/+`` long before
+anything becomes ``#``.
+
+A change moves little: what is added is contained already, finds room, or is widened with what is
+nearest; what is gone takes its filter along when nothing else is below, and room that became free
+lets the widest filter fall apart again. So the result depends on the order of changes, and a
+neighbour that is told of it hears of a few filters at a time. A widening falls apart only when an
+eighth of the room stays free: else one client that comes and goes would move it each time.
+
+Source: route aggregation in BGP and OSPF; Li and others, "Subscription covering and merging in
+content-based publish/subscribe systems", ICDCS 2005.
+"""
+
+from collections.abc import Iterable, Iterator
+from itertools import combinations
+from typing import Final
+
+from federator.protocol.filters.algebra import canonical, contains
+from federator.protocol.filters.cover import CoverChange
+from federator.protocol.filters.trie import FilterTrie
+
+FAN_OUT: Final = 8.0
+"""How many names a level is taken to have."""
+
+DEPTH: Final = 4.0
+"""How much more ``a/#`` is taken to let through than ``a/+``."""
+
+PAIRED_LEVELS_MAX: Final = 8
+"""In filters with more levels, no two levels are replaced at once but by ``#``."""
+
+ROOM_IN: Final = 8
+"""One part in so many stays free when a widening falls apart."""
+
+
+class BoundedCover:
+    """At most ``filters_max`` filters that contain a changing set of wanted ones.
+
+    No two of them contain each other.
+    """
+
+    def __init__(self, filters_max: int) -> None:
+        assert filters_max >= 1, "one filter contains all"
+        self._max = filters_max
+        self._holders: dict[str, str] = {}  # wanted filter to the one of the cover that contains it
+        self._below: dict[str, set[str]] = {}  # the other way round
+        self._cover = FilterTrie()
+        self._widenings: dict[str, int] = {}  # what would contain how many of the cover
+        self._several: dict[float, set[str]] = {}  # of these, those of more than one, by weight
+        self._before: dict[str, bool] = {}  # touched by this change: was it in the cover?
+
+    @property
+    def filters(self) -> tuple[str, ...]:
+        """The cover, sorted."""
+        return tuple(sorted(self._below))
+
+    def __contains__(self, filter: str) -> bool:
+        return filter in self._below
+
+    def wants(self, filter: str) -> bool:
+        """Whether ``filter`` itself is wanted."""
+        return filter in self._holders
+
+    def contains(self, filter: str) -> bool:
+        """Whether the cover asks for all that ``filter`` does."""
+        return self._containing(filter) is not None
+
+    def update(self, added: Iterable[str], removed: Iterable[str]) -> CoverChange:
+        """Want ``added`` and no more ``removed``; what of the cover is new, and what is gone."""
+        self._before = {}
+        gone = False
+        for filter in removed:
+            gone |= self._remove(filter)
+        for filter in added:
+            if filter not in self._holders:
+                self._add(filter)
+                self._keep_bound()
+        if gone:
+            self._narrow()
+        changed = [f for f, was in sorted(self._before.items()) if was != (f in self._below)]
+        return CoverChange(
+            tuple(f for f in changed if f in self._below),
+            tuple(f for f in changed if f not in self._below),
+        )
+
+    # One filter
+
+    def _add(self, filter: str) -> None:
+        holder = self._containing(filter)
+        if holder is None:
+            self._hold(filter, {filter})
+        else:
+            self._holders[filter] = holder
+            self._below[holder].add(filter)
+
+    def _remove(self, filter: str) -> bool:
+        """Whether a filter of the cover has less below it now."""
+        holder = self._holders.pop(filter, None)
+        if holder is None:
+            return False
+        below = self._below[holder]
+        below.discard(filter)
+        if not below:
+            self._let_go(holder)
+        elif holder == filter:  # so wide only by this one
+            for each in sorted(self._let_go(holder)):
+                self._add(each)
+                self._keep_bound()
+        return True
+
+    def _containing(self, filter: str) -> str | None:
+        if filter in self._below:
+            return filter
+        near = self._cover.overlapping(filter)
+        return next((each for each in near if contains(each, filter)), None)
+
+    def _hold(self, holder: str, below: set[str]) -> None:
+        """Put ``holder`` into the cover, in place of all that it contains."""
+        for inner in self._cover.overlapping(holder):
+            if contains(holder, inner):
+                below |= self._let_go(inner)
+        self._before.setdefault(holder, False)
+        self._below[holder] = below
+        for each in below:
+            self._holders[each] = holder
+        self._cover.add(holder)
+        self._count(holder, 1)
+
+    def _let_go(self, holder: str) -> set[str]:
+        self._before.setdefault(holder, True)
+        self._cover.discard(holder)
+        self._count(holder, -1)
+        return self._below.pop(holder)
+
+    # Room
+
+    def _count(self, holder: str, step: int) -> None:
+        for widening in widenings(holder):
+            count = self._widenings.get(widening, 0) + step
+            if count:
+                self._widenings[widening] = count
+            else:
+                del self._widenings[widening]
+            if (count, step) == (2, 1):
+                self._several.setdefault(weight(widening), set()).add(widening)
+            elif (count, step) == (1, -1):
+                alike = self._several[asks := weight(widening)]
+                alike.discard(widening)
+                if not alike:
+                    del self._several[asks]
+
+    def _keep_bound(self) -> None:
+        """While there are too many, let several become the one that asks for the least more."""
+        while len(self._below) > self._max:
+            least = self._several[min(self._several)]
+            self._hold(min(least, key=lambda each: (-self._widenings[each], _order(each))), set())
+
+    def _narrow(self) -> None:
+        """Let filters that are wider than what is wanted fall apart, while there is room."""
+        wide = [each for each in self._below if each not in self._holders]
+        for holder in sorted(wide, key=lambda each: (-weight(each), each)):
+            below = len(self._below[holder])
+            if below == 1 or len(self._below) + below - 1 <= self._max - self._max // ROOM_IN - 1:
+                for each in sorted(self._let_go(holder)):
+                    self._add(each)
+
+
+def weight(filter: str) -> float:
+    """How much ``filter`` is taken to ask for, of all there is."""
+    levels = filter.split("/")
+    written = sum(level not in ("+", "#") for level in levels)
+    return (DEPTH if levels[-1] == "#" else 1.0) / FAN_OUT**written
+
+
+def _order(filter: str) -> tuple[list[bool], str]:
+    """Of filters that ask for as much, names usually part at the later level."""
+    return [level in ("+", "#") for level in filter.split("/")], filter
+
+
+def widenings(filter: str) -> Iterator[str]:
+    """Filters that contain ``filter`` and may contain others: one or two levels less, or an end."""
+    levels = filter.split("/")
+    written = [at for at, level in enumerate(levels) if level not in ("+", "#")]
+    found = {canonical("/".join([*levels[:at], "#"])) for at in range(len(levels))}
+    for many in (1, 2) if len(levels) <= PAIRED_LEVELS_MAX else (1,):
+        for replaced in combinations(written, many):
+            wider = ["+" if at in replaced else level for at, level in enumerate(levels)]
+            found.add(canonical("/".join(wider)))
+    found.discard(filter)
+    yield from found

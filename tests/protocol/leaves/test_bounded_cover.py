@@ -1,0 +1,101 @@
+"""The bounded cover: never narrower than what is wanted, never more than so many filters."""
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.protocol.filters import contains
+from federator.protocol.leaves.bounded_cover import BoundedCover, widenings
+
+LEVELS = st.sampled_from(["a", "b", "c", "+", ""])
+FILTERS = st.builds(
+    lambda levels, end: "/".join([*levels, *end]) or "a",
+    st.lists(LEVELS, min_size=1, max_size=4),
+    st.sampled_from([[], ["#"]]),
+)
+CHANGES = st.lists(st.tuples(st.booleans(), FILTERS), max_size=40)
+
+
+def least(wanted):
+    """Those of ``wanted`` that no other one contains, by the definition."""
+    return {f for f in wanted if not any(contains(g, f) and g != f for g in wanted)}
+
+
+@given(CHANGES, st.integers(1, 12))
+@settings(max_examples=400)
+def test_it_contains_what_is_wanted_within_its_bound_and_tells_what_changed(changes, most):
+    cover, wanted, told = BoundedCover(most), set(), set()
+    for adds, filter_ in changes:
+        (wanted.add if adds else wanted.discard)(filter_)
+
+        change = cover.update([filter_] if adds else [], [] if adds else [filter_])
+
+        assert not told & set(change.subscribe)
+        assert told >= set(change.unsubscribe)
+        told = (told | set(change.subscribe)) - set(change.unsubscribe)
+        assert told == set(cover.filters)
+        assert len(told) <= most
+        assert all(any(contains(wide, f) for wide in told) for f in wanted)
+        assert all(any(contains(wide, f) for f in wanted) for wide in told)
+        assert not any(contains(f, g) for f in told for g in told if f != g)
+
+
+@given(st.sets(FILTERS, max_size=20))
+def test_while_there_is_room_it_asks_for_nothing_more(wanted):
+    cover = BoundedCover(64)
+
+    cover.update(sorted(wanted), [])
+
+    covered = set(cover.filters)
+    assert covered <= wanted
+    assert all(any(contains(f, g) for f in covered) for g in least(wanted))
+
+
+@given(st.sets(FILTERS, max_size=30), st.sets(FILTERS, min_size=1, max_size=4))
+def test_when_the_crowd_is_gone_it_is_as_narrow_as_it_was(crowd, stays):
+    cover = BoundedCover(8)
+    alone = BoundedCover(8)
+    alone.update(sorted(stays), [])
+
+    cover.update(sorted(crowd | stays), [])
+    cover.update([], sorted(crowd - stays))
+
+    assert set(cover.filters) == set(alone.filters)
+
+
+@given(FILTERS)
+def test_a_widening_contains_its_filter_and_is_another(filter_):
+    for wider in widenings(filter_):
+        assert contains(wider, filter_)
+        assert wider != filter_
+
+
+def test_what_asks_for_the_least_more_becomes_one():
+    cover = BoundedCover(3)
+
+    cover.update(["site/1/a", "site/1/b", "site/2/a", "other"], [])
+
+    assert cover.filters == ("other", "site/1/+", "site/2/a")
+
+
+@pytest.mark.parametrize("count", [101, 1_000])
+def test_sites_are_widened_before_the_world_is(count):
+    cover = BoundedCover(100)
+
+    cover.update((f"site/{n % 50}/{n}" for n in range(count)), [])
+
+    assert len(cover.filters) <= 100
+    assert all(f.startswith("site/") and f != "site/#" for f in cover.filters)
+
+
+def test_one_change_moves_few_filters_in_a_full_cover():
+    cover = BoundedCover(200)
+    cover.update((f"site/{n // 20}/{n}/value" for n in range(4_000)), [])
+
+    moved = []
+    for n in range(4_000, 4_200):
+        goes = n - 4_000
+        change = cover.update([f"site/{n // 20}/{n}/value"], [f"site/{goes // 20}/{goes}/value"])
+        moved.append(len(change.subscribe) + len(change.unsubscribe))
+
+    assert sum(moved) / len(moved) < 4

@@ -1,0 +1,127 @@
+"""What the sides of a hub are told of each other: all of it, within a bound, and not themselves."""
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from federator.protocol.filters import CoverChange, contains
+from federator.protocol.leaves.switch import Asked, Switch
+from federator.protocol.types import BrokerId, Millis
+from tests.protocol.leaves.test_bounded_cover import FILTERS
+
+LEAVES = (BrokerId(10), BrokerId(11), BrokerId(12))
+MESH, CLIENTS = "mesh", "clients"
+SOURCES = (CLIENTS, MESH, *LEAVES)
+LINGER_MS = 1_000
+STEPS = st.lists(
+    st.tuples(
+        st.sampled_from(SOURCES),
+        st.booleans(),
+        st.one_of(FILTERS, st.just("#")),
+        st.integers(0, 700),
+    ),
+    max_size=40,
+)
+
+
+class Hub:
+    """A switch, and what each side was told and wants."""
+
+    def __init__(self, most):
+        self.switch = Switch(LEAVES, filters_max=most, linger_ms=LINGER_MS)
+        self.told = {side: set() for side in (MESH, *LEAVES)}
+        self.wants = {source: set() for source in SOURCES}
+        self.now_ms = Millis(0)
+
+    def step(self, source, adds, filter_):
+        wants = self.wants[source]
+        if adds == (filter_ in wants):
+            return
+        (wants.add if adds else wants.discard)(filter_)
+        said = ((filter_,), ()) if adds else ((), (filter_,))
+        if source == CLIENTS:
+            self.take(self.switch.on_clients(*said, self.now_ms))
+        elif source == MESH:
+            self.take(self.switch.on_mesh(CoverChange(*said), self.now_ms))
+        else:
+            self.take(self.switch.on_leaf(source, CoverChange(*said), self.now_ms))
+
+    def wait(self, ms):
+        self.now_ms = Millis(self.now_ms + ms)
+        due_ms = self.switch.next_deadline_ms()
+        if due_ms is not None and due_ms <= self.now_ms:
+            self.take(self.switch.on_deadline(self.now_ms))
+
+    def take(self, told):
+        for side, change in {MESH: told.mesh, **told.leaves}.items():
+            assert not self.told[side] & set(change.subscribe)
+            assert self.told[side] >= set(change.unsubscribe)
+            self.told[side] |= set(change.subscribe)
+            self.told[side] -= set(change.unsubscribe)
+
+    def wanted_of(self, side):
+        """What all others want of ``side``."""
+        silent = {side, MESH} if side == MESH else {side}
+        return set().union(*(self.wants[s] for s in SOURCES if s not in silent))
+
+
+@given(STEPS, st.integers(2, 8))
+@settings(max_examples=300)
+def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_than_allowed(
+    steps, most
+):
+    hub = Hub(most)
+    for source, adds, filter_, wait_ms in steps:
+        hub.step(source, adds, filter_)
+        hub.wait(wait_ms)
+
+        for side, told in hub.told.items():
+            wanted = hub.wanted_of(side)
+            assert all(any(contains(wide, f) for wide in told) for f in wanted)
+            assert len(told) <= 2 * most
+            asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
+            assert asked.filters == told
+
+    hub.wait(2 * LINGER_MS)
+    hub.wait(2 * LINGER_MS)
+    for side, told in hub.told.items():
+        assert len(told) <= most
+        assert bool(told) == bool(hub.wanted_of(side))
+
+
+def test_a_leaf_does_not_hear_of_its_own_wishes():
+    hub = Hub(8)
+
+    hub.step(LEAVES[0], True, "a/b")
+
+    assert hub.told == {MESH: {"a/b"}, LEAVES[0]: set(), LEAVES[1]: {"a/b"}, LEAVES[2]: {"a/b"}}
+
+
+def test_what_became_part_of_a_wider_filter_is_asked_for_until_nobody_owes_it():
+    asked = Asked(3, LINGER_MS)
+    asked.update(["a/1", "b"], [], Millis(0))
+
+    change = asked.update(["a/2"], [], Millis(0))
+
+    assert change == CoverChange(("a/+",), ())
+    assert asked.filters == {"a/+", "a/1", "b"}
+    assert asked.next_deadline_ms() == LINGER_MS
+    assert asked.on_deadline(Millis(LINGER_MS)) == CoverChange((), ("a/1",))
+
+
+def test_what_nobody_wants_any_more_is_not_asked_for_at_once():
+    asked = Asked(3, LINGER_MS)
+    asked.update(["a/1", "b"], [], Millis(0))
+    asked.update(["a/2"], [], Millis(0))
+
+    change = asked.update([], ["a/1"], Millis(0))
+
+    assert "a/1" in change.unsubscribe
+    assert asked.filters >= {"a/2", "b"}
+
+
+def test_doubt_at_one_leaf_moves_nothing_else():
+    asked = Asked(3, LINGER_MS)
+    asked.update(["a/1", "b"], [], Millis(0))
+
+    assert asked.update(["#"], [], Millis(0)) == CoverChange(("#",), ())
+    assert asked.update([], ["#"], Millis(0)) == CoverChange((), ("#",))

@@ -1,0 +1,221 @@
+"""Leaves on two hubs: clients of any of their brokers are as if they were at one.
+
+Hubs 1 and 2 are linked; leaves 11 and 12 hang on hub 1, leaf 21 on hub 2, and leaf 22, which its
+hub dials, too.
+"""
+
+import asyncio
+import os
+import signal
+import time
+
+import mqtt5
+import pytest
+
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.flow import Publisher, Subscriber, running
+from tests.real.handler import Handler
+from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.polling import until
+
+LONG_KEPT_S = 120.0
+FIRST_S = 0.5
+"""Ten times what a first publication may take after a SUBSCRIBE, from leaf to leaf."""
+
+LEAVES = {11: 1, 12: 1, 21: 2, 22: 2}
+
+
+class Grid:
+    """The brokers and agents, by id."""
+
+    def __init__(self, brokers, agents):
+        self.brokers, self.agents = brokers, agents
+
+    def port(self, id):
+        return self.brokers[id].port
+
+    def stream(self, giver, taker, *, topic=None, qos=1, rate_hz=100):
+        """A publisher and a subscriber, whose session lasts, at two brokers."""
+        topic = topic or f"site/{giver}/to/{taker}"
+        name = f"{giver}-{taker}-{topic.replace('/', '-')}"
+        return (
+            Publisher(
+                self.port(giver), topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz
+            ),
+            Subscriber(self.port(taker), topic, client_id=f"s-{name}", qos=qos),
+        )
+
+
+def all_leaves_up(*ids):
+    return lambda told: [leaf["id"] for leaf in told["leaves"] if leaf["up"]] == sorted(ids)
+
+
+async def grid_of(plain, **hub_sections):
+    ids = (1, 2, *LEAVES)
+    brokers = dict(zip(ids, await asyncio.gather(*(plain.broker() for _ in ids)), strict=True))
+    agents = {}
+    for hub, other in ((1, 2), (2, 1)):
+        more = "".join(f"[[leaves]]\nid = {leaf}\n" for leaf in LEAVES if LEAVES[leaf] == hub)
+        if hub == 2:
+            more += f'url = "{brokers[22].url}"\n'
+        near = [(brokers[1].url, 1)] if hub == 2 else []
+        assert other
+        agents[hub] = await plain.agent(hub, brokers[hub], *near, more=more, **hub_sections)
+    for leaf, hub in LEAVES.items():
+        links = {"dial": "both"} if leaf == 22 else {}
+        agents[leaf] = await plain.agent(
+            leaf, brokers[leaf], (brokers[hub].url, hub), role="leaf", links=links
+        )
+    for leaf, hub in LEAVES.items():
+        await eventually(agents[leaf], linked(hub), f"leaf {leaf} is linked")
+    await eventually(agents[1], linked(2), "hub 1 is linked")
+    await eventually(agents[2], linked(1), "hub 2 is linked")
+    await eventually(agents[1], all_leaves_up(11, 12), "hub 1 hears its leaves")
+    await eventually(agents[2], all_leaves_up(21, 22), "hub 2 hears its leaves")
+    return Grid(brokers, agents)
+
+
+@pytest.fixture
+async def grid(plain):
+    return await grid_of(plain)
+
+
+def clients(streams):
+    return [client for stream in streams for client in stream]
+
+
+async def begin(streams):
+    for sender, taker in streams:
+        await gets_through(sender, taker)
+    return [sender.sent for sender, _ in streams]
+
+
+async def all_came(streams, begun):
+    """End the streams, and see that everything came, once and in order."""
+    for sender, _ in streams:
+        sender.pause()
+    for (sender, taker), first in zip(streams, begun, strict=True):
+        wanted = set(range(first, sender.sent))
+        await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
+        assert {n: c for n, c in taker.came.items() if c > 1} == {}
+        assert taker.order == sorted(taker.order)
+
+
+WAYS = [(11, 21), (21, 12), (11, 12), (11, 2), (1, 11), (22, 11), (2, 22), (12, 1)]
+"""From leaf to leaf of another hub and of the same, to and from hubs near and far."""
+
+
+@pytest.mark.parametrize("qos", [0, 1, 2])
+async def test_publications_cross_hubs_once_and_in_order(grid, qos):
+    streams = [grid.stream(*way, qos=qos, rate_hz=50) for way in WAYS]
+
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        await asyncio.sleep(2)
+
+        await all_came(streams, begun)
+    for leaf in LEAVES:
+        told = await grid.agents[leaf].status()
+        assert told["ready"]
+        assert [k["neighbour"] for k in told["links"]] == [LEAVES[leaf]]
+
+
+async def test_what_a_leaf_publishes_does_not_come_back_to_it(grid):
+    sender, _ = grid.stream(11, 21)
+    at_home = Subscriber(grid.port(11), "site/11/#", client_id="at-home", qos=1)
+    nearby = Subscriber(grid.port(12), "site/+/to/+", client_id="nearby", qos=1)
+
+    async with running(sender, at_home, nearby):
+        await gets_through(sender, at_home, nearby)
+        first = sender.sent
+        await asyncio.sleep(1)
+        sender.pause()
+        for taker in (at_home, nearby):
+            await until(
+                lambda t=taker: set(range(first, sender.sent)) <= set(t.came), "all came"
+            )
+        await asyncio.sleep(1)
+        assert at_home.duplicates == nearby.duplicates == 0
+
+
+async def test_the_first_publication_after_a_subscribe_comes_soon(grid):
+    delays_s = []
+    for number in range(5):
+        sender, taker = grid.stream(11, 21, topic=f"fresh/{number}", qos=0, rate_hz=200)
+        async with running(sender):
+            await asyncio.sleep(0.2)
+            async with running(taker):
+                await until(lambda t=taker: t.link.subscribed, "the broker granted it")
+                granted_s = time.monotonic()
+                await until(lambda t=taker: bool(t.at_s), "a publication came")
+                delays_s.append(taker.at_s[0] - granted_s)
+
+    assert sorted(delays_s)[2] < FIRST_S
+
+
+@pytest.mark.parametrize("frozen", [11, 21, 1])
+async def test_who_is_away_for_a_while_misses_nothing(grid, frozen):
+    streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (11, 12))]
+
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        await asyncio.sleep(5)
+        os.kill(grid.agents[frozen].pid, signal.SIGSTOP)
+        await asyncio.sleep(8)
+        os.kill(grid.agents[frozen].pid, signal.SIGCONT)
+        await asyncio.sleep(1)
+
+        await all_came(streams, begun)
+
+
+@pytest.mark.parametrize("victim", [11, 1])
+async def test_a_killed_agent_comes_back_and_nothing_is_missing(grid, victim):
+    streams = [grid.stream(*way) for way in ((11, 21), (21, 11), (12, 11))]
+
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        await asyncio.sleep(5)
+        grid.agents[victim].kill9()
+        await asyncio.sleep(1)
+        await grid.agents[victim].start()
+        await asyncio.sleep(1)
+
+        await all_came(streams, begun)
+
+
+class Ear(Handler):
+    """Keeps what comes on a filter."""
+
+    def __init__(self, port, *filters, client_id):
+        self.came = []
+        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
+
+    def on_publishes(self, link, chunk, publishes):
+        self.came += [(p.topic, bytes(p.payload)) for p, _, _ in publishes]
+
+
+async def test_a_retained_value_is_there_for_who_comes_later(grid):
+    setter = Ear(grid.port(21), "nothing", client_id="setter")
+    async with running(setter):
+        await until(lambda: setter.link.subscribed, "the setter is there")
+        setter.link.publish("plan/today", b"swim", qos=1, retain=True)
+        await until(lambda: not setter.link.unacknowledged, "it is set")
+
+    late = Ear(grid.port(11), "plan/#", client_id="late")
+    async with running(late):
+        await until(lambda: ("plan/today", b"swim") in late.came, "the value came")
+
+
+async def test_a_leaf_that_wants_much_is_summed_up_for_the_mesh(plain):
+    grid = await grid_of(plain, **{"more_hub": None} if False else {})
+    many = Ear(grid.port(11), *(f"site/{n % 40}/{n}" for n in range(1_200)), client_id="many")
+    sender, taker = grid.stream(2, 11, topic="site/7/7")
+
+    async with running(many):
+        told = await eventually(
+            grid.agents[2],
+            lambda told: 0 < len([f for f in told["filters"]]) and True,
+            "hub 2 heard",
+        )
+        assert told
