@@ -69,6 +69,93 @@ SPOILT = {
         6,
         "neighbours[0].url = 'mqtt://127.0.0.1:x",
     ),
+    "a leaf without a hub": (
+        ('[[neighbours]]\nurl = "mqtt://127.0.0.1:2883"\n', '[log]\nlevel = "info"\n'),
+        78,
+        None,
+        "a leaf has one hub, and 0 neighbours are named: name its hub alone",
+        'role = "leaf"\n',
+    ),
+    "a leaf with two hubs": (
+        ("", '[[neighbours]]\nurl = "mqtt://127.0.0.1:3883"\n'),
+        78,
+        None,
+        "a leaf has one hub, and 2 neighbours are named: name its hub alone",
+        'role = "leaf"\n',
+    ),
+    "a leaf of a leaf": (
+        ("", "[[leaves]]\nid = 7\n"),
+        78,
+        None,
+        "a leaf has no leaves: remove them, or role",
+        'role = "leaf"\n',
+    ),
+    "a leaf that finds its links itself": (
+        ("", '[topology]\nmode = "auto"\n'),
+        78,
+        None,
+        'a leaf makes no links: use "static"',
+        'role = "leaf"\n',
+    ),
+    "a leaf in the guide": (
+        ("", "[failover]\nenabled = true\n"),
+        78,
+        None,
+        "failover.enabled does not reach through a hub: remove it, or role",
+        'role = "leaf"\n',
+    ),
+    "groups of a leaf with others": (
+        ("", '[share]\nscope = "federation"\n'),
+        78,
+        None,
+        "share.scope does not reach through a hub: remove it, or role",
+        'role = "leaf"\n',
+    ),
+    "two leaves with one id": (
+        ("", "[[leaves]]\nid = 7\n[[leaves]]\nid = 7\n"),
+        78,
+        None,
+        "id 7 is of a leaf and of another leaf: give every broker its own id",
+    ),
+    "a leaf with the hub's own id": (
+        ("", "[[leaves]]\nid = 1\n"),
+        78,
+        None,
+        "id 1 is of a leaf and of this broker: give every broker its own id",
+    ),
+    "a leaf that is a neighbour": (
+        ("", "id = 7\n[[leaves]]\nid = 7\n"),
+        78,
+        None,
+        "id 7 is of a leaf and of a neighbour: give every broker its own id",
+    ),
+    "a leaf of the hub's own broker": (
+        ("", '[[leaves]]\nid = 7\nurl = "mqtt://127.0.0.1:1883"\n'),
+        78,
+        None,
+        "mqtt://127.0.0.1:1883 is already broker.url: name each broker once",
+    ),
+    "rules of a leaf where all is proven": (
+        ("", '[[leaves]]\nid = 7\ndeny = ["a/#"]\n'),
+        78,
+        None,
+        "rules of a leaf take publications out of what its origin signed",
+        'security = "proven"\n',
+    ),
+    "a name too long for leaves": (
+        ('federation = "fed"', f'federation = "{"f" * 60}"'),
+        78,
+        None,
+        "the federation of a leaf, has more than 64 characters: shorten it",
+        "",
+        "[[leaves]]\nid = 7\n",
+    ),
+    "no room for filters of leaves": (
+        ("", "[hub]\nfilters_max = 1\n"),
+        78,
+        None,
+        "hub.filters_max = 1: it should be greater than or equal to 2",
+    ),
     "the own id as neighbour": (("", "id = 1\n"), 78, 7, "neighbour id 1 is this broker's own id"),
     "a capacity in a unit of its own": (
         ("", 'capacity = "2 Mbps"\n'),
@@ -384,8 +471,9 @@ def complaint(arguments: list[str], capsys: pytest.CaptureFixture[str]) -> tuple
 
 @pytest.mark.parametrize("case", SPOILT)
 def test_a_mistake_is_one_line_with_file_line_what_and_how(case, write, capsys):
-    (old, new), wanted_code, wanted_line, wanted_text = SPOILT[case]
-    path = write(GOOD.replace(old, new, 1) if old else GOOD + new)
+    (old, new), wanted_code, wanted_line, wanted_text, *around = SPOILT[case]
+    before, after = (*around, "", "")[:2]
+    path = write(before + (GOOD.replace(old, new, 1) if old else GOOD + new) + after)
 
     code, line = complaint(["check-config", "-c", str(path)], capsys)
 

@@ -8,6 +8,7 @@ from pydantic import BaseModel
 from federator.cli.agent_pages import agent_url
 from federator.config.reading import load
 from federator.config.reference import meanings
+from federator.config.reload import merged
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.parameters import Parameters
@@ -246,3 +247,50 @@ def test_a_neighbours_transport_goes_before_that_of_the_links(write):
     assert one.uses_datagrams
     assert [one.transport_to(id_) for id_ in (2, 3, 4)] == ["udp-fec", "tcp", "tcp"]
     assert [but_one.transport_to(id_) for id_ in (2, 3)] == ["tcp", "udp-fec"]
+
+
+LEAF = """\
+federation = "demo"
+role = "leaf"
+security = "open"
+[broker]
+id = 417
+url = "mqtt://127.0.0.1:1883"
+[[neighbours]]
+id = 1
+url = "mqtt://127.0.0.1:1884"
+"""
+
+
+def test_a_leaf_has_a_federation_with_its_hub_and_dials_alone(write):
+    settings = load(write(LEAF), {})
+
+    assert settings.federation == "demo.leaves.417"
+    assert settings.key_federation == "demo.leaves"
+    assert (settings.links.dial, settings.share.scope) == ("out", "broker")
+    assert not settings.failover.enabled
+
+
+def test_a_leaf_may_be_dialled_too(write):
+    settings = load(write(LEAF + '[links]\ndial = "both"\n'), {})
+
+    assert settings.links.dial == "both"
+
+
+def test_a_hub_speaks_to_each_leaf_in_the_federation_that_the_leaf_names(write):
+    text = GOOD.replace('"fed"', '"demo"') + "[[leaves]]\nid = 417\n"
+    hub = load(write(text), {})
+
+    port = hub.for_leaf(hub.leaves[0])
+
+    assert hub.federation == hub.key_federation == "demo"
+    assert port.federation == load(write(LEAF), {}).federation
+    assert port.key_federation == "demo.leaves"
+    assert port.parameters().outboxes == {417}
+    assert not port.parameters().dial_back
+
+
+def test_what_a_reload_merges_stays_a_leaf(write):
+    settings = load(write(LEAF), {})
+
+    assert merged(settings, settings) == settings

@@ -35,13 +35,14 @@ class PlainConfig:
     share: dict[str, object] = field(default_factory=dict)
     security: str = "open"
     role: str = "member"
+    top: str = ""  # TOML before the first section
 
     def toml(self, state_dir):
         def keys(section):
             return [f"{key} = {json.dumps(value)}" for key, value in section.items()]
 
         lines = [f"state_dir = {json.dumps(str(state_dir))}", f'security = "{self.security}"']
-        lines += [f'role = "{self.role}"']
+        lines += [f'role = "{self.role}"', self.top]
         lines += ["[broker]", f"id = {self.id}"]
         lines += [f"url = {json.dumps(self.broker_url)}", *keys(self.broker)]
         for neighbour in self.neighbours:

@@ -88,6 +88,7 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
         *_unknown(status.get("discovery", {}), status.get("counters", {}).get("data", {})),
         *_retained(status.get("retained") or {}),
         *_links(status.get("links", []), verbose=verbose),
+        *_leaves(status.get("leaves", []), verbose=verbose),
     ]
     links = status.get("links", [])
     datagrams = [_datagrams(link["neighbour"], link.get("datagrams")) for link in links]
@@ -121,6 +122,16 @@ def _configuration(read: Mapping[str, Any]) -> list[str]:
     lines += [f"waits for a restart: {shown(each)}" for each in told]
     more = len(waiting) - len(told)
     return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
+
+
+def _leaves(leaves: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
+    """The leaves of a hub, those that are not up first; a few unless ``verbose``."""
+    if not leaves:
+        return []
+    ordered = sorted(leaves, key=lambda leaf: bool(leaf.get("up")))
+    up = sum(bool(leaf.get("up")) for leaf in leaves)
+    told = ordered if verbose else ordered[:LINKS_SHOWN]
+    return ["", f"leaves: {up} of {len(leaves)} up", *table([dict(leaf) for leaf in told])]
 
 
 def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:

@@ -17,6 +17,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from itertools import islice
 
+from federator.protocol.filters.algebra import canonical
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.syntax import is_match_all
 from federator.protocol.leaves.bounded_cover import BoundedCover
@@ -50,7 +51,7 @@ class Asked:
 
     def update(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> CoverChange:
         """One source wants ``added`` and no more ``removed``."""
-        fresh, gone = self._counted(tuple(added), tuple(removed))
+        fresh, gone = self._counted(tuple(map(canonical, added)), tuple(map(canonical, removed)))
         change = self.cover.update(
             (f for f in fresh if not is_match_all(f)), (f for f in gone if not is_match_all(f))
         )

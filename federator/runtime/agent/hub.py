@@ -55,6 +55,7 @@ class Hub:
             filters_max=settings.hub.filters_max,
             linger_ms=settings.custody.keep_s * 1_000,
         )
+        self._wanted = dict.fromkeys(self.ports, 0)  # how many filters
         self._waiting: deque[Callable[[Millis], Told]] = deque()
         self._timer = DeadlineTimer(self._on_time)
 
@@ -103,6 +104,7 @@ class Hub:
     def _listener(self, leaf: BrokerId) -> Callable[[Sequence[str], Sequence[str]], None]:
         def on_leaf(added: Sequence[str], removed: Sequence[str]) -> None:
             change = _publications(added, removed)
+            self._wanted[leaf] += len(change.subscribe) - len(change.unsubscribe)
             self._later(lambda now_ms: self.switch.on_leaf(leaf, change, now_ms))
 
         return on_leaf
@@ -138,7 +140,7 @@ class Hub:
             {
                 "id": leaf,
                 "up": bool(port.control.node.links.up),
-                "filters_wanted": len(port.data.forwarder),
+                "filters_wanted": self._wanted[leaf],
                 "filters_told": len(self.switch.leaves[BrokerId(leaf)].filters),
             }
             for leaf, port in sorted(self.ports.items())

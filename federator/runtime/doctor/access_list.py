@@ -1,12 +1,13 @@
 """Who needs which topics of a broker, as Mosquitto's acl_file: least rights, from our own names.
 
 Everything that agents, gateways, collectors and steerers say to each other goes by the broker, and
-the broker decides who may say it. Six parts are played there:
+the broker decides who may say it. Seven parts are played there:
 
 - the **agent** of this broker, which alone learns who subscribes to what;
 - **peers**, the agents of neighbours: they speak to ours, and hear nothing;
 - **outbound peers**, whose brokers ours cannot dial: they also hear what is said to them here, each
   what is said to itself;
+- **leaves** of a hub: as these, and what they say and hear has topics of their own;
 - **gateways**, which read the guide, ask, and tell who is there;
 - **collectors**, which ask for records;
 - **steerers**, which hear loads and tell plans.
@@ -21,7 +22,7 @@ Source: docs/security.md, "Brokers' ACLs"; mosquitto.conf(5), "acl_file".
 from collections.abc import Mapping, Sequence
 from typing import Final, Literal
 
-from federator.config.settings import Settings
+from federator.config.settings import PortSettings, Settings
 from federator.protocol import discovery
 from federator.protocol.filters import contains
 from federator.protocol.messages import topics
@@ -100,6 +101,11 @@ def outbound_grants(federation: str, broker: int) -> Grants:
     return {**peer_grants(federation), **_grants(read=(outbox,), write=(tried,))}
 
 
+def leaf_grants(port: PortSettings) -> Grants:
+    """What the agent of a leaf needs here, whether it dials alone or is dialled, too."""
+    return outbound_grants(port.federation, port.leaf.id)
+
+
 def gateway_grants(federation: str) -> Grants:
     """What gateways need for themselves; their clients have names and rights of their topics."""
     return _grants(
@@ -160,12 +166,18 @@ def access_list(
         outbound: Which broker's agent each user is that takes what is said to it here.
     """
     federation = settings.federation
+    ports = [settings.for_leaf(leaf) for leaf in settings.leaves]
     parts: list[tuple[str, Sequence[str], Grants]] = [
         ("the agent of this broker", [agent], agent_grants(settings)),
         ("agents of neighbours", peers, peer_grants(federation)),
         *(
             (f"the agent of broker {id}, which only dials", [user], outbound_grants(federation, id))
             for user, id in outbound.items()
+        ),
+        *((f"what leaf {port.leaf.id} hangs at", [agent], agent_grants(port)) for port in ports),
+        *(
+            (f"leaf {port.leaf.id}", [f"{AGENT}-{port.leaf.id}"], leaf_grants(port))
+            for port in ports
         ),
         ("gateways", gateways, gateway_grants(federation)),
         ("collectors", collectors, collector_grants(federation)),

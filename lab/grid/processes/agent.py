@@ -63,11 +63,13 @@ class AgentConfig:
     more: Sections = field(default_factory=dict)  # further keys
     # As in the file. An experiment on loopback asks for none unless it is about that.
     security: str = "open"
+    role: str = "member"
+    leaves: tuple[BrokerId, ...] = ()  # that hang on it
 
     def toml(self, state_dir: Path) -> str:
         """The configuration file."""
         top = {"federation": self.federation, "state_dir": str(state_dir)}
-        lines = toml(top | {"security": self.security})
+        lines = toml(top | {"security": self.security, "role": self.role})
         sections: Sections = {
             "broker": {"id": self.id, "url": self.broker_url},
             "links": {"dial_back": False},  # a dialled-back link would bypass the relays
@@ -80,6 +82,8 @@ class AgentConfig:
             keys |= {"cost": self.costs[other]} if other in self.costs else {}
             keys |= {} if self.capacity is None else {"capacity": self.capacity}
             lines += toml(keys, header="[[neighbours]]")
+        for leaf in self.leaves:
+            lines += toml({"id": leaf}, header="[[leaves]]")
         return "\n".join(lines) + "\n"
 
 

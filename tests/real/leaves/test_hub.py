@@ -9,14 +9,12 @@ import os
 import signal
 import time
 
-import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
+from tests.real.retained.retained_clients import client
 
 LONG_KEPT_S = 120.0
 FIRST_S = 0.5
@@ -39,9 +37,7 @@ class Grid:
         topic = topic or f"site/{giver}/to/{taker}"
         name = f"{giver}-{taker}-{topic.replace('/', '-')}"
         return (
-            Publisher(
-                self.port(giver), topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz
-            ),
+            Publisher(self.port(giver), topic, client_id=f"p-{name}", qos=qos, rate_hz=rate_hz),
             Subscriber(self.port(taker), topic, client_id=f"s-{name}", qos=qos),
         )
 
@@ -50,24 +46,25 @@ def all_leaves_up(*ids):
     return lambda told: [leaf["id"] for leaf in told["leaves"] if leaf["up"]] == sorted(ids)
 
 
-async def grid_of(plain, **hub_sections):
+async def grid_of(plain, *, hub=""):
+    """All brokers and agents, linked; ``hub`` is more of the hubs' configuration."""
     ids = (1, 2, *LEAVES)
     brokers = dict(zip(ids, await asyncio.gather(*(plain.broker() for _ in ids)), strict=True))
     agents = {}
-    for hub, other in ((1, 2), (2, 1)):
-        more = "".join(f"[[leaves]]\nid = {leaf}\n" for leaf in LEAVES if LEAVES[leaf] == hub)
-        if hub == 2:
+    for hub_id in (1, 2):
+        mine = [leaf for leaf, at in LEAVES.items() if at == hub_id]
+        more = hub + "".join(f"[[leaves]]\nid = {leaf}\n" for leaf in mine)
+        if hub_id == 2:
             more += f'url = "{brokers[22].url}"\n'
-        near = [(brokers[1].url, 1)] if hub == 2 else []
-        assert other
-        agents[hub] = await plain.agent(hub, brokers[hub], *near, more=more, **hub_sections)
-    for leaf, hub in LEAVES.items():
+        near = [(brokers[1].url, 1)] if hub_id == 2 else []
+        agents[hub_id] = await plain.agent(hub_id, brokers[hub_id], *near, more=more)
+    for leaf, at in LEAVES.items():
         links = {"dial": "both"} if leaf == 22 else {}
         agents[leaf] = await plain.agent(
-            leaf, brokers[leaf], (brokers[hub].url, hub), role="leaf", links=links
+            leaf, brokers[leaf], (brokers[at].url, at), role="leaf", links=links
         )
-    for leaf, hub in LEAVES.items():
-        await eventually(agents[leaf], linked(hub), f"leaf {leaf} is linked")
+    for leaf, at in LEAVES.items():
+        await eventually(agents[leaf], linked(at), f"leaf {leaf} is linked")
     await eventually(agents[1], linked(2), "hub 1 is linked")
     await eventually(agents[2], linked(1), "hub 2 is linked")
     await eventually(agents[1], all_leaves_up(11, 12), "hub 1 hears its leaves")
@@ -131,9 +128,7 @@ async def test_what_a_leaf_publishes_does_not_come_back_to_it(grid):
         await asyncio.sleep(1)
         sender.pause()
         for taker in (at_home, nearby):
-            await until(
-                lambda t=taker: set(range(first, sender.sent)) <= set(t.came), "all came"
-            )
+            await until(lambda t=taker: set(range(first, sender.sent)) <= set(t.came), "all came")
         await asyncio.sleep(1)
         assert at_home.duplicates == nearby.duplicates == 0
 
@@ -183,39 +178,38 @@ async def test_a_killed_agent_comes_back_and_nothing_is_missing(grid, victim):
         await all_came(streams, begun)
 
 
-class Ear(Handler):
-    """Keeps what comes on a filter."""
-
-    def __init__(self, port, *filters, client_id):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
-
-    def on_publishes(self, link, chunk, publishes):
-        self.came += [(p.topic, bytes(p.payload)) for p, _, _ in publishes]
-
-
 async def test_a_retained_value_is_there_for_who_comes_later(grid):
-    setter = Ear(grid.port(21), "nothing", client_id="setter")
-    async with running(setter):
-        await until(lambda: setter.link.subscribed, "the setter is there")
-        setter.link.publish("plan/today", b"swim", qos=1, retain=True)
-        await until(lambda: not setter.link.unacknowledged, "it is set")
+    async with client(grid.brokers[21], "setter") as setter:
+        await setter.set("plan/today", b"swim")
 
-    late = Ear(grid.port(11), "plan/#", client_id="late")
-    async with running(late):
+    async with client(grid.brokers[11], "late", "plan/#") as late:
         await until(lambda: ("plan/today", b"swim") in late.came, "the value came")
 
 
-async def test_a_leaf_that_wants_much_is_summed_up_for_the_mesh(plain):
-    grid = await grid_of(plain, **{"more_hub": None} if False else {})
-    many = Ear(grid.port(11), *(f"site/{n % 40}/{n}" for n in range(1_200)), client_id="many")
-    sender, taker = grid.stream(2, 11, topic="site/7/7")
+async def test_what_leaves_want_is_summed_up_within_the_bound(plain):
+    grid = await grid_of(plain, hub="[hub]\nfilters_max = 20\n")
+    wishes = [f"site/{n % 10}/{n}" for n in range(200)]
+    sender, taker = grid.stream(2, 11, topic="site/7/77")
 
-    async with running(many):
+    async with client(grid.brokers[11], "many", *wishes), running(sender, taker):
+        await gets_through(sender, taker)
         told = await eventually(
             grid.agents[2],
-            lambda told: 0 < len([f for f in told["filters"]]) and True,
-            "hub 2 heard",
+            lambda told: all(leaf["filters_told"] >= 10 for leaf in told["leaves"]),
+            "leaves of the other hub heard",
         )
-        assert told
+        for leaf in told["leaves"]:
+            assert leaf["filters_told"] <= 40
+        assert len(told["meshes"]) <= 40
+
+
+async def test_a_hub_whose_broker_died_serves_its_leaves_again(grid):
+    grid.brokers[1].kill9()
+    await asyncio.sleep(0.5)
+    await grid.brokers[1].start()
+    await eventually(grid.agents[1], linked(2), "hub 1 is linked again")
+    await eventually(grid.agents[1], all_leaves_up(11, 12), "and its leaves")
+    streams = [grid.stream(*way) for way in ((11, 21), (21, 12), (11, 12))]
+
+    async with running(*clients(streams)):
+        await all_came(streams, await begin(streams))

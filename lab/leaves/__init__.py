@@ -1,0 +1,1 @@
+"""What a leaf costs: beside a small world and beside a large one."""
