@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from functools import partial
 
 from federator.protocol.custody.origin import STEPS_MS
+from federator.protocol.filters import contains
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
 from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, told
@@ -17,6 +18,7 @@ from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
+from lab.sim.messages.hubs import HubWorld
 from lab.sim.messages.mishaps import schedule_mishaps
 from lab.sim.messages.operators import draw_reloads, schedule_reloads
 from lab.sim.messages.story import MessageStory
@@ -29,6 +31,9 @@ SYS_INTERVALS = 3
 
 PROBES_PER_BROKER = 3
 DRAIN_MS = 5_000
+SIDES = 3
+"""From leaf to leaf three federations have to heal, one after the other."""
+
 EVENTS_OF_CLIENTS_MS = 3_000
 """Clients are back so long after the last fault: their longest pause, and a little."""
 
@@ -37,6 +42,14 @@ def run_story(story: MessageStory, *, reloads: int = 0) -> SeedResult:
     """Run one seed to its end or to the first violation; operators reload so many times."""
     invariants = Invariants()
     world = MessageWorld(story.plan, seed=story.seed, watcher=invariants)
+    if story.ports:
+        world = HubWorld(
+            story.plan,
+            story.ports,
+            filters_max=story.hub_filters_max,
+            seed=story.seed,
+            watcher=invariants,
+        )
     invariants.attach(world)
     spell = {"start_ms": story.settle_ms, "end_ms": story.heal_ms}
     drawn = draw_reloads(story.seed, story.plan.world.links, count=reloads, **spell)
@@ -49,6 +62,7 @@ def tell(
     """Let ``story`` happen in ``world``; ``stood`` is called once the federation stood."""
     counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
     bound_ms = convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
+    bound_ms *= SIDES if story.ports else 1
 
     def acts() -> Iterator[int]:
         _settle(world, story)
@@ -119,7 +133,8 @@ def _publish_in_the_calm(world: MessageWorld, story: MessageStory) -> None:
     _promise(world)
     world.ledger.calm = True
     rng = random.Random(f"calm {story.seed}")
-    for id in sorted(id for part in convergence.parts_of(world) for id in part.ids):
+    alive = {id for part in convergence.parts_of(world) for id in part.ids}
+    for id in sorted(alive - {port.id for port in story.ports}):
         for _ in range(PROBES_PER_BROKER):
             world.client_publishes(f"p1-{id}", id, rng.choice(TOPICS), rng.choice((0, 1)))
     world.run_until(world.now_ms + drain_ms)
@@ -155,6 +170,8 @@ def _complaints(world: MessageWorld) -> Iterator[str]:
 def _unknown(world: MessageWorld, subscriber: Subscriber) -> list[str]:
     """What the agent does not know that a client wants."""
     known = world.filters[subscriber.plan.broker]
+    if isinstance(world, HubWorld):  # a hub asks for less than each client does, and for wider
+        return sorted(f for f in subscriber.filters if not any(contains(k, f) for k in known))
     return [] if "#" in known else sorted(set(subscriber.filters) - known)
 
 
@@ -162,6 +179,10 @@ def _outstanding(world: MessageWorld) -> list[str]:
     part_of: dict[BrokerId, int] = {}
     for at, part in enumerate(convergence.parts_of(world)):
         part_of.update(dict.fromkeys(part.ids, at))
+    for port in world.ports.values() if isinstance(world, HubWorld) else ():
+        if (above := part_of.get(port.hub)) is not None and port.id in part_of:
+            below = part_of[port.id]
+            part_of = {id: above if at == below else at for id, at in part_of.items()}
     return world.ledger.outstanding(
         lambda one, other: one in part_of and part_of[one] == part_of.get(other)
     )

@@ -51,6 +51,7 @@ class Ledger:
         self.calm = False  # nothing goes wrong any more: everything is promised
         self.lied_to = False  # a member lies about numbers: what came may come again, or never was
         self.proven = False  # and such lies under custody are not believed
+        self.relays: frozenset[BrokerId] = frozenset()  # brokers where agents hand on to each other
         self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
         self.published: list[Published] = []
         self._home = home
@@ -151,6 +152,9 @@ class Ledger:
         return lied_to or item.broker in self._set_back
 
     def _clients_of(self, broker: BrokerId) -> list[str]:
+        """Who gets what the agent of ``broker`` publishes there."""
+        if broker in self.relays:
+            return list(self._home)
         return [client for client, home in self._home.items() if home == broker]
 
     def owed_elsewhere(self, number: int) -> bool:

@@ -15,9 +15,10 @@ from federator.protocol.parameters import Parameters, Strategy
 from federator.protocol.types import BrokerId, Millis
 from lab.sim import topologies
 from lab.sim.disks import RECORDS_MAX
-from lab.sim.faults import Fault, draw_faults
+from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
+from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_ports
 from lab.sim.messages.mishaps import Mishap, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
@@ -73,6 +74,8 @@ class MessageStory:
     settle_ms: int  # by when the federation must stand; nothing goes wrong before
     heal_ms: int  # when every fault that ends has ended
     plans: tuple[PlanMoment, ...] = ()  # of steerers that know nothing
+    ports: tuple[Port, ...] = ()  # where leaves hang, if any
+    hub_filters_max: int = FILTERS_MAX[-1]
 
 
 def draw(
@@ -151,6 +154,46 @@ def draw(
     )
 
 
+UNHURT_AT_HUBS = {
+    FaultKind.BROKER_CRASH, FaultKind.HOST_CRASH, FaultKind.STATE_LOST, FaultKind.DEATH
+}  # fmt: skip
+"""What takes along what waits in a hub's broker, or the way to its leaves for good."""
+
+
+def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
+    """The story of ``seed`` with hubs and leaves: one to three hubs, up to three leaves each."""
+    rng = random.Random(f"hubs {seed}")
+    homes, links, ports = draw_ports(rng)
+    ids = sorted([*homes, *(port.id for port in ports)])
+    plan = _draw_plan(rng, ids, links, homes)
+    leaves = frozenset(port.leaf for port in ports) | {port.id for port in ports}
+    plan = replace(plan, world=replace(plan.world, shortest=leaves))
+    if rng.random() < 0.5:
+        plan = replace(plan, world=dialled_out(plan.world, seed=seed))
+    if not faulty:
+        plan = replace(plan, world=replace(plan.world, loss=0.0, duplication=0.0))
+    slowest_ms = max(each.sys_interval_ms for each in plan.brokers.values())
+    settle_ms = 6_000 + 3 * slowest_ms
+    heal_ms = settle_ms + FAULTY_MS
+    spell = {"start_ms": settle_ms, "end_ms": heal_ms}
+    drawn = draw_faults(rng, ids=homes, links=links, count=rng.randint(0, 5), **spell)
+    hubs = {port.hub for port in ports}
+    faults = [each for each in drawn if each.node not in hubs or each.kind not in UNHURT_AT_HUBS]
+    return MessageStory(
+        seed=seed,
+        topology="hubs",
+        plan=plan,
+        faults=tuple(faults) if faulty else (),
+        mishaps=(),
+        changes=_draw_changes(rng, plan, settle_ms, heal_ms),
+        publications=_draw_publications(rng, homes, settle_ms, heal_ms),
+        settle_ms=settle_ms,
+        heal_ms=heal_ms,
+        ports=ports,
+        hub_filters_max=rng.choice(FILTERS_MAX),
+    )
+
+
 def simpler(story: MessageStory) -> Iterator[MessageStory]:
     """Stories with less noise, or fewer subscribers."""
     plan = story.plan
@@ -217,7 +260,14 @@ def lines_of(story: MessageStory) -> Iterator[str]:
     yield from (f"{at_ms:>8} ms  {what}" for at_ms, what in sorted(events))
 
 
-def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> MessagePlan:
+def _draw_plan(
+    rng: random.Random,
+    ids: list[BrokerId],
+    links: list[Link],
+    homes: list[BrokerId] | None = None,
+) -> MessagePlan:
+    """``homes``: brokers with clients, if these are not all of ``ids``."""
+    homes = homes or ids
     slowest_ms = rng.choice((1, 5, 20, 100))
     rough = rng.random()
     world = WorldPlan(
@@ -238,9 +288,9 @@ def _draw_plan(rng: random.Random, ids: list[BrokerId], links: list[Link]) -> Me
     start_ms = 0 if rng.random() < 0.2 else START_MS_MAX + 1_000
     awkward = list(AWKWARD_IDS) if rng.random() < 0.1 else []
     subscribers = []
-    for at in range(rng.randint(2, 2 + len(ids))):
+    for at in range(rng.randint(2, 2 + len(homes))):
         client_id = awkward.pop() if awkward else f"s{at}"
-        subscriber = _draw_subscriber(rng, client_id, ids, pool)
+        subscriber = _draw_subscriber(rng, client_id, homes, pool)
         subscribers.append(replace(subscriber, start_ms=start_ms))
     records_max = rng.choice((5, 20)) if rng.random() < 0.1 else RECORDS_MAX
     return MessagePlan(world, brokers, tuple(subscribers), records_max)
