@@ -2,7 +2,6 @@
 
 from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.switch import Switch, Told
-from lab.sim.messages import hubs
 from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
 from lab.sim.messages.hubs import HubWorld
@@ -50,7 +49,7 @@ def test_a_summary_that_misses_a_filter_is_found(monkeypatch):
         return change
 
     monkeypatch.setattr(BoundedCover, "update", narrow)
-    monkeypatch.setattr(hubs, "FILTERS_MAX", (3,))
+    monkeypatch.setattr(stories, "FILTERS_MAX", (3,))
 
     assert found_by({"arrives_in_the_calm", "owed", "converges"})
 
