@@ -297,6 +297,11 @@ class Settings(Section):
         self.keys.revocations()
 
     @property
+    def minds_broker(self) -> bool:
+        """Whether the agent watches over its broker as such, and not another one beside it."""
+        return True
+
+    @property
     def key_federation(self) -> str:
         """The federation that certificates are of: one for all leaves, which speak apart."""
         return key_federation(self.federation)
@@ -427,6 +432,11 @@ class PortSettings(Settings):
     """Everything that one end of a hub needs, the one at which a leaf hangs; see ``for_leaf``."""
 
     leaf: LeafSettings
+
+    @property
+    def minds_broker(self) -> bool:
+        """The hub's agent does."""
+        return False
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
         """The rules of the one link there is."""

@@ -136,7 +136,7 @@ class Agent:
             topics={echo.topic: echo.on_echo},
             tasks={"custody": self._tend_custody, "discovery": discovery.run},
         )
-        if self.settings.discovery.log_topics or services.metrics is not None:
+        if self.settings.minds_broker:
             yield Part(tasks={"marks": echo.run})
         yield Part(
             topics={ERROR_TOPIC: services.presence.on_log},
@@ -203,7 +203,7 @@ class Agent:
         if self.settings.discovery.log_topics:
             watch = services.log_watch
             yield Part(topics=dict.fromkeys(LOG_LINES, watch.on_line), tasks={"log": watch.run})
-        if self.settings.security != "open":
+        if self.settings.security != "open" and self.settings.minds_broker:
             yield Part(tasks={"strangers": services.strangers.run})
         if self.settings.failover.enabled:
             failover, prepared = services.failover, services.prepared

@@ -95,6 +95,11 @@ class Hub:
         """Clients of our broker want ``added``, and no more ``removed``."""
         self._tell(self.switch.on_clients(sorted(added), sorted(removed), Millis(monotonic_ms())))
 
+    def call_roll(self) -> None:
+        """Ask leaves to subscribe again what they hear at our broker."""
+        for port in self.ports.values():
+            port.control.outboxes.call_roll()
+
     # What others want
 
     def _on_mesh(self, added: Sequence[str], removed: Sequence[str]) -> None:

@@ -55,6 +55,9 @@ class Interests(Protocol):
     def own_links(self) -> list[MqttLink]:
         """The connections to our broker that it has besides."""
 
+    def call_roll(self) -> None:
+        """Ask leaves to subscribe again what they hear here."""
+
 
 @dataclass(eq=False, repr=False)
 class Services:
@@ -210,6 +213,8 @@ class Services:
     def _call_roll(self) -> None:
         self.guide.call_roll()
         self.control.outboxes.call_roll()
+        if self.hub is not None:
+            self.hub.call_roll()
 
     def _failover(self) -> FailoverService:
         failover = self.settings.failover
