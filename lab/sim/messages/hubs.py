@@ -17,7 +17,7 @@ from federator.protocol.leaves.switch import Asked, Switch, Told
 from federator.protocol.types import BrokerId, Epoch, Millis
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
-from lab.sim.messages.world import MessagePlan, MessageWorld
+from lab.sim.messages.world import DOOMED_MS, MessagePlan, MessageWorld
 from lab.sim.network import Agent
 from lab.sim.plan import Link
 from lab.sim.watcher import Watcher
@@ -105,8 +105,10 @@ class HubWorld(MessageWorld):
             super().resume_agent(port, self.lives[port])
 
     def acknowledging(self, agent: Agent, number: int) -> None:
-        """Beside a hub's broker each agent logs what its own side wants; others, the rest."""
-        if agent.id not in self.ledger.relays:
+        """Beside a hub's broker each agent logs what its own side wants; others log the rest."""
+        topic = self.ledger.published[number].topic
+        relays = agent.id in self.ledger.relays
+        if not relays or agent.data.forwarder.route_topic(topic) is not None:
             super().acknowledging(agent, number)
 
     # --- who is told what ---
@@ -163,6 +165,12 @@ class HubWorld(MessageWorld):
         super()._start(id)
         if not was_running and id in self.agents and id in self.ledger.relays:
             self.set_filters(id, self._asked(id).filters)
+
+    def _end_doomed(self, agent: Agent) -> None:
+        if self.agents.get(agent.id) is agent:
+            process = self._hub_of(agent.id)
+            self.stop_agent(process)
+            self.agenda.at(self.now_ms + DOOMED_MS, self.start_agent, process)
 
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
         path = super()._data_path(agent, epoch)

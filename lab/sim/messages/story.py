@@ -19,7 +19,7 @@ from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_ports
-from lab.sim.messages.mishaps import Mishap, draw_mishaps
+from lab.sim.messages.mishaps import Mishap, MishapKind, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
 from lab.sim.scenario import FILTERS, TOPICS, draw_link, pool_of
@@ -178,14 +178,23 @@ def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
     spell = {"start_ms": settle_ms, "end_ms": heal_ms}
     drawn = draw_faults(rng, ids=homes, links=links, count=rng.randint(0, 5), **spell)
     hubs = {port.hub for port in ports}
+    clients = [each.id for each in plan.subscribers]
+    beside = [*homes, *(port.id for port in ports)]
+    unlucky = draw_mishaps(rng, ids=beside, clients=clients, count=rng.randint(0, 4), **spell)
+    mishaps = [
+        each
+        for each in unlucky
+        if each.node not in hubs | {port.id for port in ports}
+        or each.kind is MishapKind.CRASH_BETWEEN_WRITES
+    ]
     faults = [each for each in drawn if each.node not in hubs or each.kind not in UNHURT_AT_HUBS]
     return MessageStory(
         seed=seed,
         topology="hubs",
         plan=plan,
         faults=tuple(faults) if faulty else (),
-        mishaps=(),
-        changes=_draw_changes(rng, plan, settle_ms, heal_ms),
+        mishaps=tuple(mishaps) if faulty else (),
+        changes=_draw_changes(rng, plan, settle_ms, heal_ms, counts=(1, 4)),
         publications=_draw_publications(rng, homes, settle_ms, heal_ms),
         settle_ms=settle_ms,
         heal_ms=heal_ms,
@@ -333,10 +342,15 @@ def _collector(rng: random.Random, hub: BrokerId, start_ms: int) -> SubscriberPl
 
 
 def _draw_changes(
-    rng: random.Random, plan: MessagePlan, start_ms: int, end_ms: int
+    rng: random.Random,
+    plan: MessagePlan,
+    start_ms: int,
+    end_ms: int,
+    *,
+    counts: tuple[int, ...] = (0, 0, 1, 3),
 ) -> tuple[Resubscription, ...]:
     changes = []
-    for _ in range(rng.choice((0, 0, 1, 3))):
+    for _ in range(rng.choice(counts)):
         client = rng.choice(plan.subscribers)
         filters = ((rng.choice(FILTERS), 1),)
         changes.append(Resubscription(rng.randint(start_ms, end_ms), client.id, filters))

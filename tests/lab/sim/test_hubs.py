@@ -2,6 +2,7 @@
 
 from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.switch import Switch, Told
+from lab.sim.data import DataPath
 from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
 from lab.sim.messages.hubs import HubWorld
@@ -65,3 +66,15 @@ def test_a_port_that_hears_itself_is_found(monkeypatch):
     monkeypatch.setattr(HubWorld, "_told", echo)
 
     assert found_by({"once_per_subscriber", "not_back_home", "once_per_broker", "in_order"})
+
+
+def test_a_hub_that_acknowledges_before_it_logs_is_found(monkeypatch):
+    real = DataPath.read
+
+    def forget(self, run):
+        if self._agent.id not in self._world.ledger.relays:
+            real(self, run)
+
+    monkeypatch.setattr(DataPath, "read", forget)
+
+    assert found_by({"logged_before_acknowledged"})
