@@ -7,6 +7,7 @@ then. The table in the file may be older than what was acknowledged, as after a 
 Source: docs/ARCHITECTURE.md, "Two local connections" and "Discovery".
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -142,8 +143,12 @@ class Host:
             (control_client_id(id), self._control_filters()),
             (data_client_id(id), self._data_filters()),
         ):
-            own = frozenset(filters)
-            self._perform(self.discovery.on_own_subscriptions(client_id, own, now_ms=now_ms))
+            self.hold(client_id, filters)
+
+    def hold(self, client_id: str, filters: Iterable[str]) -> None:
+        """Count what another connection of ours subscribes: lines of it may be missing."""
+        own, now_ms = frozenset(filters), self._now_ms()
+        self._perform(self.discovery.on_own_subscriptions(client_id, own, now_ms=now_ms))
 
     def disconnect(self) -> None:
         """The connections are gone."""

@@ -17,6 +17,7 @@ from federator.protocol.leaves.switch import Asked, Switch, Told
 from federator.protocol.types import BrokerId, Epoch, Millis
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
+from lab.sim.messages.sessions import control_client_id, data_client_id
 from lab.sim.messages.world import DOOMED_MS, MessagePlan, MessageWorld
 from lab.sim.network import Agent
 from lab.sim.plan import Link
@@ -159,6 +160,16 @@ class HubWorld(MessageWorld):
             self._told(hub, switch, switch.on_deadline(self._ms))
 
     # --- inside ---
+
+    def _local_attempt(self, agent: Agent) -> None:
+        super()._local_attempt(agent)
+        host = self._host_of(agent)
+        if agent.id in self.switches and host is not None and host.data is not None:
+            for name in (control_client_id, data_client_id):
+                for port in self.ports_of(agent.id):
+                    session = self.local[port].sessions.get(name(port))
+                    if session is not None:
+                        host.hold(session.client_id, session.filters)
 
     def _start(self, id: BrokerId) -> None:
         was_running = id in self.agents

@@ -1,11 +1,21 @@
 """Stories with hubs and leaves: several agents beside one broker, which is the switch."""
 
+import pytest
+
 from federator.protocol.leaves.bounded_cover import BoundedCover
 from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.parameters import Parameters
+from federator.protocol.types import BrokerId
 from lab.sim.data import DataPath
+from lab.sim.faults import Fault, FaultKind
+from lab.sim.messages import hubs
 from lab.sim.messages import story as stories
+from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.campaign import run_story
-from lab.sim.messages.hubs import HubWorld
+from lab.sim.messages.clients import SubscriberPlan
+from lab.sim.messages.hubs import HubWorld, Port
+from lab.sim.messages.world import MessagePlan
+from lab.sim.plan import LinkPlan, WorldPlan
 from tests.effort import seeds
 from tests.lab.sim.violations import violations
 
@@ -78,3 +88,41 @@ def test_a_hub_that_acknowledges_before_it_logs_is_found(monkeypatch):
     monkeypatch.setattr(DataPath, "read", forget)
 
     assert found_by({"logged_before_acknowledged"})
+
+
+def merging_while_cut_off():
+    """Hub 2's clients publish for leaf 10 while it is cut off, and then hub 1 asks for wider."""
+    hub, far, leaf, port = map(BrokerId, (1, 2, 10, 1_000))
+    links = LinkPlan(hub, far, configured=(far,)), LinkPlan(leaf, port, configured=(leaf,))
+    ids = (hub, far, leaf, port)
+    world = WorldPlan(
+        ids, links, parameters=Parameters(), shortest=frozenset({leaf, port}), start_ms_max=200
+    )
+    subscribers = (
+        SubscriberPlan("faithful", leaf, (("site/1/a", 1), ("b", 1)), start_ms=1_000),
+        SubscriberPlan("fickle", leaf, (("b", 1),), start_ms=1_000),
+    )
+    brokers = {id: BrokerPlan(sys_interval_ms=1_000) for id in ids}
+    cut = Fault(FaultKind.CUT, 10_000, 24_000, links=((hub, far),))
+    return stories.MessageStory(
+        seed=1,
+        topology="hubs",
+        plan=MessagePlan(world, brokers, subscribers),
+        faults=(cut,),
+        mishaps=(),
+        changes=(stories.Resubscription(20_000, "fickle", (("site/2/a", 1),)),),
+        publications=(stories.ClientPublication(16_000, "p", far, "site/1/a", 1, 3, 10),),
+        settle_ms=9_000,
+        heal_ms=25_000,
+        ports=(Port(port, hub, leaf),),
+        hub_filters_max=3,
+    )
+
+
+@pytest.mark.parametrize(("keep_s", "lost"), [(hubs.KEEP_S, False), (0, True)])
+def test_what_a_merger_replaced_is_asked_for_while_it_is_owed(monkeypatch, keep_s, lost):
+    monkeypatch.setattr(hubs, "KEEP_S", keep_s)
+
+    violation = run_story(merging_while_cut_off()).violation
+
+    assert (violation is not None) == lost, violation
