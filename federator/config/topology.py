@@ -101,7 +101,7 @@ class HubSettings(TrustSettings):
     filters_max: WholeNumber = Field(default=1_000, ge=2, le=1_000_000)
     """Filters that a leaf is told of what all others want, and the mesh of what leaves and clients
     here want; where that are more, several become a wider one. For a while after that those that
-    were replaced are told besides, as many at most."""
+    were replaced are told besides, twice as many at most."""
     leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
     """Filters one leaf may want; more are refused."""
 

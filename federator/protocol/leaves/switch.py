@@ -7,13 +7,14 @@ leaves want; and each hears a bounded cover of it (``bounded_cover``), never who
 **A merger is no loss.** When the cover widens ``a/1`` and ``a/2`` to ``a/+``, what others sent or
 logged for ``a/1`` alone is still on its way, or waits for a link. So a filter that left the cover
 while somebody may still want what it brings *lingers*: it is asked for as long as others keep what
-they owe. What nobody wants any more goes at once.
+they owe. What nobody wants any more goes at once. A restart forgets why something was asked for, so
+what was asked for before lingers, too (``recall``).
 
 Source: docs/hubs.md.
 """
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
 
@@ -31,7 +32,7 @@ class Asked:
     for it for a while, and all that is below would have to be told again.
 
     Args:
-        filters_max: Filters told at most, ``#`` included; as many may linger.
+        filters_max: Filters told at most, ``#`` included; twice as many may linger.
         linger_ms: How long what became part of a wider filter, or fell apart, is asked for.
     """
 
@@ -73,12 +74,19 @@ class Asked:
             tuple(sorted((before - after) | (dropped - (after - before)))),
         )
 
+    def recall(self, filters: Iterable[str], now_ms: Millis) -> CoverChange:
+        """Before our restart ``filters`` were told: something on its way may be known by them."""
+        room = 2 * self._max - len(self._lingering)
+        recalled = [f for f in sorted(filters) if not (is_match_all(f) or self._tells(f))][:room]
+        self._lingering |= dict.fromkeys(recalled, Millis(now_ms + self._linger_ms))
+        return CoverChange(tuple(recalled), ())
+
     def _tells(self, filter: str) -> bool:
         return filter in self.cover or filter in self._all or filter in self._lingering
 
     def _drop_beyond_bound(self) -> set[str]:
         """Let the oldest go of more than may linger."""
-        over = len(self._lingering) - self._max
+        over = len(self._lingering) - 2 * self._max
         dropped = list(islice(self._lingering, over)) if over > 0 else []
         for filter in dropped:
             del self._lingering[filter]
@@ -126,6 +134,14 @@ class Switch:
         self.mesh = Asked(filters_max, linger_ms)
         self.leaves = {leaf: Asked(filters_max, linger_ms) for leaf in sorted(leaves)}
         self._world = Asked(filters_max, linger_ms)  # clients and the mesh, once for all leaves
+
+    def recall(
+        self, mesh: Iterable[str], leaves: Mapping[BrokerId, Iterable[str]], now_ms: Millis
+    ) -> Told:
+        """Before our restart the mesh, and each of ``leaves``, were asked for these."""
+        known = {leaf: told for leaf, told in leaves.items() if leaf in self.leaves}
+        again = {leaf: self.leaves[leaf].recall(told, now_ms) for leaf, told in known.items()}
+        return Told(self.mesh.recall(mesh, now_ms), _changed(again))
 
     def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Told:
         """The hub's own clients want ``added``, and no more ``removed``."""

@@ -13,7 +13,9 @@ import asyncio
 import contextlib
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any
+from typing import Any, Final
+
+import structlog
 
 from federator.config.settings import Settings
 from federator.protocol.filters import CoverChange
@@ -22,7 +24,16 @@ from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent.agent import Agent
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
+from federator.runtime.storage.filter_file import FilterFile
 from federator.runtime.storage.state_dir import StateDir
+
+ASKED: Final = "asked"
+"""The file that lists what one side was asked for."""
+
+ROOM: Final = 4
+"""Times ``hub.filters_max``: what is told, what lingers, and some to spare."""
+
+_log = structlog.get_logger()
 
 
 @contextlib.contextmanager
@@ -56,6 +67,11 @@ class Hub:
             linger_ms=settings.custody.keep_s * 1_000,
         )
         self._wanted = dict.fromkeys(self.ports, 0)  # how many filters
+        places = {None: agent.settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
+        self._asked_before = {
+            side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
+            for side, folder in places.items()
+        }
         self._waiting: deque[Callable[[Millis], Told]] = deque()
         self._timer = DeadlineTimer(self._on_time)
 
@@ -71,6 +87,7 @@ class Hub:
             port.services.presence.looked = services.presence.update
             port.data.forwarder.on_wanted = self._listener(BrokerId(leaf))
             port.start()
+        asyncio.get_running_loop().call_soon(self._recall)
 
     async def leave(self) -> None:
         """Tell the leaves that we go, as ``Agent.leave``."""
@@ -130,12 +147,29 @@ class Hub:
     def _on_time(self) -> None:
         self._tell(self.switch.on_deadline(Millis(monotonic_ms())))
 
+    def _recall(self) -> None:
+        """Ask again for what was asked for before a restart."""
+        leaves = {leaf: f.load() for leaf, f in self._asked_before.items() if leaf is not None}
+        mesh = self._asked_before[None].load()
+        self._tell(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
+
     def _tell(self, told: Told) -> None:
         if told.mesh:
+            self._note(None, told.mesh)
             self._agent.services.ask(told.mesh.subscribe, told.mesh.unsubscribe)
         for leaf, change in told.leaves.items():
+            self._note(leaf, change)
             self.ports[leaf].services.ask(change.subscribe, change.unsubscribe)
         self._timer.set(self.switch.next_deadline_ms())
+
+    def _note(self, side: BrokerId | None, change: CoverChange) -> None:
+        """Write down what is asked for, for the next life."""
+        try:
+            self._asked_before[side].alter(
+                dict.fromkeys(change.unsubscribe) | dict.fromkeys(change.subscribe, 0)
+            )
+        except OSError as error:
+            _log.warning("hub.list_failed", reason=error.strerror or str(error))
 
     # For operators
 

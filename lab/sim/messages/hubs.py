@@ -85,7 +85,9 @@ class HubWorld(MessageWorld):
         for port in self.ports_of(id):
             super().stop_agent(port, graceful=graceful)
         if id in self.switches:
-            self.switches[id] = self._new_switch(id)
+            before, self.switches[id] = self.switches[id], self._new_switch(id)
+            leaves = {leaf: asked.filters for leaf, asked in before.leaves.items()}
+            self.switches[id].recall(before.mesh.filters, leaves, self._ms)
 
     def start_agent(self, id: BrokerId) -> None:
         """Start a hub's agent with its ports."""

@@ -90,7 +90,7 @@ def test_a_hub_that_acknowledges_before_it_logs_is_found(monkeypatch):
     assert found_by({"logged_before_acknowledged"})
 
 
-def merging_while_cut_off():
+def merging_while_cut_off(*more):
     """Hub 2's clients publish for leaf 10 while it is cut off, and then hub 1 asks for wider."""
     hub, far, leaf, port = map(BrokerId, (1, 2, 10, 1_000))
     links = LinkPlan(hub, far, configured=(far,)), LinkPlan(leaf, port, configured=(leaf,))
@@ -108,7 +108,7 @@ def merging_while_cut_off():
         seed=1,
         topology="hubs",
         plan=MessagePlan(world, brokers, subscribers),
-        faults=(cut,),
+        faults=(cut, *more),
         mishaps=(),
         changes=(stories.Resubscription(20_000, "fickle", (("site/2/a", 1),)),),
         publications=(stories.ClientPublication(16_000, "p", far, "site/1/a", 1, 3, 10),),
@@ -126,3 +126,14 @@ def test_what_a_merger_replaced_is_asked_for_while_it_is_owed(monkeypatch, keep_
     violation = run_story(merging_while_cut_off()).violation
 
     assert (violation is not None) == lost, violation
+
+
+@pytest.mark.parametrize("forgets", [False, True])
+def test_a_hub_that_restarts_still_asks_for_it(monkeypatch, forgets):
+    killed = Fault(FaultKind.AGENT_CRASH, 21_000, 22_000, node=BrokerId(1))
+    if forgets:
+        monkeypatch.setattr(Switch, "recall", lambda self, mesh, leaves, now_ms: Told())
+
+    violation = run_story(merging_while_cut_off(killed)).violation
+
+    assert (violation is not None) == forgets, violation

@@ -77,7 +77,7 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
         for side, told in hub.told.items():
             wanted = hub.wanted_of(side)
             assert all(any(contains(wide, f) for wide in told) for f in wanted)
-            assert len(told) <= 2 * most
+            assert len(told) <= 3 * most
             asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
             assert asked.filters == told
 
@@ -125,3 +125,17 @@ def test_doubt_at_one_leaf_moves_nothing_else():
 
     assert asked.update(["#"], [], Millis(0)) == CoverChange(("#",), ())
     assert asked.update([], ["#"], Millis(0)) == CoverChange((), ("#",))
+
+
+@given(st.sets(FILTERS, max_size=12), st.sets(FILTERS, max_size=12))
+def test_what_was_told_before_a_restart_lingers_and_bounds_hold(before, after):
+    asked = Asked(4, LINGER_MS)
+
+    recalled = asked.recall(before, Millis(0))
+    asked.update(sorted(after), [], Millis(1))
+
+    assert set(recalled.subscribe) <= before
+    assert asked.filters >= set(recalled.subscribe)
+    assert all(any(contains(wide, f) for wide in asked.filters) for f in after)
+    asked.on_deadline(Millis(2 * LINGER_MS))
+    assert len(asked.filters) <= 4
