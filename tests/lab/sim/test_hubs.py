@@ -7,6 +7,7 @@ from federator.protocol.leaves.switch import Switch, Told
 from federator.protocol.parameters import Parameters
 from federator.protocol.types import BrokerId
 from lab.sim.data import DataPath
+from lab.sim.disks import KEEP_S
 from lab.sim.faults import Fault, FaultKind
 from lab.sim.messages import hubs
 from lab.sim.messages import story as stories
@@ -119,7 +120,7 @@ def merging_while_cut_off(*more):
     )
 
 
-@pytest.mark.parametrize(("keep_s", "lost"), [(hubs.KEEP_S, False), (0, True)])
+@pytest.mark.parametrize(("keep_s", "lost"), [(KEEP_S, False), (0, True)])
 def test_what_a_merger_replaced_is_asked_for_while_it_is_owed(monkeypatch, keep_s, lost):
     monkeypatch.setattr(hubs, "KEEP_S", keep_s)
 
