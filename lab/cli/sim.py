@@ -92,14 +92,19 @@ class _Drawn:
         return failover + strategy + by_delay + ("" if self.faulty else " --no-faults")
 
 
+def _story_of(seed: int, drawn: _Drawn) -> stories.MessageStory:
+    """The story with clients of one seed."""
+    if drawn.hubs:
+        return stories.draw_hubs(seed, faulty=drawn.faulty)
+    return stories.draw(seed, **drawn.draws(), **drawn.also())
+
+
 def _run(seed: int, drawn: _Drawn) -> SeedResult:
     """One seed, in a worker. Its garbage is collected once, at its end."""
     gc.disable()
     try:
-        if drawn.hubs:
-            return run_story(stories.draw_hubs(seed, faulty=drawn.faulty))
         if drawn.messages:
-            return run_story(stories.draw(seed, **drawn.draws(), **drawn.also()))
+            return run_story(_story_of(seed, drawn))
         if drawn.attack:
             return run_attack(attack_story.draw(seed, moves=drawn.moves, **drawn.draws()))
         if drawn.failover:
@@ -281,7 +286,7 @@ def _print_violation(result: SeedResult, drawn: _Drawn) -> None:
 
 def _print_shortest(result: SeedResult, drawn: _Drawn) -> None:
     """The shortest story that fails as the one of this seed does, and where it is kept."""
-    whole = stories.draw(result.seed, **drawn.draws(), **drawn.also())
+    whole = _story_of(result.seed, drawn)
     shortest = shrink(run_story, whole, result, parts=stories.PARTS, simpler=stories.simpler)
     path = Path(tempfile.gettempdir()) / f"federator-sim-{result.seed}.json"
     path.write_bytes(stories.encode(shortest.story))

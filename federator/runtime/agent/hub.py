@@ -33,6 +33,8 @@ ASKED: Final = "asked"
 ROOM: Final = 4
 """Times ``hub.filters_max``: what is told, what lingers, and some to spare."""
 
+LEAVES_PER_TURN: Final = 16
+
 _log = structlog.get_logger()
 
 
@@ -72,6 +74,7 @@ class Hub:
             side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
             for side, folder in places.items()
         }
+        self._asking: deque[tuple[BrokerId, CoverChange]] = deque()  # not asked yet
         self._waiting: deque[Callable[[Millis], Told]] = deque()
         self._timer = DeadlineTimer(self._on_time)
 
@@ -157,10 +160,19 @@ class Hub:
         if told.mesh:
             self._note(None, told.mesh)
             self._agent.services.ask(told.mesh.subscribe, told.mesh.unsubscribe)
-        for leaf, change in told.leaves.items():
+        if told.leaves and not self._asking:
+            asyncio.get_running_loop().call_soon(self._ask_leaves)
+        self._asking.extend(told.leaves.items())
+        self._timer.set(self.switch.next_deadline_ms())
+
+    def _ask_leaves(self) -> None:
+        """A few at a turn: there may be hundreds."""
+        for _ in range(min(LEAVES_PER_TURN, len(self._asking))):
+            leaf, change = self._asking.popleft()
             self._note(leaf, change)
             self.ports[leaf].services.ask(change.subscribe, change.unsubscribe)
-        self._timer.set(self.switch.next_deadline_ms())
+        if self._asking:
+            asyncio.get_running_loop().call_soon(self._ask_leaves)
 
     def _note(self, side: BrokerId | None, change: CoverChange) -> None:
         """Write down what is asked for, for the next life."""
