@@ -235,12 +235,9 @@ class Forwarder:
     def cover_change(self) -> CoverChange:
         """The subscriptions to alter on our broker since this was last asked."""
         before, self._wanted_before = self._wanted_before, {}
-        added: list[str] = []
-        removed: list[str] = []
-        for filter, was_wanted in before.items():
-            wanted = self._is_wanted(filter)
-            if wanted != was_wanted:
-                (added if wanted else removed).append(filter)
+        changed = [f for f, was_wanted in before.items() if was_wanted != self._is_wanted(f)]
+        added = [f for f in changed if not before[f]]
+        removed = [f for f in changed if before[f]]
         if self._here is not None:
             added, removed = map(sorted, self._here.change(added, removed))
         if self.on_wanted is not None and (added or removed):
