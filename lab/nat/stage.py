@@ -5,8 +5,6 @@ Clients come over Unix sockets, which know nothing of network namespaces.
 """
 
 import asyncio
-import contextlib
-import json
 import subprocess
 from pathlib import Path
 from typing import Any, Final
@@ -15,7 +13,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, KeyFolder
 from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
-from lab.grid.processes.children import Process, Started, end, python, spawn
+from lab.grid.processes.children import Process, Started, end, python, spawn, told_by
 from lab.nat.network import ADDRESSES, HUB, OPEN, SITE, Network
 
 FEDERATION: Final = "nat"
@@ -121,18 +119,8 @@ class Stage(Started):
 
     async def status(self, host: str) -> dict[str, Any] | None:
         """The status of an agent; ``None`` when it does not answer."""
-        url = f"http://127.0.0.1:{HTTP_PORT}"
-        command = python("federator", "status", "--json", "--url", url)
-        process = await asyncio.create_subprocess_exec(
-            *self.network.inside(host, command),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        told, _ = await process.communicate()
-        with contextlib.suppress(json.JSONDecodeError):
-            status: dict[str, Any] = json.loads(told)
-            return status
-        return None
+        command = python("federator", "status", "--json", "--url", f"http://127.0.0.1:{HTTP_PORT}")
+        return await told_by(self.network.inside(host, command))
 
     async def until_linked(self) -> None:
         """Wait until both links are up and all brokers know who subscribes.

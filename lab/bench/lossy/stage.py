@@ -16,7 +16,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, KeyFolder
 from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
-from lab.grid.processes.children import Helper, Started, end, python, spawn
+from lab.grid.processes.children import Helper, Started, end, python, spawn, told_by
 
 MQTT_PORT: Final = 1883
 UDP_PORT: Final = 18_840
@@ -120,18 +120,8 @@ class Stage(Started):
 
     async def status(self, broker: int) -> dict[str, Any] | None:
         """The status of an agent; ``None`` when it does not answer."""
-        url = f"http://127.0.0.1:{HTTP_PORT}"
-        command = python("federator", "status", "--json", "--url", url)
-        process = await asyncio.create_subprocess_exec(
-            *self.inside(broker, command),
-            stdout=asyncio.subprocess.PIPE,
-            stderr=asyncio.subprocess.DEVNULL,
-        )
-        told, _ = await process.communicate()
-        with contextlib.suppress(json.JSONDecodeError):
-            status: dict[str, Any] = json.loads(told)
-            return status
-        return None
+        command = python("federator", "status", "--json", "--url", f"http://127.0.0.1:{HTTP_PORT}")
+        return await told_by(self.inside(broker, command))
 
     async def until_linked(self, i: int, transport: str) -> None:
         """Wait until every link of a broker is up, and used as it should be.

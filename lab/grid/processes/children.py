@@ -6,6 +6,7 @@ order.
 """
 
 import asyncio
+import contextlib
 import json
 import os
 import shutil
@@ -78,6 +79,18 @@ def mortal(command: list[str]) -> list[str]:
 def python(module: str, *arguments: str) -> list[str]:
     """The command that runs ``module`` with our interpreter."""
     return [sys.executable, "-m", module, *arguments]
+
+
+async def told_by(command: list[str]) -> dict[str, Any] | None:
+    """The JSON object that ``command`` prints; ``None`` when it prints none."""
+    process = await asyncio.create_subprocess_exec(
+        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
+    )
+    printed, _ = await process.communicate()
+    with contextlib.suppress(json.JSONDecodeError):
+        told: dict[str, Any] = json.loads(printed)
+        return told
+    return None
 
 
 class Spawn(Protocol):

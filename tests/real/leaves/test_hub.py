@@ -15,8 +15,8 @@ from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
+from tests.real.streams import all_came, begin, clients
 
-LONG_KEPT_S = 120.0
 FIRST_S = 0.5
 """Ten times what a first publication may take after a SUBSCRIBE, from leaf to leaf."""
 
@@ -75,27 +75,6 @@ async def grid_of(plain, *, hub=""):
 @pytest.fixture
 async def grid(plain):
     return await grid_of(plain)
-
-
-def clients(streams):
-    return [client for stream in streams for client in stream]
-
-
-async def begin(streams):
-    for sender, taker in streams:
-        await gets_through(sender, taker)
-    return [sender.sent for sender, _ in streams]
-
-
-async def all_came(streams, begun):
-    """End the streams, and see that everything came, once and in order."""
-    for sender, _ in streams:
-        sender.pause()
-    for (sender, taker), first in zip(streams, begun, strict=True):
-        wanted = set(range(first, sender.sent))
-        await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
-        assert {n: c for n, c in taker.came.items() if c > 1} == {}
-        assert taker.order == sorted(taker.order)
 
 
 WAYS = [(11, 21), (21, 12), (11, 12), (11, 2), (1, 11), (22, 11), (2, 22), (12, 1)]

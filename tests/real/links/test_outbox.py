@@ -13,15 +13,15 @@ import pytest
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
-from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
+from tests.real.streams import all_came, begin, clients
 from tests.real.trust.test_signed import Office
 
 NOWHERE = "mqtt://127.0.0.1:1"
 """What a broker behind NAT says of itself."""
 
 SITE = {"broker": {"advertise": NOWHERE}, "links": {"dial": "out"}}
-LONG_KEPT_S = 120.0
 """Agents that were killed leave custody to be made up for."""
 
 
@@ -66,28 +66,6 @@ async def pair(plain):
     made = Pair(inside, outside, site, hub)
     await made.linked()
     return made
-
-
-def clients(streams):
-    return [client for stream in streams for client in stream]
-
-
-async def begin(streams):
-    """Wait until both streams flow; the numbers from which on nothing may be missing."""
-    for sender, taker in streams:
-        await gets_through(sender, taker)
-    return [sender.sent for sender, _ in streams]
-
-
-async def all_came(streams, begun):
-    """End the streams, and see that everything came, once and in order."""
-    for sender, _ in streams:
-        sender.pause()
-    for (sender, taker), first in zip(streams, begun, strict=True):
-        wanted = set(range(first, sender.sent))
-        await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
-        assert {n: c for n, c in taker.came.items() if c > 1} == {}
-        assert taker.order == sorted(taker.order)
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

@@ -13,9 +13,10 @@ from lab.grid.processes.ports import free_ports
 from tests.certificates import tls_listener
 from tests.real.flow import running
 from tests.real.handler import Handler
-from tests.real.links.test_outbox import NOWHERE, Pair, all_came, begin, clients
+from tests.real.links.test_outbox import NOWHERE, Pair
 from tests.real.mqtt import http_proxy
 from tests.real.polling import until
+from tests.real.streams import all_came, begin, clients
 
 
 class Client(Handler):

@@ -1,0 +1,29 @@
+"""Streams: pairs of a publisher and a subscriber, of which nothing may be missing."""
+
+from tests.real.plain_agents import gets_through
+from tests.real.polling import until
+
+LONG_KEPT_S = 120.0
+
+
+def clients(streams):
+    """All publishers and subscribers of ``streams``."""
+    return [client for stream in streams for client in stream]
+
+
+async def begin(streams):
+    """Wait until all streams flow; the numbers from which on nothing may be missing."""
+    for sender, taker in streams:
+        await gets_through(sender, taker)
+    return [sender.sent for sender, _ in streams]
+
+
+async def all_came(streams, begun):
+    """End the streams, and see that everything came, once and in order."""
+    for sender, _ in streams:
+        sender.pause()
+    for (sender, taker), first in zip(streams, begun, strict=True):
+        wanted = set(range(first, sender.sent))
+        await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
+        assert {n: c for n, c in taker.came.items() if c > 1} == {}
+        assert taker.order == sorted(taker.order)
