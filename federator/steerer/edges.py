@@ -34,25 +34,24 @@ class Kept(NamedTuple):
 
 
 class Edges:
-    """What plans say of the edge, if anything is to be kept there."""
+    """What plans say of the edge, if anything is to be kept there.
+
+    Attributes:
+        wanted: Whether anything is to be kept.
+    """
 
     def __init__(self, settings: KeepSettings) -> None:
         self._settings = settings
         self._policy = KeepPolicy.LP if settings.policy == "lp" else KeepPolicy.NS
-        self._wanted = settings.hub != ""
+        self.wanted = settings.hub != ""
         self._hub = BrokerId(int(settings.hub)) if settings.hub.isdecimal() else None
         self._loads: list[Load] = []  # the newest of each agent
         self._told: tuple[object, ...] = ()
         self._since_ms: Millis | None = None  # since when that is to be told; ``None``: it was
 
-    @property
-    def wanted(self) -> bool:
-        """Whether anything is to be kept."""
-        return self._wanted
-
     def plan_of(self, broker: BrokerId) -> tuple[str, tuple[str, ...]]:
         """What the plan of ``broker`` says: the policy to keep by, and what to collect."""
-        if not self._wanted or self._hub is None:
+        if not self.wanted or self._hub is None:
             return "", ()
         if broker == self._hub:
             return "", self._settings.collects
@@ -66,12 +65,12 @@ class Edges:
 
     def end(self) -> None:
         """Let nothing be kept any more."""
-        self._wanted = False
+        self.wanted = False
 
     def follow(self, loads: Iterable[Load], *, now_ms: Millis) -> bool:
         """Go by what agents told last. Returns whether plans are others than before."""
         self._loads = list(loads)
-        if not self._wanted:
+        if not self.wanted:
             return False
         before, self._hub = self._hub, self._find_hub()
         self._tell(now_ms)
@@ -92,7 +91,7 @@ class Edges:
 
     def text(self) -> list[str]:
         """What would be kept, for people; nothing if nothing is to be."""
-        if not self._wanted:
+        if not self.wanted:
             return []
         if self._hub is None:
             return [f"topics at the edge: {self._why_no_hub()}"]
@@ -106,9 +105,9 @@ class Edges:
         kept, (refused, followers) = self.kept(), self._answers()
         return {
             "hub": self._hub,
-            "why": self._why_no_hub() if self._wanted and self._hub is None else "",
-            "policy": self._settings.policy if self._wanted else None,
-            "collects": list(self._settings.collects) if self._wanted else [],
+            "why": self._why_no_hub() if self.wanted and self._hub is None else "",
+            "policy": self._settings.policy if self.wanted else None,
+            "collects": list(self._settings.collects) if self.wanted else [],
             "collected": list(self._collected()),
             "keep": followers[:LISTED_MAX],
             "refuse": [{"broker": b, "why": why} for b, why in refused[:LISTED_MAX]],

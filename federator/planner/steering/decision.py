@@ -54,7 +54,8 @@ RETRY_MS: Final = Millis(30_000)
 
 WORSE: Final = 0.05
 WAITS_MAX: Final = 3
-"""Decisions put off for that, in a row: a client that always changes its rate gains no more."""
+"""Decisions put off in a row because rates change: a client that always changes its rate gains no
+more."""
 
 GIVE_BACK_MS: Final = Millis(120_000)
 """How long the ordinary way is good, with a margin, before a flow returns to it."""

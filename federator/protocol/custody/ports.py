@@ -22,6 +22,7 @@ Positions = Mapping[tuple[BrokerId, bytes], tuple[int, ...]]
 it: some step may turn out to be a lie."""
 
 COLLECTED = 1
+"""No time: what is listed as owed until then is wanted now, by nobody but who collects."""
 
 UNDO_MAX = 8
 """Steps of a chain that can be taken back exactly."""

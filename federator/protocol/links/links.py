@@ -183,7 +183,7 @@ class Links:
             return self._on_own_hello(hello, now_ms)
         if hello.version != c.PROTOCOL_VERSION:
             details: dict[str, int | str] = {"neighbour": hello.sender, "version": hello.version}
-            details |= {"wanted": c.PROTOCOL_VERSION}
+            details["wanted"] = c.PROTOCOL_VERSION
             return self._complain("neighbour.version", "warning", details, now_ms)
 
         neighbour = self.neighbours.get(hello.sender)

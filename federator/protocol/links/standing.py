@@ -9,7 +9,7 @@ Source: docs/observability.md, "Alone, partly, joined, degraded".
 """
 
 from collections.abc import Iterable, Mapping, Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import ip_address
 from typing import Final
@@ -117,10 +117,7 @@ class LinkJudge:
         if known is not None and known.up:
             same = known.conn == way.conn
             return LinkFinding(id_, up=same, reason="" if same else "another address leads there")
-        found = self._down(connection, id_, known, now_ms)
-        if found.reason == NOT_HEARD:
-            return self._unheard(way, connection, found)
-        return found
+        return self._down(way, connection, id_, known, now_ms)
 
     def _why_not_there(self, way: Way, id_: BrokerId | None) -> str:
         """Why the address is not connected; where its agent speaks to us, that is half a link."""
@@ -131,23 +128,25 @@ class LinkJudge:
         one_way = f"one way only: its agent speaks here, and we do not reach its broker ({failure})"
         return f"{one_way}: {TO_MEND}"
 
-    def _unheard(self, way: Way, connection: LinkConnection, found: LinkFinding) -> LinkFinding:
+    def _unheard(self, way: Way, connection: LinkConnection, id_: BrokerId | None) -> LinkFinding:
         """Why nothing comes from where we speak, as far as that shows here."""
         ours = self.links.address
         if way.outbox_refused:
             reason = "its broker does not let us read what is said to us there: let its operator "
             reason += "print an ACL with federator doctor --acl --outbound ID, ID being ours"
-            return replace(found, reason=reason, refuses=True, unheard=True)
+            return LinkFinding(id_, up=False, reason=reason, refuses=True, unheard=True)
         if connection.takes_outbox:
             reason = f"{NOT_HEARD}: is it running, does it keep an outbox for us (links.dial_back "
-            return replace(found, reason=f"{reason}there), and may we read it (ACL)?")
+            reason += "there), and may we read it (ACL)?"
+            return LinkFinding(id_, up=False, reason=reason)
         if leads_nowhere(ours, way.peer):
             reason = f"one way only: nobody there can connect to our broker at {ours}, so its "
             reason += 'agent is not heard: correct broker.advertise, or set links.dial = "out"'
-            return replace(found, reason=reason, refuses=True, unheard=True)
+            return LinkFinding(id_, up=False, reason=reason, refuses=True, unheard=True)
         at = ours or "no address (broker.advertise)"
         reason = f"{NOT_HEARD}: is it running, and does it reach our broker at {at}? If nobody "
-        return replace(found, reason=f'{reason}can connect to ours: links.dial = "out"')
+        reason += 'can connect to ours: links.dial = "out"'
+        return LinkFinding(id_, up=False, reason=reason)
 
     def _who(self, connection: LinkConnection) -> BrokerId | None:
         """Who is at the other end, as it said, as was expected, or as it seems."""
@@ -175,6 +174,7 @@ class LinkJudge:
 
     def _down(
         self,
+        way: Way,
         connection: LinkConnection,
         id_: BrokerId | None,
         known: Neighbour | None,
@@ -200,7 +200,7 @@ class LinkJudge:
             return LinkFinding(id_, up=False, reason="shaking hands")
         if known is not None and known.ups:
             return LinkFinding(id_, up=False, reason=known.reason)
-        return LinkFinding(id_, up=False, reason=NOT_HEARD)
+        return self._unheard(way, connection, id_)
 
 
 def leads_nowhere(ours: str, peer: str) -> bool:

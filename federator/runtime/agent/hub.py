@@ -60,16 +60,16 @@ class Hub:
         settings = agent.settings
         self._agent = agent
         self.ports = {
-            port.leaf.id: Agent(port, folders[BrokerId(port.leaf.id)], tasks)
-            for port in map(settings.for_leaf, settings.leaves)
+            id: Agent(settings.for_leaf(leaf), folder, tasks)
+            for (id, folder), leaf in zip(folders.items(), settings.leaves, strict=True)
         }
         self.switch = Switch(
-            map(BrokerId, self.ports),
+            self.ports,
             filters_max=settings.hub.filters_max,
             linger_ms=settings.custody.keep_s * 1_000,
         )
         self._wanted = dict.fromkeys(self.ports, 0)  # how many filters
-        places = {None: agent.settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
+        places = {None: settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
         self._asked_before = {
             side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
             for side, folder in places.items()
@@ -88,7 +88,7 @@ class Hub:
         self._agent.data.forwarder.on_wanted = self._on_mesh
         for leaf, port in self.ports.items():
             port.services.presence.looked = services.presence.update
-            port.data.forwarder.on_wanted = self._listener(BrokerId(leaf))
+            port.data.forwarder.on_wanted = self._listener(leaf)
             port.start()
         asyncio.get_running_loop().call_soon(self._recall)
 
@@ -192,7 +192,7 @@ class Hub:
                 "id": leaf,
                 "up": bool(port.control.node.links.up),
                 "filters_wanted": self._wanted[leaf],
-                "filters_told": len(self.switch.leaves[BrokerId(leaf)].filters),
+                "filters_told": len(self.switch.leaves[leaf].filters),
             }
             for leaf, port in sorted(self.ports.items())
         ]
