@@ -30,7 +30,12 @@ def _ticks(pid: int) -> int:
     return int(fields[_UTIME]) + int(fields[_STIME])
 
 
-def resident_mb(pid: int) -> float:
-    """Resident memory of a living process, in 10**6 bytes."""
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a living process."""
     pages = int(Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[1])
-    return pages * os.sysconf("SC_PAGE_SIZE") / 1e6
+    return pages * os.sysconf("SC_PAGE_SIZE")
+
+
+def resident_mb(pid: int) -> float:
+    """The same, in 10**6 bytes."""
+    return resident_bytes(pid) / 1e6

@@ -221,27 +221,39 @@ class ClientProcess(Helper):
         return msgspec.convert(message["arrivals"], dict[str, Arrivals])
 
 
-class _Client(LinkObserver):
-    """One connection; counts what arrives on it."""
+class Counting(LinkObserver):
+    """Counts what arrives on its connection, while it has a ``tally``."""
 
-    def __init__(
-        self, place: Place, arrival: asyncio.Event, client_id: str, *, filter: str | None, qos: int
-    ) -> None:
-        self._arrival = arrival
+    def __init__(self) -> None:
         self.tally: Tally | None = None
         self.subscribed = asyncio.Event()
-        self.link = MqttLink(Endpoint(*place), self, client_id=client_id)
-        if filter is not None:
-            self.link.subscribe([TopicFilter(filter, max_qos=QoS(qos))])
 
     def on_subscribed(self, link: MqttLink) -> None:
+        """The broker granted what was asked of it."""
         self.subscribed.set()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Count what one socket read brought."""
         now_ns = time.monotonic_ns()
         if self.tally is not None:
             for packet, _, _ in publishes:
                 self.tally.arrived(packet.payload or b"", now_ns)
+
+
+class _Client(Counting):
+    """One connection; tells of each arrival."""
+
+    def __init__(
+        self, place: Place, arrival: asyncio.Event, client_id: str, *, filter: str | None, qos: int
+    ) -> None:
+        super().__init__()
+        self._arrival = arrival
+        self.link = MqttLink(Endpoint(*place), self, client_id=client_id)
+        if filter is not None:
+            self.link.subscribe([TopicFilter(filter, max_qos=QoS(qos))])
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        super().on_publishes(link, chunk, publishes)
         self._arrival.set()
 
 

@@ -22,6 +22,7 @@ from mqtt5 import QoS, TopicFilter
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
+from lab.bench.processor import resident_bytes
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import get, spawn
@@ -88,7 +89,7 @@ async def _measured(hub: AgentProcess, leaf: AgentProcess, filters: int, seconds
     await asyncio.sleep(seconds)
     grown, passed_s = await _link_bytes(leaf) - before, time.monotonic() - since_s
     (told,) = (await hub.status())["leaves"]
-    return Cost(filters, told["filters_told"], _resident_bytes(leaf.pid), grown / passed_s)
+    return Cost(filters, told["filters_told"], resident_bytes(leaf.pid), grown / passed_s)
 
 
 async def _steady(hub: AgentProcess, filters: int) -> None:
@@ -114,12 +115,6 @@ async def _link_bytes(agent: AgentProcess) -> float:
     port = int(agent.http.rpartition(":")[2])
     _, page = await get(port, "/metrics", who="the leaf's agent")
     return sum(map(float, _TABLE.findall(page.decode())))
-
-
-def _resident_bytes(pid: int) -> int:
-    found = re.search(r"VmRSS:\s+(\d+) kB", Path(f"/proc/{pid}/status").read_text("ascii"))
-    assert found is not None, "a process that runs has memory"
-    return int(found[1]) * 1024
 
 
 def _name(number: int) -> str:

@@ -17,8 +17,8 @@ from typing import Final
 from mqtt5 import QoS, TopicFilter
 
 from federator.errors import LinkError
-from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
-from lab.grid.clients import Arrivals, Tally, stamped
+from federator.runtime.mqtt.link import Endpoint, MqttLink
+from lab.grid.clients import Arrivals, Counting, Tally, stamped
 from lab.nat.network import HUB, OPEN, SITE, Network
 from lab.nat.stage import Stage
 
@@ -82,23 +82,13 @@ def _both(*, out: bool) -> tuple[tuple[str, str], tuple[str, str]]:
     return ((SITE, HUB), (OPEN, HUB)) if out else ((HUB, SITE), (HUB, OPEN))
 
 
-class _Client(LinkObserver):
+class _Client(Counting):
     def __init__(self, socket: str, name: str, topic: str | None) -> None:
-        self.tally: Tally | None = None
-        self.subscribed = asyncio.Event()
+        super().__init__()
         endpoint = Endpoint("", 0, socket=socket)
         self.link = MqttLink(endpoint, self, client_id=name, session_expiry_s=600)
         if topic is not None:
             self.link.subscribe([TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE)])
-
-    def on_subscribed(self, link: MqttLink) -> None:
-        self.subscribed.set()
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        now_ns = time.monotonic_ns()
-        if self.tally is not None:
-            for packet, _, _ in publishes:
-                self.tally.arrived(packet.payload or b"", now_ns)
 
 
 class _Stream:

@@ -156,7 +156,7 @@ class _Minutes:
         self.noise.times = times = shift_of(ways_of(DEMANDS, trees))
         for demand, share in times.items():
             self.progress(f"{demand.topic}: {share:.2f} times as much")
-        return OVERLOAD if len(times) > 1 else 0.0
+        return OVERLOAD if times else 0.0
 
 
 def shift_of(ways: Mapping[Demand, tuple[int, ...]]) -> dict[Demand, float]:

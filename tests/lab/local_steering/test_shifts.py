@@ -5,19 +5,23 @@ link stayed at 108 % for minutes. And by simulation: where links are over the th
 the first moves after a shift were made while its rates were still rising, and had to be mended.
 """
 
+from collections.abc import Iterable
+
 import pytest
 
 from federator.planner.steering.fitting import FILL_MAX
 from federator.protocol.types import BrokerId
 from lab.local_steering.demand import CAPACITY, Demand, Flow, draw, greedy, loads_of
 from lab.local_steering.trial import CLOSE, NOISE, fullest, ways_of
+from lab.local_steering.words import Ends
 from lab.local_steering.world import LoadedWorld
+from lab.steered.demands import NETWORK
 from lab.steered.run import DEMANDS, GRID
-from lab.steered.steady import FRAMED, YIELDED, YIELDING
+from lab.steered.steady import FRAMED, OVERLOAD, shift_of
+from lab.steered.traffic import Demand as RealDemand
 
 CALM_S = 90.0
 FOLLOWED_S = 30
-OVERLOAD = 1.08
 
 
 def broker(id: int) -> BrokerId:
@@ -25,13 +29,20 @@ def broker(id: int) -> BrokerId:
     return BrokerId(id + 1)
 
 
+def simulated(demand: RealDemand) -> Flow:
+    """The flow that stands for a real one."""
+    return broker(demand.origin), demand.topic
+
+
+def real_way(way: Iterable[Ends]) -> tuple[int, ...]:
+    """The links of the real network that a simulated flow's lead over."""
+    return tuple(NETWORK.at[BrokerId(a - 1), BrokerId(b - 1)] for a, b in way)
+
+
 def grid_demand(seed: int) -> Demand:
     """The demand of the real brokers in ``lab.steered``."""
     links = [(broker(link.a), broker(link.b)) for link in GRID.links]
-    flows = {
-        (broker(each.origin), each.topic): ((broker(each.destination),), FRAMED * each.rate)
-        for each in DEMANDS
-    }
+    flows = {simulated(each): ((broker(each.destination),), FRAMED * each.rate) for each in DEMANDS}
     return Demand(seed, dict.fromkeys(links + [(b, a) for a, b in links], 1), flows)
 
 
@@ -50,13 +61,12 @@ def test_what_was_moved_of_late_moves_again_where_a_link_is_too_full(seed):
     world = LoadedWorld(demand, "central", noise=NOISE, noise_ms=1_000)
     world.pass_time(CALM_S)
     assert world.moves
-    ways, jam = ways_of(world), (broker(1), broker(2))
-    there = [flow for flow, way in ways.items() if jam in way]
-    grown = min(there, key=lambda flow: demand.flows[flow][1])
-    rest = sum(demand.flows[flow][1] for flow in there if flow != grown)
-    times = (OVERLOAD * CAPACITY - rest) / demand.flows[grown][1]
-    yielding = broker(YIELDING.origin), YIELDING.topic
-    world.demand = demand.scaled(grown, times).scaled(yielding, YIELDED)
+    ways = ways_of(world)
+    real_ways = {each: real_way(ways[simulated(each)]) for each in DEMANDS}
+    shift = shift_of(real_ways)
+    assert shift
+    for each, times in shift.items():
+        world.demand = world.demand.scaled(simulated(each), times)
 
     assert followed_s(world) <= FOLLOWED_S
 

@@ -10,6 +10,7 @@ import time
 import mqtt5
 import pytest
 
+from lab.bench.processor import resident_bytes
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid, Link
 from tests.real.agent_log import assert_calm, named
@@ -54,11 +55,6 @@ class Padded(Publisher):
 
 def p90(ascending):
     return ascending[len(ascending) * 9 // 10]
-
-
-def resident_bytes(pid):
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * 4_096
 
 
 @pytest.fixture

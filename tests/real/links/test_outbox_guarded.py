@@ -5,6 +5,7 @@ import time
 
 import pytest
 
+from lab.bench.processor import resident_bytes
 from lab.grid.processes.relay import Relay
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
@@ -102,11 +103,6 @@ async def test_the_doctor_of_a_site_tells_who_may_hear_from_who_may_not(
 class Padded(Publisher):
     def payload(self, number):
         return super().payload(number).ljust(PAYLOAD_BYTES)
-
-
-def resident_bytes(pid):
-    with open(f"/proc/{pid}/statm") as file:
-        return int(file.read().split()[1]) * 4_096
 
 
 async def test_what_nobody_takes_out_of_an_outbox_does_not_pile_up_at_the_broker(plain):
