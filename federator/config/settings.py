@@ -20,7 +20,7 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
+from federator.config.section import NAME_MAX, Name, Section, Takes, WholeNumber, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -51,6 +51,7 @@ from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
 
 LEAVES_MAX = 256
+HUBS_OF_A_LEAF_MAX = 2
 LEAF_DEFAULTS = (
     ("failover", "enabled", False),
     ("share", "scope", "broker"),
@@ -74,8 +75,11 @@ class Settings(Section):
     federation: Name = "fed"
     """Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"""
     role: Literal["member", "leaf"] = "member"
-    """"leaf": a small broker that hangs on one hub, the only of its [[neighbours]], and hears
-    nothing of the federation but a few filters; see hubs.md."""
+    """"leaf": a small broker that hangs on a hub, and hears nothing of the federation but a few
+    filters; its [[neighbours]] are that hub, and one in reserve if it has one; see hubs.md."""
+    return_after_s: WholeNumber = Field(default=600, ge=0, le=86_400)
+    """Of a leaf with two hubs: how long the first one must be back before the leaf returns to it;
+    0: it stays where it is until it is told to reload."""
     state_dir: Path = Path("/var/lib/federator")
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
     security: Security = "signed"
@@ -135,9 +139,12 @@ class Settings(Section):
                 raise wrong("leaves", "a leaf has no leaves", "remove them, or role")
             if self.topology.mode == "auto":
                 raise wrong("topology.mode", "a leaf makes no links", 'use "static"')
-            if len(self.neighbours) != 1:
-                what = f"a leaf has one hub, and {len(self.neighbours)} neighbours are named"
-                raise wrong("neighbours", what, "name its hub alone")
+            if not 1 <= len(self.neighbours) <= HUBS_OF_A_LEAF_MAX:
+                what = f"a leaf has one hub or two, and {len(self.neighbours)} neighbours are named"
+                raise wrong("neighbours", what, "name its hub, and perhaps one in reserve")
+            for index, hub in enumerate(self.neighbours):
+                if hub.id is None and len(self.neighbours) > 1:
+                    raise wrong(f"neighbours.{index}.id", "it is missing", "name each hub's id")
             for section, key, value in LEAF_DEFAULTS[:2]:
                 if getattr(getattr(self, section), key) != value:
                     what = f"{section}.{key} does not reach through a hub"
@@ -297,6 +304,13 @@ class Settings(Section):
         self.keys.revocations()
 
     @property
+    def hubs(self) -> tuple[BrokerId, ...]:
+        """The hubs of a leaf that has one in reserve, the preferred one first."""
+        reserve = self.role == "leaf" and len(self.neighbours) > 1
+        named = (each.id for each in self.neighbours if reserve)
+        return tuple(BrokerId(id) for id in named if id is not None)
+
+    @property
     def minds_broker(self) -> bool:
         """Whether the agent watches over its broker as such, and not another one beside it."""
         return True
@@ -372,6 +386,7 @@ class Settings(Section):
         named["outboxes"] = frozenset(self.links.outboxes)
         return Parameters(
             **named,
+            transit=self.role != "leaf",
             link_cost=LinkCost(self.links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,

@@ -250,6 +250,8 @@ class DataPlane:
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
         """Take all PUBLISHes of one socket read of the data connection; ``chunk`` is not kept."""
+        if (stamps := self.delivery.stamps) is not None:
+            chunk, publishes = stamps.leaving(chunk, publishes, but=self.data_topic)
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
@@ -258,8 +260,7 @@ class DataPlane:
             packet, start, end = publishes[0]
             if packet.topic == data_topic:
                 self._on_frame(packet.payload, now)
-                if self._unfinished:
-                    self._finish_custody(now)
+                self._finish_custody(now)
                 return
             if packet.packet_id is None:
                 route = self.forwarder.route_topic(packet.topic)
@@ -309,8 +310,7 @@ class DataPlane:
             self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes, now)
             self.intake.end_read(now)
         # Frames of one read share one entry in the journal, and one marker behind them.
-        if self._unfinished:
-            self._finish_custody(now)
+        self._finish_custody(now)
 
     def _count_kept(self, topic: str, size: int) -> bool:
         """Count a publication of ``size`` bytes if it is kept here; whether it is."""
@@ -323,12 +323,12 @@ class DataPlane:
         """Take frames that came past our broker; ``by`` whom, where they came under other seals."""
         for frame in frames:
             self._on_frame(frame, now, by)
-        if self._unfinished:
-            self._finish_custody(now)
+        self._finish_custody(now)
 
     def _finish_custody(self, now: Now) -> None:
-        self._unfinished = False
-        self.custody.finish(now)
+        if self._unfinished:
+            self._unfinished = False
+            self.custody.finish(now)
 
     def send_to(
         self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int, now: Now
@@ -401,8 +401,9 @@ class DataPlane:
             return
         origin = frame.origin
         is_ours = origin == self._self_id
+        paused = frame.flags and origin in self.custody.paused
         # Nobody has anything of ours that we do not; but a tree's destinations may be behind us.
-        if is_ours and (frame.flags & REPAIR_FLAG or not names_tree(frame.keys)):
+        if paused or (is_ours and (frame.flags & REPAIR_FLAG or not names_tree(frame.keys))):
             self._suppress(frame, size, now)
             return
         if frame.flags & REPAIR_FLAG:

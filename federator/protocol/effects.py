@@ -109,6 +109,24 @@ class SetDestination(msgspec.Struct, frozen=True):
     next_hop: BrokerId | None
 
 
+class Pause(msgspec.Struct, frozen=True):
+    """Take nothing more that ``broker`` keeps for us: we hear it by another way."""
+
+    broker: BrokerId
+
+
+class Proceed(msgspec.Struct, frozen=True):
+    """Take again what ``broker`` keeps for us, and remember that over a restart.
+
+    ``since_us``: what it made before then came by another way; by its wall clock, or ours. 0: go on
+    where we were.
+    """
+
+    broker: BrokerId
+    since_us: int
+    by_its_clock: bool
+
+
 class RenewEpoch(msgspec.Struct, frozen=True):
     """Our id is known under a newer epoch: persist this one and announce with it."""
 
@@ -155,5 +173,6 @@ class Notice(msgspec.Struct, frozen=True):
 LinkEffect = Send | Dial | CallOff | HangUp | NeighbourReachable | NeighbourUnreachable
 TopologyEffect = DialSeed | CallOffSeed | Measure | RememberBrokers
 RoutingEffect = SetRoute | SetDestination | RenewEpoch
+LeafEffect = Pause | Proceed
 ControllerEffect = PublishGuide | StepIn | StepBack | SetDraining
-Effect = LinkEffect | TopologyEffect | RoutingEffect | ControllerEffect | Notice
+Effect = LinkEffect | TopologyEffect | RoutingEffect | LeafEffect | ControllerEffect | Notice

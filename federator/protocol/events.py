@@ -109,6 +109,18 @@ class LinksConfigured(msgspec.Struct, frozen=True):
     link_cost: LinkCost
 
 
+class HubChosen(msgspec.Struct, frozen=True):
+    """We, a leaf, are served by ``hub`` from now on, and not by any of ``others``.
+
+    ``since_us``, our wall clock: what was published before then came by who served before. 0: we
+    go on where we were.
+    """
+
+    hub: BrokerId
+    others: frozenset[BrokerId]
+    since_us: int
+
+
 class DeadlineReached(msgspec.Struct, frozen=True):
     """The instant returned by ``next_deadline_ms`` has come.
 
@@ -131,5 +143,5 @@ OwnBrokerEvent = (
     | CollectsChanged
 )
 NeighbourEvent = NeighbourConnected | NeighbourDisconnected | Received | Measured
-Order = PriorityChanged | DrainRequested | LinksConfigured | LeaveRequested
+Order = PriorityChanged | DrainRequested | LinksConfigured | HubChosen | LeaveRequested
 Event = OwnBrokerEvent | NeighbourEvent | Order | DeadlineReached

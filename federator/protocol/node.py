@@ -21,12 +21,14 @@ from federator.protocol.messages import control as c
 from federator.protocol.messages.destinations import is_destination_record
 from federator.protocol.messages.places import PREFIX as PLACE_PREFIX
 from federator.protocol.messages.places import AddressVerifier
+from federator.protocol.messages.serving import Served, is_served_record
 from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.parameters import LinkCost, Parameters
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.backlog import FILTERS_CHANGED
 from federator.protocol.routing.meshes import Meshes
+from federator.protocol.routing.serving import Serving
 from federator.protocol.routing.topic_routing import TopicRouting
 from federator.protocol.timers import earliest
 from federator.protocol.topology.manager import TopologyManager
@@ -74,6 +76,7 @@ class Node:
         )
         self.topology = TopologyManager(self.links, topology, verifier)
         self.topic_routing = TopicRouting(self.links, self.announcements, parameters=parameters)
+        self.serving = Serving(identity.id, self.announcements, self.topic_routing)
         self.id_conflict_until_ms: Millis | None = None
         self._renewed_at_ms: deque[Millis] = deque(maxlen=OWN_ID_RENEWALS_MAX)
         self._local_broker_up = False
@@ -171,6 +174,8 @@ class Node:
                 ]
             case events.Measured(broker, round_trip_ms):
                 return self.topology.on_measured(broker, round_trip_ms)
+            case events.HubChosen(hub, others, since_us):
+                return self.serving.choose(Served(hub, since_us), others)
             case events.LeaveRequested():
                 self._left = True
                 return self.links.farewell()
@@ -291,13 +296,16 @@ class Node:
         said = frozenset(f for f in filters if f.startswith(PREFIX))
         asked = frozenset(f for f in filters if is_destination_record(f))
         places = frozenset(f for f in filters if f.startswith(PLACE_PREFIX))
-        meshed = filters - said - asked - places
+        served = frozenset(f for f in filters if is_served_record(f))
+        meshed = filters - said - asked - places - served
         steps = self.topic_routing.on_announced(core, asked, lost=lost) if asked else []
         if meshed:
             steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
         if said:
             steps += self.failover.on_announced(core, said, now_ms=now_ms)
             steps += self._on_collects(core)
+        if served:
+            steps += self.serving.on_announced(core)
         if places:
             steps += self._on_places(core, places, now_ms)
         return steps

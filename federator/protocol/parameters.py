@@ -50,6 +50,8 @@ class Parameters:
     dial_back: bool = True  # whether to connect to the broker of an agent that greets us unknown
     # Without that, whom else to keep an outbox for: see ``links.outbox``.
     outboxes: frozenset[int] = frozenset()
+    # Whether neighbours hear of others through us; a leaf with two hubs is no way between them.
+    transit: bool = True
     link_cost: LinkCost = LinkCost.HOPS  # what a link costs
     strategy: Strategy = Strategy.MESH  # how we ask for what our clients want
     # Others, for what is contained in a filter; the first that contains it counts.

@@ -99,6 +99,7 @@ class Custodian:
     Attributes:
         owed: Filters that stay wanted although nobody in reach wants them.
         judge: Judges what comes, where frames are proven.
+        paused: Origins of which nothing is taken.
         due_ms: When ``on_time`` has something to do, or earlier.
     """
 
@@ -124,6 +125,7 @@ class Custodian:
             check, tell, counters = self.notary.check, self.outlet.tell, self.outgoing.counters
             self.judge = FrameJudge(check, self._ask_word, tell, counters)
         self.due_ms: Millis | None = None
+        self.paused: set[BrokerId] = set()
         self._shared: frozenset[str] = frozenset()
         self._ways = Ways()
         self._own_again: list[int] = []  # numbers of our own frames to be delivered here, too
@@ -175,6 +177,23 @@ class Custodian:
         if concerned:
             self.origin.on_destinations_moved(concerned, now.ms)
             self._set_due()
+
+    def pause(self, broker: BrokerId) -> None:
+        """Take nothing more that ``broker`` keeps for us: we hear it by another way."""
+        self.paused.add(broker)
+        self.destination.leave(broker)
+
+    def proceed(self, broker: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
+        """Take again what ``broker`` keeps for us, from what it made since ``since_us`` on.
+
+        Args:
+            broker: Who was paused, or is met for the first time.
+            since_us: Wall clock; 0: go on where we were.
+            by_its_clock: Its wall clock, and not ours.
+        """
+        self.paused.discard(broker)
+        if since_us:
+            self.destination.begin_anew(broker, since_us, by_its_clock=by_its_clock)
 
     def expect(self, filters: Sequence[str], now: Now, *, since_us: int) -> None:
         """Clients will come that wanted ``filters`` since ``since_us``, our wall clock.

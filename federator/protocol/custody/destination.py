@@ -174,6 +174,7 @@ class Destination:
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
         self._recent: Recent[int, None] = Recent(RECENT_MAX)
         self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
+        self._left: set[BrokerId] = set()  # origins whose positions on disk mean nothing
 
     def want(self, key: bytes, now: Now) -> None:
         """Our clients subscribe to the filter with ``key``."""
@@ -211,6 +212,20 @@ class Destination:
             Retrieval(self.receiver, keys, since_us=since_us, tell=tell, now=now)
         )
         return True
+
+    def leave(self, origin: BrokerId) -> None:
+        """Forget how far we are with what ``origin`` made."""
+        self.receiver.forget(origin)
+        self._left.add(origin)
+        self._wants += 1
+
+    def begin_anew(self, origin: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
+        """Forget how far we are with what ``origin`` made: only what it made since counts.
+
+        ``since_us`` is its wall clock, or ours.
+        """
+        self.leave(origin)
+        self.receiver.begin_anew(origin, since_us, by_its_clock=by_its_clock)
 
     def end_retrievals(self, now_ms: Millis) -> None:
         """Forget the questions that nobody waits for any more."""
@@ -358,7 +373,8 @@ class Destination:
         if positions is None:
             return False
         self.started = True
-        self.receiver.restore(positions, now_ms=now_ms)
+        valid = {at: position for at, position in positions.items() if at[0] not in self._left}
+        self.receiver.restore(valid, now_ms=now_ms)
         self.delivery.mark(self._journal.marker())
         return True
 

@@ -42,6 +42,8 @@ class Followed:
         self._brought: dict[BrokerId, dict[BrokerId, None]] = {}  # by neighbour, oldest first
         self._wanted = Wanted(keep_ms=self.keep_ms)
         self._chains = 0
+        # Since when what an origin made counts, and whether that is by its own clock.
+        self._anew: dict[BrokerId, tuple[int, bool]] = {}
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
 
@@ -87,6 +89,18 @@ class Followed:
         """
         chain = Chain(None, until, max(1, since_us))
         self._look_for_gap(self._follow(origin, epoch, key, chain, now_ms), key, now_ms)
+
+    def forget(self, origin: BrokerId) -> None:
+        """Follow no chain of ``origin`` any longer, and remember nothing of them."""
+        if origin in self._origins:
+            self._forget(self._origins[origin])
+
+    def begin_anew(self, origin: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
+        """Of chains of ``origin`` that begin from now on, nothing older is asked for.
+
+        ``since_us`` is its wall clock, or ours.
+        """
+        self._anew[origin] = (since_us, by_its_clock)
 
     def leave(self, origin: BrokerId, key: bytes) -> None:
         """Follow one chain no longer, and remember nothing of it."""

@@ -304,12 +304,18 @@ class Receiver(Followed):
         self._chains += 1
         age_us = self._wanted.age_us(key, now_us)
         known_beginning = prev == 0 or self._wanted.is_fresh(key, now_us)
-        chain = Chain(prev if known_beginning else None, prev, max(1, made_us - age_us))
+        not_before_us = max(1, made_us - age_us, self._anew_us(known.id, made_us, now_us))
+        chain = Chain(prev if known_beginning else None, prev, not_before_us)
         chain.begun = known.former.pop(key, 0)
         if known_beginning:
             chain.begun = max(prev, chain.begun)
         known.chains[key] = chain
         return chain
+
+    def _anew_us(self, origin: BrokerId, made_us: int, now_us: int) -> int:
+        """What ``origin`` made before then, by its clock, counts no more."""
+        since_us, by_its_clock = self._anew.get(origin, (0, True))
+        return since_us if by_its_clock else made_us - max(0, now_us - since_us)
 
     def _pass(self, known: OriginState, by: bytes, placed: Placed, now_ms: Millis) -> list[Placed]:
         """A frame was delivered, as the chain ``by`` tells, before others of its chains were

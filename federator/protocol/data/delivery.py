@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from mqtt5 import PublishPacket, QoS
 
 from federator.errors import DecodeError
-from federator.protocol.data.ports import DataLink, RetainedFlow
+from federator.protocol.data.ports import DataLink, RetainedFlow, Stamps
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.counters import DataCounters, Delays
 from federator.protocol.forwarding.frames import Frame
@@ -35,6 +35,7 @@ class Delivery:
     to_local_names: Callable[[bytes], bytes]
     retained: RetainedFlow | None
     frame_events: FrameEventBuffer | None
+    stamps: Stamps | None = None  # knows what came by another way
     link: DataLink | None = None  # to our broker, once it is made
     delays: Delays = field(default_factory=Delays)
 
@@ -98,9 +99,9 @@ class Delivery:
         try:
             places = self._checker.check(run, acknowledged=under_custody, publications=count)
             retained = self.retained if self._checker.retained else None
-            here = run
+            here = run if self.stamps is None else self.stamps.arriving(frame, run)
             if retained is not None:
-                here = retained.arrive(run, time_us=frame.origin_time_us, origin=frame.origin)
+                here = retained.arrive(here, time_us=frame.origin_time_us, origin=frame.origin)
             if (landed := self.to_local_names(here)) is not run:
                 # Other packets now, perhaps none: what was checked says nothing about them.
                 run, count = landed, len(topics_of(landed))

@@ -92,6 +92,18 @@ class RetainedFlow(Protocol):
         """Some of ``run`` could not be published here after all."""
 
 
+class Stamps(Protocol):
+    """Who knows publications again that come by several ways: see ``protocol.data.stamps``."""
+
+    def leaving(
+        self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str
+    ) -> tuple[memoryview, Sequence[Inbound]]:
+        """What our broker brings, without stamps of others; topic ``but`` is no publication's."""
+
+    def arriving(self, frame: Frame, run: bytes) -> bytes:
+        """What of the body of a frame is to be published here."""
+
+
 class Shared(Protocol):
     """Who cares for shared groups that span brokers."""
 

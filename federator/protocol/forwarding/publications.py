@@ -8,7 +8,7 @@ any, the properties. It is the conveyor belt at the customs, not the laboratory.
 Source: OASIS MQTT 5.0, sections 1.5 (data types), 2.1 (fixed header), 3.3 (PUBLISH).
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import mqtt5
 from mqtt5 import PublishPacket
@@ -144,6 +144,48 @@ def packets_in(run: bytes | memoryview) -> Iterator[PublishPacket]:
         assert isinstance(packet, PublishPacket), "a run holds PUBLISH packets only"
         yield packet
         rest = rest[size:]
+
+
+def joined(
+    packets: Iterable[tuple[PublishPacket, bytes | memoryview]],
+) -> tuple[memoryview, list[tuple[PublishPacket, int, int]]]:
+    """``packets`` and their bytes, as if one read had brought them: each with its place in it."""
+    publishes: list[tuple[PublishPacket, int, int]] = []
+    parts: list[bytes | memoryview] = []
+    at = 0
+    for packet, wire in packets:
+        parts.append(wire)
+        publishes.append((packet, at, at + len(wire)))
+        at += len(wire)
+    return memoryview(b"".join(parts)), publishes
+
+
+def remade(
+    packet: PublishPacket,
+    *,
+    topic: str | None = None,
+    response_topic: str | None = None,
+    subscription_ids: list[int] | None = None,
+    user_properties: list[tuple[str, str]] | None = None,
+) -> PublishPacket:
+    """A copy of ``packet`` with what is given here, and all else as it is."""
+    if subscription_ids is None:
+        subscription_ids = packet.subscription_ids
+    return PublishPacket(
+        topic or packet.topic,
+        packet.payload,
+        qos=packet.qos,
+        retain=packet.retain,
+        packet_id=packet.packet_id,
+        duplicate=packet.duplicate,
+        payload_format_indicator=packet.payload_format_indicator,
+        message_expiry_interval=packet.message_expiry_interval,
+        content_type=packet.content_type,
+        response_topic=response_topic or packet.response_topic,
+        correlation_data=packet.correlation_data,
+        user_properties=packet.user_properties if user_properties is None else user_properties,
+        subscription_ids=subscription_ids,
+    )
 
 
 def qos_of(packet: bytes | bytearray | memoryview) -> int:

@@ -12,6 +12,7 @@ from federator.protocol.messages import group_records
 from federator.protocol.messages.destinations import destination_filter, is_destination_record
 from federator.protocol.messages.fields import decoded
 from federator.protocol.messages.places import parse_place
+from federator.protocol.messages.serving import parse_served
 from federator.protocol.messages.session_records import parse_record
 
 CONTROL_BYTES_MAX = 1_048_576
@@ -123,6 +124,8 @@ def _check_travels(kind: str, text: str) -> None:
 
 def _check_filter(kind: str, filter_: str) -> None:
     if group_records.is_record(filter_) or parse_record(filter_) or parse_place(filter_):
+        return
+    if parse_served(filter_):
         return
     try:
         if is_destination_record(filter_):

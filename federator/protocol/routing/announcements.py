@@ -147,7 +147,7 @@ class Announcements:
         steps: list[Step] = []
         if self.own.announces:
             steps += self._links.send(neighbour, self.own.greeting())
-        for _, route in sorted(self.routes.items()):
+        for _, route in sorted(self.routes.items()) if self._parameters.transit else ():
             if route.reachable:
                 whole = as_greeting(route.announced.filters)
                 steps += self._links.send(neighbour, self._relayed(route, added=whole))
@@ -335,6 +335,8 @@ class Announcements:
         ``tell_teacher``: our cost grew, so the neighbour we have it from may have thought of us as
         a parent, and must not any longer.
         """
+        if not self._parameters.transit:
+            return []
         newest = route.newest
         if newest is None or route.sent:
             message = self._relayed(route)
@@ -362,7 +364,7 @@ class Announcements:
 
     def _correct(self, route: CoreRoute) -> list[Step]:
         """Tell everyone, beyond the bound of copies: our cost grew, and others may rely on us."""
-        if route.newest is None:
+        if route.newest is None or not self._parameters.transit:
             return []
         message = self._relayed(route)
         route.told = dict.fromkeys(self._links.up, route.cost)

@@ -56,6 +56,7 @@ class TopicRouting:
         self.states: dict[str, DestinationState] = {}
         self.next_hops: dict[BrokerId, BrokerId] = {}
         self._collects: dict[BrokerId, frozenset[str]] = {}
+        self._paused: set[BrokerId] = set()
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
@@ -139,7 +140,7 @@ class TopicRouting:
     def on_core_moved(self, core: BrokerId) -> list[Step]:
         """Send frames for ``core`` by way of its first parent: our parents towards it changed."""
         route = self._announcements.routes.get(core)
-        parents = route.parents if route is not None else ()
+        parents = () if route is None or core in self._paused else route.parents
         next_hop = parents[0] if parents else None
         if next_hop == self.next_hops.get(core):
             return []
@@ -148,6 +149,16 @@ class TopicRouting:
         else:
             self.next_hops[core] = next_hop
         return [SetDestination(core, next_hop)]
+
+    def pause(self, broker: BrokerId) -> list[Step]:
+        """Send nothing to ``broker``, though it wants it: somebody else brings it there."""
+        self._paused.add(broker)
+        return self.on_core_moved(broker)
+
+    def proceed(self, broker: BrokerId) -> list[Step]:
+        """Send to ``broker`` again."""
+        self._paused.discard(broker)
+        return self.on_core_moved(broker)
 
     def route_of(self, filter_: str, mesh: FilterRoute | None) -> FilterRoute | None:
         """What the data plane does with ``filter_``, to whose mesh it does ``mesh``."""

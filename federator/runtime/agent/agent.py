@@ -14,6 +14,7 @@ from typing import get_args
 from mqtt5 import QoS, TopicFilter
 
 from federator.config.settings import Settings
+from federator.protocol.data.stamps import StampBook
 from federator.protocol.discovery import LOG_TOPICS, SYS_TOPICS
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
 from federator.protocol.events import Event, LeaveRequested, Received
@@ -48,7 +49,13 @@ TEND_S = 1.0
 class Agent:
     """The agent of one broker."""
 
-    def __init__(self, settings: Settings, state: StateDir, tasks: asyncio.TaskGroup) -> None:
+    def __init__(
+        self,
+        settings: Settings,
+        state: StateDir,
+        tasks: asyncio.TaskGroup,
+        stamp_book: StampBook | None = None,
+    ) -> None:
         self.settings = settings
         self._state = state
         self._tasks = tasks
@@ -57,7 +64,9 @@ class Agent:
         self.control = control = ControlParts(
             settings, state, tasks, is_new=stores.owed.is_new, handle=self._handle
         )
-        self.data = data = DataParts(settings, state, tasks, stores, control, frame_events)
+        self.data = data = DataParts(
+            settings, state, tasks, stores, control, frame_events, stamp_book or StampBook()
+        )
         self.services = services = Services(control, data, end=self._end_with)
         self._driver = Driver(control, data, services)
 
@@ -90,6 +99,7 @@ class Agent:
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
         data.cover.start()
+        services.serving.start()
         data.path.resume()
         data.sharing.resume()
         data.follow_routes()
@@ -111,6 +121,7 @@ class Agent:
             self.services.follow_edge(settings.rules)
         self.data.follow_link_rules(settings)
         self.control.connections.follow(settings, endpoints)
+        self.services.serving.follow(settings)
 
     # -- the parts --------------------------------------------------------------------------------
 

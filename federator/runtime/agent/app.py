@@ -7,6 +7,7 @@ import structlog
 
 from federator.config.certificates import expiries_s
 from federator.config.settings import Settings
+from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.hub import Hub, port_folders
 from federator.runtime.custody.stores import counts
@@ -39,8 +40,10 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
     stop, asked = stop_requested(settings.notices()), reload_requested()
 
     async def be(tasks: asyncio.TaskGroup) -> None:
-        agent = Agent(settings, state, tasks)
-        hub = Hub(agent, folders, tasks) if settings.leaves else None
+        # By the secret of our names: it is the same after a restart, when what we stamped waits.
+        book = StampBook(state.client_token().encode() if settings.leaves else None)
+        agent = Agent(settings, state, tasks, book)
+        hub = Hub(agent, folders, tasks, book) if settings.leaves else None
         prepare = agent.control.connections.endpoints_for
         reloader = Reloader(settings, source, asked, prepare=prepare, follow=agent.follow)
         await _be_agent(agent, hub, reloader, tasks, stop)
@@ -97,6 +100,7 @@ def view_of(agent: Agent, reloader: Reloader[Settings], hub: Hub | None = None) 
         status=lambda: (
             _status(agent, routes)
             | {"configuration": reloader.snapshot(), "leaves": hub.snapshot() if hub else []}
+            | {"hubs": agent.services.serving.snapshot()}
         ),
         explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},
         routes=routes.routes,

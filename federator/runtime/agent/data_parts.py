@@ -8,6 +8,7 @@ from functools import partial
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
+from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
@@ -55,6 +56,7 @@ class DataParts:
     stores: CustodyStores
     control: ControlParts
     frame_events: FrameEventBuffer | None
+    stamp_book: StampBook
 
     def __post_init__(self) -> None:
         settings, control = self.settings, self.control
@@ -63,6 +65,7 @@ class DataParts:
         self.link_policies = LinkPolicies(*settings.link_rules())
         renames = self.policy.renames
         topic = data_topic(settings.federation)
+        self.stamps = Stamps(settings.broker_id, self.stamp_book, is_port=not settings.minds_broker)
         self.renaming = Renaming(renames, topic) if renames else None
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self.enter)
         self.forwarder = Forwarder(
@@ -197,6 +200,7 @@ class DataParts:
             flows_max=settings.steer.flows_max,
         )
         plane.delivery.link = self._data_link
+        plane.delivery.stamps = self.stamps
         plane.traces = self.tracing
         plane.intake.on_acknowledged = self.marks.on_acknowledged
         return DataPath(plane, self.stores)

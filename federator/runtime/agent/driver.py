@@ -91,6 +91,8 @@ class Driver:
                 control.connections.hang_up(conn)
             case e.RenewEpoch(epoch):
                 self._renew_epoch(Epoch(epoch))
+            case e.Pause() | e.Proceed():
+                services.serving.perform(effect)
             case e.PublishGuide(guide):
                 services.guide.publish(guide)
             case e.SetDraining(drain):
@@ -119,6 +121,7 @@ class Driver:
             control.keys.pass_on(to=conn)
         if data.retained is not None:
             data.retained.on_neighbour(neighbour, link)
+        self.services.serving.on_neighbour(neighbour, link is not None)
 
     def _renew_epoch(self, epoch: Epoch) -> None:
         """Go on with a newer epoch, under which our id is known, also after a restart."""

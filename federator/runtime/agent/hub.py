@@ -18,11 +18,13 @@ from typing import Any, Final
 import structlog
 
 from federator.config.settings import Settings
+from federator.protocol.data.stamps import StampBook
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves.switch import Switch, Told
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent.agent import Agent
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.wire import inbound_of
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.storage.filter_file import FilterFile
 from federator.runtime.storage.state_dir import StateDir
@@ -55,12 +57,16 @@ class Hub:
     """
 
     def __init__(
-        self, agent: Agent, folders: dict[BrokerId, StateDir], tasks: asyncio.TaskGroup
+        self,
+        agent: Agent,
+        folders: dict[BrokerId, StateDir],
+        tasks: asyncio.TaskGroup,
+        book: StampBook,
     ) -> None:
         settings = agent.settings
         self._agent = agent
         self.ports = {
-            id: Agent(settings.for_leaf(leaf), folder, tasks)
+            id: Agent(settings.for_leaf(leaf), folder, tasks, book)
             for (id, folder), leaf in zip(folders.items(), settings.leaves, strict=True)
         }
         self.switch = Switch(
@@ -88,6 +94,8 @@ class Hub:
         self._agent.data.forwarder.on_wanted = self._on_mesh
         for leaf, port in self.ports.items():
             port.services.presence.looked = services.presence.update
+            port.services.serving.on_roaming = self._on_roaming
+            port.data.stamps.again = self._tell_mesh_again
             port.data.forwarder.on_wanted = self._listener(leaf)
             port.start()
         asyncio.get_running_loop().call_soon(self._recall)
@@ -125,6 +133,16 @@ class Hub:
     def _on_mesh(self, added: Sequence[str], removed: Sequence[str]) -> None:
         change = _publications(added, removed)
         self._later(lambda now_ms: self.switch.on_mesh(change, now_ms))
+
+    def _on_roaming(self) -> None:
+        """A leaf has another hub besides: what the mesh brings it must be known again there."""
+        self._agent.data.stamps.stamping = True
+
+    def _tell_mesh_again(self, run: bytes) -> None:
+        """A leaf says what the mesh brought here already by its other hub: others may lack it."""
+        data = self._agent.data
+        data.enter(memoryview(run), inbound_of(run))
+        data.path.flush()
 
     def _listener(self, leaf: BrokerId) -> Callable[[Sequence[str], Sequence[str]], None]:
         def on_leaf(added: Sequence[str], removed: Sequence[str]) -> None:
@@ -191,11 +209,18 @@ class Hub:
             {
                 "id": leaf,
                 "up": bool(port.control.node.links.up),
+                "served_by": _served_by(self._agent.settings.broker_id, leaf, port),
                 "filters_wanted": self._wanted[leaf],
                 "filters_told": len(self.switch.leaves[leaf].filters),
             }
             for leaf, port in sorted(self.ports.items())
         ]
+
+
+def _served_by(hub: BrokerId, leaf: BrokerId, port: Agent) -> BrokerId:
+    """The hub by which a leaf is served: as far as we know, us."""
+    served = port.control.node.serving.of(leaf)
+    return hub if served is None else served.hub
 
 
 def _publications(added: Sequence[str], removed: Sequence[str]) -> CoverChange:

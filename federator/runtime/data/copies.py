@@ -21,7 +21,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.data.cover_transition import sent_first
 from federator.protocol.filters import FilterTrie
-from federator.runtime.mqtt.wire import remade
+from federator.protocol.forwarding.publications import remade
 
 TOPICS_MAX = 4_096  # whose order of copies is remembered
 
@@ -85,9 +85,7 @@ class Copies:
 
 def without_identifiers(packet: PublishPacket) -> bytes:
     """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse to take."""
-    return remade(
-        packet, topic=packet.topic, response_topic=packet.response_topic, subscription_ids=[]
-    ).write()
+    return remade(packet, subscription_ids=[]).write()
 
 
 def _same(a: PublishPacket, b: PublishPacket) -> bool:

@@ -16,13 +16,13 @@ from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.protocol.data import cover_transition as transitions
 from federator.protocol.filters import CoverChange, FilterTrie
+from federator.protocol.forwarding.publications import joined
 from federator.protocol.messages.topics import cover_topic
 from federator.protocol.types import Millis
 from federator.runtime.data.copies import Copies, without_identifiers
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.mqtt.own_words import OwnWords
 from federator.runtime.mqtt.subscriptions import live_filter
-from federator.runtime.mqtt.wire import joined
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.storage.filter_file import FilterFile
 

@@ -13,7 +13,8 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.filters.renames import Renames
-from federator.runtime.mqtt.wire import Inbound, inbound_of, joined, remade
+from federator.protocol.forwarding.publications import joined, remade
+from federator.runtime.mqtt.wire import Inbound, inbound_of
 
 _Name = Callable[[str], str | None]
 
@@ -79,6 +80,4 @@ def _renamed(packet: PublishPacket, name: _Name) -> PublishPacket | None:
         answer_to = name(answer_to) or answer_to
     if topic == packet.topic and answer_to == packet.response_topic:
         return packet
-    return remade(
-        packet, topic=topic, response_topic=answer_to, subscription_ids=packet.subscription_ids
-    )
+    return remade(packet, topic=topic, response_topic=answer_to)

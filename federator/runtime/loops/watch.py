@@ -20,7 +20,7 @@ from federator.config.topics import LoopSettings
 from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.filters import matches
-from federator.protocol.forwarding.publications import packets_in
+from federator.protocol.forwarding.publications import joined, packets_in
 from federator.protocol.loops.detection import (
     Fate,
     LoopDetector,
@@ -31,7 +31,7 @@ from federator.protocol.loops.detection import (
     Release,
     without_repetition,
 )
-from federator.runtime.mqtt.wire import Inbound, joined
+from federator.runtime.mqtt.wire import Inbound
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 BRIDGES_MAX = 64

@@ -9,7 +9,7 @@ Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed heade
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 
 from mqtt5 import Packet, PublishPacket, read
 
@@ -164,44 +164,9 @@ def inbound_of(run: bytes) -> list[Inbound]:
     return publishes
 
 
-def joined(
-    packets: Iterable[tuple[PublishPacket, bytes | memoryview]],
-) -> tuple[memoryview, list[Inbound]]:
-    """``packets`` and their bytes, as if one read had brought them."""
-    publishes: list[Inbound] = []
-    parts: list[bytes | memoryview] = []
-    at = 0
-    for packet, wire in packets:
-        parts.append(wire)
-        publishes.append((packet, at, at + len(wire)))
-        at += len(wire)
-    return memoryview(b"".join(parts)), publishes
-
-
 def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
     """How many bytes the fixed header of ``packet`` has."""
     size = 2
     while packet[size - 1] >= 0x80:
         size += 1
     return size
-
-
-def remade(
-    packet: PublishPacket, *, topic: str, response_topic: str | None, subscription_ids: list[int]
-) -> PublishPacket:
-    """A copy of ``packet`` with these three properties, and all else as it is."""
-    return PublishPacket(
-        topic,
-        packet.payload,
-        qos=packet.qos,
-        retain=packet.retain,
-        packet_id=packet.packet_id,
-        duplicate=packet.duplicate,
-        payload_format_indicator=packet.payload_format_indicator,
-        message_expiry_interval=packet.message_expiry_interval,
-        content_type=packet.content_type,
-        response_topic=response_topic,
-        correlation_data=packet.correlation_data,
-        user_properties=packet.user_properties,
-        subscription_ids=subscription_ids,
-    )

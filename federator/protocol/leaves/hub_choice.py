@@ -1,0 +1,128 @@
+"""By which of its hubs a leaf is served: whoever is there, and at leisure the one it prefers.
+
+A leaf with two hubs has a link to each. The one that serves goes on doing so while its link stands.
+When that link is lost the other one takes over at once; when the preferred hub is back, the leaf
+returns to it after a while of its own, so that thousands do not return together, or when it is told
+to. It looks back a little each time, since what went wrong was noticed late: what comes twice for
+that, by both hubs, is known by its stamp.
+
+Source: docs/hubs.md.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from federator.protocol.types import BrokerId, Millis, Now
+
+FIRST_WAIT_MS: Final = 1_000
+"""How long a leaf that starts waits for the hub that served it, or that it prefers."""
+
+LOOK_BACK_MS: Final = 2_000
+"""Beyond the time in which a dead link is noticed: publications under way, and what waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Choice:
+    """We are served by ``hub`` from now on.
+
+    ``since_us``, our wall clock: what was made before then came by who served before; 0: we go on
+    where we were.
+    """
+
+    hub: BrokerId
+    since_us: int
+
+
+class HubChoice:
+    """Chooses among the links that stand.
+
+    Args:
+        hubs: The preferred one first.
+        look_back_ms: How late a dead link may be noticed.
+        return_after_ms: How long the preferred hub must be back; 0: stay until told to return.
+        served_by: Who served in an earlier life, and
+        served_until_us: until when at least, by our wall clock.
+    """
+
+    def __init__(
+        self,
+        hubs: Sequence[BrokerId],
+        now: Now,
+        *,
+        look_back_ms: int,
+        return_after_ms: int,
+        served_by: BrokerId | None = None,
+        served_until_us: int = 0,
+    ) -> None:
+        self.hub = served_by if served_by in hubs else None
+        self._hubs = tuple(hubs)
+        self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000
+        self._return_after_ms = return_after_ms
+        self._up: dict[BrokerId, Millis] = {}  # since when
+        self._chosen = False
+        self._started_ms = now.ms
+        self._lost_us = served_until_us  # when the link of who serves was lost; 0: it stands
+
+    @property
+    def others(self) -> frozenset[BrokerId]:
+        """The hubs that do not serve."""
+        return frozenset(self._hubs) - {self.hub}
+
+    @property
+    def is_served(self) -> bool:
+        """Whether the link to the hub that serves stands."""
+        return self._chosen and self.hub in self._up
+
+    def on_link(self, hub: BrokerId, up: bool, now: Now) -> Choice | None:
+        """The link to ``hub`` came up, or was lost."""
+        if hub not in self._hubs:
+            return None
+        if up:
+            self._up.setdefault(hub, now.ms)
+            if self._chosen and hub == self.hub:
+                self._lost_us = 0
+        elif self._up.pop(hub, None) is not None and hub == self.hub:
+            self._lost_us = now.us
+        return self.on_time(now)
+
+    def prefer(self, hubs: Sequence[BrokerId]) -> None:
+        """Other hubs than before, or in another order, are named."""
+        self._hubs = tuple(hubs)
+
+    def return_now(self, now: Now) -> Choice | None:
+        """Whoever operates the leaf wants it to be served by the hub that it prefers."""
+        preferred = self._hubs[0]
+        return self._choose(preferred, now) if preferred in self._up else None
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_time`` has something to do."""
+        if not self._chosen:
+            return Millis(self._started_ms + FIRST_WAIT_MS) if self._up else None
+        since_ms = self._up.get(self._hubs[0])
+        if self.hub == self._hubs[0] or since_ms is None or not self._return_after_ms:
+            return None
+        return Millis(since_ms + self._return_after_ms)
+
+    def on_time(self, now: Now) -> Choice | None:
+        """Choose, where there is a reason to."""
+        if not self._up:
+            return None
+        first = self._hubs[0] if self.hub is None else self.hub
+        if not self._chosen and first not in self._up:
+            if now.ms < self._started_ms + FIRST_WAIT_MS:
+                return None
+        elif self._chosen and self.hub in self._up:
+            due_ms = self.next_deadline_ms()
+            return None if due_ms is None or now.ms < due_ms else self._choose(self._hubs[0], now)
+        there = [hub for hub in (first, *self._hubs) if hub in self._up]
+        return self._choose(there[0], now)
+
+    def _choose(self, hub: BrokerId, now: Now) -> Choice | None:
+        before = self.hub
+        if self._chosen and hub == before:
+            return None
+        moved = before is not None and hub != before
+        since_us = max(1, (self._lost_us or now.us) - self._look_back_us) if moved else 0
+        self.hub, self._lost_us, self._chosen = hub, 0, True
+        return Choice(hub, since_us)

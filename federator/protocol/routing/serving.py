@@ -1,0 +1,68 @@
+"""By which of two hubs a leaf is served: what both ends make of it.
+
+The leaf says so in its announcement, and then does the same as its hubs do when they hear it: with
+the hub that serves, publications are exchanged; with the other one **nothing is sent, and nothing
+taken**, but each goes on keeping for the other what that wants. So the hub in reserve has in its
+log all that the leaf would get, and can go on from there at once.
+
+Source: docs/hubs.md; docs/protocol.md 20.
+"""
+
+from collections.abc import Collection
+
+from federator.protocol.effects import Notice, Pause, Proceed
+from federator.protocol.messages.serving import Served, latest, served_record
+from federator.protocol.routing.announcements import Announcements
+from federator.protocol.routing.topic_routing import TopicRouting
+from federator.protocol.signals import OwnFiltersChanged, Step
+from federator.protocol.types import BrokerId
+
+
+class Serving:
+    """Who serves whom, at a leaf and at a hub."""
+
+    def __init__(
+        self, self_id: BrokerId, announcements: Announcements, routing: TopicRouting
+    ) -> None:
+        self.served: Served | None = None  # by whom we are
+        self._self_id = self_id
+        self._announcements = announcements
+        self._routing = routing
+        self._of: dict[BrokerId, Served] = {}  # what leaves said last
+
+    def of(self, leaf: BrokerId) -> Served | None:
+        """What ``leaf`` said last of who serves it."""
+        return self._of.get(leaf)
+
+    def resume(self, leaf: BrokerId, served: Served) -> None:
+        """In an earlier life we heard that of ``leaf``; nothing is linked yet."""
+        self._of[leaf] = served
+        if served.hub != self._self_id:
+            self._routing.pause(leaf)
+
+    def choose(self, served: Served, others: Collection[BrokerId]) -> list[Step]:
+        """We, a leaf, are served so from now on, and not by any of ``others``."""
+        before = set() if self.served is None else {served_record(self.served)}
+        now = {served_record(served)}
+        self.served = served
+        steps: list[Step] = []
+        if now != before:
+            steps.append(OwnFiltersChanged(frozenset(now - before), frozenset(before - now)))
+        for other in sorted(others):
+            steps += [Pause(other), *self._routing.pause(other)]
+        proceed = Proceed(served.hub, served.since_us, by_its_clock=False)
+        notice = Notice("hub.chosen", "info", {"hub": served.hub})
+        return [*steps, proceed, *self._routing.proceed(served.hub), notice]
+
+    def on_announced(self, leaf: BrokerId) -> list[Step]:
+        """A leaf says other things than before; who is out of reach says nothing new."""
+        route = self._announcements.routes.get(leaf)
+        said = None if route is None else latest(route.announced.filters.filters)
+        if said is None or said == self._of.get(leaf):
+            return []
+        self._of[leaf] = said
+        notice = Notice("leaf.served", "info", {"leaf": leaf, "hub": said.hub})
+        if said.hub != self._self_id:
+            return [notice, Pause(leaf), *self._routing.pause(leaf)]
+        proceed = Proceed(leaf, said.since_us, by_its_clock=True)
+        return [notice, proceed, *self._routing.proceed(leaf)]
