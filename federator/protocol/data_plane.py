@@ -251,7 +251,7 @@ class DataPlane:
     def on_publishes(self, chunk: memoryview, publishes: Sequence[ports.Inbound], now: Now) -> None:
         """Take all PUBLISHes of one socket read of the data connection; ``chunk`` is not kept."""
         if (stamps := self.delivery.stamps) is not None:
-            chunk, publishes = stamps.leaving(chunk, publishes, but=self.data_topic)
+            chunk, publishes = stamps.leaving(chunk, publishes, but=self.data_topic, now_ms=now.ms)
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic

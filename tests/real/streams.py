@@ -1,5 +1,7 @@
 """Streams: pairs of a publisher and a subscriber, of which nothing may be missing."""
 
+from itertools import pairwise
+
 from tests.real.plain_agents import gets_through
 from tests.real.polling import until
 
@@ -25,5 +27,8 @@ async def all_came(streams, begun):
     for (sender, taker), first in zip(streams, begun, strict=True):
         wanted = set(range(first, sender.sent))
         await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
-        assert {n: c for n, c in taker.came.items() if c > 1} == {}
-        assert taker.order == sorted(taker.order)
+        name = taker.link.client_id
+        twice = sorted(n for n, c in taker.came.items() if c > 1)
+        assert not twice, f"{name}: {len(twice)} came twice, {twice[0]} to {twice[-1]}"
+        late = [n for before, n in pairwise(taker.order) if n < before]
+        assert not late, f"{name}: {len(late)} came late, {late[:5]}"

@@ -12,7 +12,7 @@ from mqtt5 import PublishPacket
 from federator.protocol.forwarding.forwarding import FrameRoute, Sends
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.trust.guard import Guard
-from federator.protocol.types import BrokerId, Now
+from federator.protocol.types import BrokerId, Millis, Now
 
 Inbound = tuple[PublishPacket, int, int]
 """A PUBLISH and its bytes' place in the chunk: ``chunk[start:end]``."""
@@ -96,9 +96,9 @@ class Stamps(Protocol):
     """Who knows publications again that come by several ways: see ``protocol.data.stamps``."""
 
     def leaving(
-        self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str
+        self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str, now_ms: Millis
     ) -> tuple[memoryview, Sequence[Inbound]]:
-        """What our broker brings, without stamps of others; topic ``but`` is no publication's."""
+        """What our broker brings, as it goes on; the topic ``but`` is no publication's."""
 
     def arriving(self, frame: Frame, run: bytes) -> bytes:
         """What of the body of a frame is to be published here."""

@@ -7,6 +7,10 @@ broker where a client published it, its frame's number there, and a mark of its 
 that publishes it on its own broker looks into its book of stamps, and publishes each once. It is
 the baggage tag that stays on whatever flight the suitcase takes.
 
+What clients of a hub publish its agent and the ports of its leaves take from the broker each for
+itself, and a stamp must be the same whoever gives it. So the first who takes a publication gives it
+a number, and who takes one of that content soon after takes that number over.
+
 A stamp travels as a user property of the publication. At the broker of a hub it passes between
 agents of one process, where a client can see it; there it bears a seal that only this process can
 make. Everywhere else it is taken off before clients get the publication, and a client's own
@@ -18,7 +22,7 @@ Source: docs/hubs.md; docs/protocol.md 20.
 import binascii
 import struct
 from base64 import b64decode, b64encode
-from collections import Counter
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
@@ -28,13 +32,19 @@ from mqtt5 import PublishPacket
 from federator.protocol.data.ports import Inbound
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import joined, packets_in, remade, topics_of
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Millis
 
 PROPERTY: Final = "federator-stamp"
 NAME: Final = PROPERTY.encode()
 SEAL_BYTES: Final = 8
 KNOWN_MAX: Final = 65_536
 """Stamps remembered: at 300 publications a second those of the last three minutes."""
+
+TWIN_MS: Final = 2_000
+"""How much later than the first another agent of our broker may take the same publication."""
+
+TWINS_MAX: Final = 65_536
+"""Publications that others may still take; of more, the oldest are taken for others."""
 
 _WIRE: Final = struct.Struct(">IQQQ")
 
@@ -54,10 +64,15 @@ class StampBook:
     Args:
         secret: Of this process, which is a hub: with it stamps are sealed. ``None``: it is none,
             and stamps are taken off.
+        life: Of this process; what it numbers, it numbers within it.
     """
 
-    def __init__(self, secret: bytes | None = None, *, known_max: int = KNOWN_MAX) -> None:
+    def __init__(
+        self, secret: bytes | None = None, *, life: int = 0, known_max: int = KNOWN_MAX
+    ) -> None:
         self.secret = secret
+        self.life = life
+        self.own = OwnNumbers()
         self._known: dict[int, bool] = {}  # by whom, a leaf or the mesh; the oldest first
         self._known_max = known_max
 
@@ -71,6 +86,37 @@ class StampBook:
             del known[next(iter(known))]
         known[key] = by_leaf
         return None
+
+
+class OwnNumbers:
+    """Numbers for what clients of one broker publish, the same for all its agents."""
+
+    def __init__(self) -> None:
+        self._given: dict[int, deque[tuple[int, Millis, set[int]]]] = {}  # by content's mark
+        self._order: deque[tuple[Millis, int]] = deque()  # when which mark was given a number
+        self._last = 0
+
+    def number(self, mark: int, taker: int, now_ms: Millis) -> int:
+        """The number of the publication with this content that ``taker`` took now."""
+        self._expire(now_ms)
+        given = self._given.setdefault(mark, deque())
+        for number, _, takers in given:
+            if taker not in takers:
+                takers.add(taker)
+                return number
+        self._last += 1
+        given.append((self._last, now_ms, {taker}))
+        self._order.append((now_ms, mark))
+        return self._last
+
+    def _expire(self, now_ms: Millis) -> None:
+        order = self._order
+        while order and (order[0][0] + TWIN_MS < now_ms or len(order) > TWINS_MAX):
+            _, mark = order.popleft()
+            given = self._given[mark]
+            given.popleft()
+            if not given:
+                del self._given[mark]
 
 
 class Stamps:
@@ -104,28 +150,39 @@ class Stamps:
     # From a client, or from another agent of this broker
 
     def leaving(
-        self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str
+        self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str, now_ms: Millis
     ) -> tuple[memoryview, Sequence[Inbound]]:
-        """What our broker brings, without the stamps that nobody here made.
+        """What our broker brings, each with the stamp that it has, and none that a client made.
 
         ``but``: the topic of frames, which are nobody's publications.
         """
-        if NAME not in bytes(chunk):
+        if not self.stamping and NAME not in bytes(chunk):
             return chunk, publishes
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
             wire: bytes | memoryview = chunk[start:end]
-            if packet.topic != but and NAME in bytes(wire) and not self._is_ours(packet):
-                packet = _without(packet)
+            if packet.topic != but and not self._is_ours(packet):
+                packet = self._as_our_clients(packet, now_ms)
                 wire = packet.write()
             kept.append((packet, wire))
         return joined(kept)
 
+    def _as_our_clients(self, packet: PublishPacket, now_ms: Millis) -> PublishPacket:
+        """What a client of our broker published, whatever it says."""
+        if not (self.stamping and packet.packet_id):
+            return _without(packet)
+        mark = content_mark(packet)
+        number = self.book.own.number(mark, id(self), now_ms)
+        return self._stamped(packet, Stamp(self._self_id, self.book.life, number, mark))
+
     def _is_ours(self, packet: PublishPacket) -> bool:
-        """Whether its stamp, if it bears one, was sealed by this process for this content."""
+        """Whether it is as an agent of this broker made it: its seal says so.
+
+        Where nothing is stamped, what bears no stamp may pass as well.
+        """
         said = _said(packet)
         if self.book.secret is None or len(said) != 1:
-            return not said
+            return not said and not (self.stamping and packet.packet_id)
         wire = said[0]
         return wire[_WIRE.size :] == self._seal(wire[: _WIRE.size], packet)
 
@@ -150,7 +207,7 @@ class Stamps:
             if stamp is None:
                 parts.append(_without(packet).write() if found else run[start:end])
                 continue
-            wire = self._stamped(packet, stamp)
+            wire = self._stamped(packet, stamp).write()
             # What bears no stamp yet came by one way only: the mesh numbered it.
             before = None
             if given is not None or self._is_port:
@@ -165,13 +222,13 @@ class Stamps:
             self.again(b"".join(again))
         return b"".join(parts)
 
-    def _stamped(self, packet: PublishPacket, stamp: Stamp) -> bytes:
+    def _stamped(self, packet: PublishPacket, stamp: Stamp) -> PublishPacket:
         bare = _without(packet)
         if self.book.secret is None:
-            return bare.write()
+            return bare
         wire = _WIRE.pack(*stamp)
         said = b64encode(wire + self._seal(wire, packet)).decode()
-        return remade(bare, user_properties=[*bare.user_properties, (PROPERTY, said)]).write()
+        return remade(bare, user_properties=[*bare.user_properties, (PROPERTY, said)])
 
     def _seal(self, wire: bytes, packet: PublishPacket) -> bytes:
         assert self.book.secret is not None, "only hubs seal stamps"

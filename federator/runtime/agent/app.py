@@ -16,6 +16,7 @@ from federator.runtime.observability import agent_metrics as m
 from federator.runtime.observability import agent_view as v
 from federator.runtime.observability.topology_view import topology_page
 from federator.runtime.process import service_manager
+from federator.runtime.process.clocks import wall_clock_us
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
 from federator.runtime.storage.durable import write_whole
@@ -41,7 +42,8 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
 
     async def be(tasks: asyncio.TaskGroup) -> None:
         # By the secret of our names: it is the same after a restart, when what we stamped waits.
-        book = StampBook(state.client_token().encode() if settings.leaves else None)
+        secret = state.client_token().encode() if settings.leaves else None
+        book = StampBook(secret, life=wall_clock_us())
         agent = Agent(settings, state, tasks, book)
         hub = Hub(agent, folders, tasks, book) if settings.leaves else None
         prepare = agent.control.connections.endpoints_for

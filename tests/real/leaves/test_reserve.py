@@ -17,8 +17,15 @@ HUBS = (1, 2, 3)
 LEAVES = {11: (1, 2), 12: (2, 1), 31: (3, 2)}
 """The preferred hub of each leaf, and the one in reserve."""
 
+LOOKED_BACK_S = 7
+"""What nobody was owed yet so long ago is not found again when a hub dies."""
+
 GAP_S = 10.0
 """Ten times what a leaf may hear nothing when its hub dies."""
+
+
+WAYS = [(11, 31), (31, 11), (12, 11), (11, 3), (3, 11), (2, 11), (11, 2)]
+"""From leaf to leaf, and to and from hubs."""
 
 
 class Grid:
@@ -83,11 +90,11 @@ async def grid(plain):
 
 
 async def test_a_hub_dies_and_the_other_serves_its_leaf(grid):
-    streams = [grid.stream(*way) for way in ((11, 31), (31, 11), (12, 11), (11, 3), (3, 11))]
+    streams = [grid.stream(*way) for way in WAYS]
 
     async with running(*clients(streams)):
         begun = await begin(streams)
-        await asyncio.sleep(4)
+        await asyncio.sleep(LOOKED_BACK_S)
         killed_s = time.monotonic()
         await grid.kill(1)
         await eventually(grid.agents[11], served_by(2), "the other hub serves")
