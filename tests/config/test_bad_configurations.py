@@ -14,6 +14,8 @@ from tests.config.conftest import GOOD
 
 SECONDS_MAX = 2.0
 
+THIRD_HUBS = "".join(f'[[neighbours]]\nurl = "mqtt://127.0.0.1:{port}"\n' for port in (3883, 4883))
+
 # What is added to or replaced in the good configuration, the exit code, the line of the complaint
 # (None: about the file as a whole), and what the complaint must say.
 SPOILT = {
@@ -73,14 +75,23 @@ SPOILT = {
         ('[[neighbours]]\nurl = "mqtt://127.0.0.1:2883"\n', '[log]\nlevel = "info"\n'),
         78,
         None,
-        "a leaf has one hub, and 0 neighbours are named: name its hub alone",
+        "a leaf has one hub or two, and 0 neighbours are named: name its hub, and perhaps one in "
+        "reserve",
         'role = "leaf"\n',
     ),
-    "a leaf with two hubs": (
+    "a leaf with three hubs": (
+        ("", THIRD_HUBS),
+        78,
+        None,
+        "a leaf has one hub or two, and 3 neighbours are named: name its hub, and perhaps one in "
+        "reserve",
+        'role = "leaf"\n',
+    ),
+    "a leaf with two hubs of which one has no id": (
         ("", '[[neighbours]]\nurl = "mqtt://127.0.0.1:3883"\n'),
         78,
         None,
-        "a leaf has one hub, and 2 neighbours are named: name its hub alone",
+        "it is missing: name each hub's id",
         'role = "leaf"\n',
     ),
     "a leaf of a leaf": (

@@ -88,6 +88,7 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
         *_unknown(status.get("discovery", {}), status.get("counters", {}).get("data", {})),
         *_retained(status.get("retained") or {}),
         *_links(status.get("links", []), verbose=verbose),
+        *_hubs(status.get("hubs") or {}),
         *_leaves(status.get("leaves", []), verbose=verbose),
     ]
     links = status.get("links", [])
@@ -122,6 +123,15 @@ def _configuration(read: Mapping[str, Any]) -> list[str]:
     lines += [f"waits for a restart: {shown(each)}" for each in told]
     more = len(waiting) - len(told)
     return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
+
+
+def _hubs(hubs: Mapping[str, Any]) -> list[str]:
+    """Of a leaf with two hubs: which serves."""
+    if not hubs:
+        return []
+    serves = hubs["served_by"]
+    said = "by no hub yet" if serves is None else f"by hub {serves}"
+    return [f"served {said}; in reserve: {', '.join(map(str, hubs['in_reserve']))}"]
 
 
 def _leaves(leaves: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:

@@ -76,7 +76,7 @@ class HubChoice:
 
     def on_link(self, hub: BrokerId, up: bool, now: Now) -> Choice | None:
         """The link to ``hub`` came up, or was lost."""
-        if hub not in self._hubs:
+        if hub not in (*self._hubs, self.hub):
             return None
         if up:
             self._up.setdefault(hub, now.ms)
