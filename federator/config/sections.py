@@ -66,6 +66,9 @@ class LinkSettings(Credentials):
     outbox_bytes_max: WholeNumber = Field(default=WINDOW_BYTES, ge=65_536, le=2**30)
     """Of data that a neighbour with dial = "out" has not taken yet, what our broker is given at a
     time and keeps; its throughput is at most this in a round trip. The rest waits with us."""
+    return_after_s: WholeNumber = Field(default=600, ge=0, le=86_400)
+    """Of a leaf with two hubs: how long the first one must be back before the leaf returns to it;
+    0: it stays where it is until it is told to reload."""
     allow_plaintext: Switch = True
     """Allow mqtt:// to hosts other than this one. A warning is logged when credentials would travel
     in clear."""

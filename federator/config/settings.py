@@ -20,7 +20,7 @@ from federator.config.brokers import (
     in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
-from federator.config.section import NAME_MAX, Name, Section, Takes, WholeNumber, unusable, wrong
+from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
     CustodySettings,
@@ -77,9 +77,6 @@ class Settings(Section):
     role: Literal["member", "leaf"] = "member"
     """"leaf": a small broker that hangs on a hub, and hears nothing of the federation but a few
     filters; its [[neighbours]] are that hub, and one in reserve if it has one; see hubs.md."""
-    return_after_s: WholeNumber = Field(default=600, ge=0, le=86_400)
-    """Of a leaf with two hubs: how long the first one must be back before the leaf returns to it;
-    0: it stays where it is until it is told to reload."""
     state_dir: Path = Path("/var/lib/federator")
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
     security: Security = "signed"

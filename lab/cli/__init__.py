@@ -18,6 +18,7 @@ VERBS = {
     "steered-steady": ("steered_live:steady_command", "Does a steerer let steady flows stay?"),
     "local-steering": ("local_steering", "Prices without a centre beside the central steerer."),
     "nat": ("nat", "Hold a site behind real NAT against one that can be reached."),
+    "hub-death": ("hub_death", "Kill a hub whose leaves have another one in reserve."),
     "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),

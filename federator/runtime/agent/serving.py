@@ -77,7 +77,7 @@ class LeafServing:
             settings.hubs,
             self._now(),
             look_back_ms=settings.links.hello_timeout_ms,
-            return_after_ms=1_000 * settings.return_after_s,
+            return_after_ms=1_000 * settings.links.return_after_s,
             served_by=None if self._known is None else self._known.hub,
             served_until_us=until_us,
         )

@@ -56,7 +56,8 @@ class AgentConfig:
 
     id: BrokerId
     broker_url: str
-    neighbours: dict[BrokerId, str]  # URL that reaches each neighbour's broker, usually a relay's
+    # In this order: the URL that reaches each neighbour's broker, usually a relay's.
+    neighbours: dict[BrokerId, str]
     federation: str = "grid"
     costs: dict[BrokerId, int] = field(default_factory=dict)  # of links, where they are not 1
     capacity: int | None = None  # bit/s of each link, if it is told
@@ -77,7 +78,7 @@ class AgentConfig:
             "log": {"format": "json"},
         }
         lines += toml_sections(sections, self.more)
-        for other, url in sorted(self.neighbours.items()):
+        for other, url in self.neighbours.items():
             keys: dict[str, object] = {"id": other, "url": url}
             keys |= {"cost": self.costs[other]} if other in self.costs else {}
             keys |= {} if self.capacity is None else {"capacity": self.capacity}

@@ -47,7 +47,7 @@ class Grid:
         for leaf, hubs in LEAVES.items():
             near = [(self.brokers[hub].url, hub) for hub in hubs]
             self.agents[leaf] = await self.plain.agent(
-                leaf, self.brokers[leaf], *near, role="leaf", top="return_after_s = 5"
+                leaf, self.brokers[leaf], *near, role="leaf", links={"return_after_s": 5}
             )
         await self.stands()
 
