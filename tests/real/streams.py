@@ -1,5 +1,6 @@
 """Streams: pairs of a publisher and a subscriber, of which nothing may be missing."""
 
+import contextlib
 from itertools import pairwise
 
 from tests.real.plain_agents import gets_through
@@ -25,9 +26,11 @@ async def all_came(streams, begun):
     for sender, _ in streams:
         sender.pause()
     for (sender, taker), first in zip(streams, begun, strict=True):
-        wanted = set(range(first, sender.sent))
-        await until(lambda t=taker, w=wanted: w <= set(t.came), "all came", deadline_s=LONG_KEPT_S)
-        name = taker.link.client_id
+        name, wanted = taker.link.client_id, set(range(first, sender.sent))
+        with contextlib.suppress(AssertionError):
+            await until(lambda t=taker, w=wanted: w <= set(t.came), "", deadline_s=LONG_KEPT_S)
+        lost = sorted(wanted - set(taker.came))
+        assert not lost, f"{name}: {len(lost)} of {len(wanted)} lost, {lost[0]} to {lost[-1]}"
         twice = sorted(n for n, c in taker.came.items() if c > 1)
         assert not twice, f"{name}: {len(twice)} came twice, {twice[0]} to {twice[-1]}"
         late = [n for before, n in pairwise(taker.order) if n < before]

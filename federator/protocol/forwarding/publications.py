@@ -165,12 +165,11 @@ def remade(
     *,
     topic: str | None = None,
     response_topic: str | None = None,
-    subscription_ids: list[int] | None = None,
     user_properties: list[tuple[str, str]] | None = None,
 ) -> PublishPacket:
-    """A copy of ``packet`` with what is given here, and all else as it is."""
-    if subscription_ids is None:
-        subscription_ids = packet.subscription_ids
+    """A copy of ``packet`` with what is given here, and all else as it is that may travel:
+    Subscription Identifiers are of one connection.
+    """
     return PublishPacket(
         topic or packet.topic,
         packet.payload,
@@ -184,7 +183,6 @@ def remade(
         response_topic=response_topic or packet.response_topic,
         correlation_data=packet.correlation_data,
         user_properties=packet.user_properties if user_properties is None else user_properties,
-        subscription_ids=subscription_ids,
     )
 
 

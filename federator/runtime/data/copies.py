@@ -85,7 +85,7 @@ class Copies:
 
 def without_identifiers(packet: PublishPacket) -> bytes:
     """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse to take."""
-    return remade(packet, subscription_ids=[]).write()
+    return remade(packet).write()
 
 
 def _same(a: PublishPacket, b: PublishPacket) -> bool:

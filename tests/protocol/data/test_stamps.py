@@ -170,6 +170,17 @@ def test_where_no_leaf_has_two_hubs_bytes_pass_as_they_are():
     assert member.arriving(frame(HUB, 1), run) is run
 
 
+def test_what_is_stamped_while_the_cover_changes_bears_no_subscription_identifier():
+    hub, wire = Hub(HUB), run_of(b"x")
+    marked = PublishPacket("a/b", b"x", qos=QoS.AT_LEAST_ONCE, packet_id=7, subscription_ids=[7])
+
+    chunk, _ = hub.mesh.leaving(
+        memoryview(wire), [(marked, 0, len(wire))], but="frames", now_ms=NOW
+    )
+
+    assert next(packets_in(bytes(chunk))).subscription_ids == []
+
+
 def test_qos_0_bears_no_stamp():
     hub = Hub(HUB)
     run = run_of(b"x", qos=0)

@@ -5,12 +5,16 @@ has hub 2 in reserve, or hub 1.
 """
 
 import asyncio
+import os
+import signal
 import time
 
 import pytest
 
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, linked
+from tests.real.polling import until
+from tests.real.retained.retained_clients import client
 from tests.real.streams import all_came, begin, clients
 
 HUBS = (1, 2, 3)
@@ -26,6 +30,9 @@ GAP_S = 10.0
 
 WAYS = [(11, 31), (31, 11), (12, 11), (11, 3), (3, 11), (2, 11), (11, 2)]
 """From leaf to leaf, and to and from hubs."""
+
+
+RETURN_AFTER_S = 8
 
 
 class Grid:
@@ -47,7 +54,11 @@ class Grid:
         for leaf, hubs in LEAVES.items():
             near = [(self.brokers[hub].url, hub) for hub in hubs]
             self.agents[leaf] = await self.plain.agent(
-                leaf, self.brokers[leaf], *near, role="leaf", links={"return_after_s": 5}
+                leaf,
+                self.brokers[leaf],
+                *near,
+                role="leaf",
+                links={"return_after_s": RETURN_AFTER_S},
             )
         await self.stands()
 
@@ -59,14 +70,8 @@ class Grid:
             others = [each for each in HUBS if each != hub]
             await eventually(self.agents[hub], linked(*others), f"hub {hub} is linked")
 
-    async def kill(self, hub):
-        """Kill a hub's broker and agent at once, as when its machine dies."""
-        self.agents[hub].kill9()
-        self.brokers[hub].kill9()
-
-    async def revive(self, hub):
-        await self.brokers[hub].start()
-        await self.agents[hub].start()
+    def parts(self, hub, *, agent, broker):
+        return [p for p, dies in ((self.agents[hub], agent), (self.brokers[hub], broker)) if dies]
 
     def stream(self, giver, taker, *, qos=1, rate_hz=100):
         topic = f"site/{giver}/to/{taker}"
@@ -89,20 +94,81 @@ async def grid(plain):
     return grid
 
 
-async def test_a_hub_dies_and_the_other_serves_its_leaf(grid):
+DEATHS = {
+    "the machine": {"agent": True, "broker": True},
+    "the agent": {"agent": True, "broker": False},
+    "the broker": {"agent": False, "broker": True},
+}
+
+
+@pytest.mark.parametrize("dies", DEATHS)
+async def test_a_hub_dies_and_the_other_one_serves_its_leaf(grid, dies):
     streams = [grid.stream(*way) for way in WAYS]
+    parts = grid.parts(1, **DEATHS[dies])
 
     async with running(*clients(streams)):
         begun = await begin(streams)
         await asyncio.sleep(LOOKED_BACK_S)
         killed_s = time.monotonic()
-        await grid.kill(1)
+        for part in parts:
+            part.kill9()
         await eventually(grid.agents[11], served_by(2), "the other hub serves")
         await asyncio.sleep(5)
         for _, taker in streams:
             assert taker.longest_gap_s(killed_s, killed_s + 5) < GAP_S
-        await grid.revive(1)
+        for part in reversed(parts):
+            await part.start()
         await eventually(grid.agents[11], served_by(1), "the leaf returned at leisure")
         await asyncio.sleep(3)
 
         await all_came(streams, begun)
+
+
+async def test_a_hub_falls_silent_and_the_other_one_serves_its_leaf(grid):
+    streams = [grid.stream(*way, qos=2) for way in WAYS[:3]]
+    parts = grid.parts(1, agent=True, broker=True)
+
+    async with running(*clients(streams)):
+        begun = await begin(streams)
+        await asyncio.sleep(LOOKED_BACK_S)
+        for part in parts:
+            os.kill(part.pid, signal.SIGSTOP)
+        await eventually(grid.agents[11], served_by(2), "the other hub serves")
+        await asyncio.sleep(2)
+        for part in parts:
+            os.kill(part.pid, signal.SIGCONT)
+        await eventually(grid.agents[11], served_by(1), "the leaf returned at leisure")
+        await asyncio.sleep(2)
+
+        await all_came(streams, begun)
+
+
+async def test_a_leaf_returns_when_it_is_told_to_and_values_are_not_set_again(grid):
+    leaf = grid.agents[11]
+    async with client(grid.brokers[31], "setter") as setter:
+        await setter.set("plan/today", b"swim")
+        async with client(grid.brokers[11], "taker", "plan/#") as taker:
+            await until(lambda: ("plan/today", b"swim") in taker.came, "the value came")
+            await asyncio.sleep(LOOKED_BACK_S)
+            grid.agents[1].kill9()
+            await eventually(leaf, served_by(2), "the other hub serves")
+            await setter.set("plan/today", b"run")
+            await until(lambda: ("plan/today", b"run") in taker.came, "the next one came")
+            await grid.agents[1].start()
+            await eventually(leaf, linked(1, 2), "the hub is back")
+            os.kill(leaf.pid, signal.SIGHUP)
+
+            await eventually(leaf, served_by(1), "the leaf returned", deadline_s=RETURN_AFTER_S)
+            await asyncio.sleep(2)
+            assert taker.came == [("plan/today", b"swim"), ("plan/today", b"run")]
+
+
+async def test_a_clients_own_stamp_is_taken_off(grid):
+    forged = [("federator-stamp", "AAAA"), ("mine", "kept")]
+    async with client(grid.brokers[3], "taker", "t") as taker:
+        await asyncio.sleep(2)
+        async with client(grid.brokers[11], "forger") as forger:
+            await forger.set("t", b"x", user_properties=forged)
+            await until(lambda: ("t", b"x") in taker.came, "it came")
+    assert ("mine", "kept") in taker.properties
+    assert ("federator-stamp", "AAAA") not in taker.properties

@@ -16,11 +16,13 @@ class Client(Handler):
 
     Attributes:
         came: (topic, payload) of every publication, in order.
+        properties: User properties of all of them.
     """
 
     def __init__(self, port, client_id, *filters, qos=1):
         self.came = []
         self.qos_of = {}
+        self.properties = []
         self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
         self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(qos)) for f in filters])
 
@@ -41,6 +43,7 @@ class Client(Handler):
         for packet, _, _ in publishes:
             self.came.append((packet.topic, packet.payload))
             self.qos_of[packet.topic] = int(packet.qos)
+            self.properties += packet.user_properties
 
 
 def retain(link, topic, payload, *, qos=1, **properties):

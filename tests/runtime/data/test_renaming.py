@@ -49,6 +49,17 @@ def test_publications_leave_under_the_federations_names_or_not_at_all():
     assert works.kept == 1
 
 
+def test_what_is_written_anew_bears_no_subscription_identifier():
+    wire = packet("plant7/a")
+    marked = PublishPacket("plant7/a", b"x", subscription_ids=[7])
+
+    # While the cover changes, a packet says more than what stands in its place.
+    chunk, publishes = renaming().outgoing(memoryview(wire), [(marked, 0, len(wire))])
+
+    assert topics(publishes) == ["eu/plant7/a"]
+    assert bytes(chunk) == packet("eu/plant7/a")
+
+
 def test_what_no_rename_concerns_stays_the_same_bytes():
     works = renaming()
     chunk, publishes = read(packet("other/a"), packet("b"))
