@@ -14,6 +14,7 @@ from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.services import Services
+from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.process.notices import log_notice
 
@@ -32,6 +33,7 @@ class Driver:
 
     def __post_init__(self) -> None:
         self._timer = DeadlineTimer(self._on_deadline)
+        self._reached: dict[BrokerId, MqttLink] = {}  # neighbours, and where data for them goes
 
     def _on_deadline(self) -> None:
         control = self.control
@@ -93,6 +95,7 @@ class Driver:
                 self._renew_epoch(Epoch(epoch))
             case e.Pause() | e.Proceed():
                 services.serving.perform(effect)
+                self._compare_with(effect.broker)
             case e.PublishGuide(guide):
                 services.guide.publish(guide)
             case e.SetDraining(drain):
@@ -119,9 +122,19 @@ class Driver:
             self.services.settling.on_link_down(neighbour)
         elif control.keys is not None:
             control.keys.pass_on(to=conn)
-        if data.retained is not None:
-            data.retained.on_neighbour(neighbour, link)
+        if link is None:
+            self._reached.pop(neighbour, None)
+        else:
+            self._reached[neighbour] = link
+        self._compare_with(neighbour)
         self.services.serving.on_neighbour(neighbour, link is not None)
+
+    def _compare_with(self, neighbour: BrokerId) -> None:
+        """Compare retained values with a neighbour while it is reached, and not paused."""
+        data = self.data
+        if data.retained is not None:
+            paused = neighbour in data.path.custody.paused
+            data.retained.on_neighbour(neighbour, None if paused else self._reached.get(neighbour))
 
     def _renew_epoch(self, epoch: Epoch) -> None:
         """Go on with a newer epoch, under which our id is known, also after a restart."""
