@@ -384,6 +384,7 @@ class Settings(Section):
         return Parameters(
             **named,
             transit=self.role != "leaf",
+            serves_leaf=not self.minds_broker,
             link_cost=LinkCost(self.links.cost),
             strategy=Strategy(self.routing.strategy),
             strategies=self.routing.strategies,

@@ -304,8 +304,8 @@ class Node:
         if said:
             steps += self.failover.on_announced(core, said, now_ms=now_ms)
             steps += self._on_collects(core)
-        if served:
-            steps += self.serving.on_announced(core)
+        if served and self.parameters.serves_leaf:
+            steps += self.serving.on_announced(core, now_ms=now_ms)
         if places:
             steps += self._on_places(core, places, now_ms)
         return steps

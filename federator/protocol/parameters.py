@@ -52,6 +52,7 @@ class Parameters:
     outboxes: frozenset[int] = frozenset()
     # Whether neighbours hear of others through us; a leaf with two hubs is no way between them.
     transit: bool = True
+    serves_leaf: bool = False  # whether our only neighbour is a leaf, which says who serves it
     link_cost: LinkCost = LinkCost.HOPS  # what a link costs
     strategy: Strategy = Strategy.MESH  # how we ask for what our clients want
     # Others, for what is contained in a filter; the first that contains it counts.

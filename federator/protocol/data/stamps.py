@@ -23,7 +23,7 @@ import binascii
 import struct
 from base64 import b64decode, b64encode
 from collections import Counter, deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
@@ -173,7 +173,7 @@ class Stamps:
             return _without(packet)
         mark = content_mark(packet)
         number = self.book.own.number(mark, id(self), now_ms)
-        return self._stamped(packet, Stamp(self._self_id, self.book.life, number, mark))
+        return self._stamped(packet, Stamp(self._self_id, self.book.life, number, mark), mark)
 
     def _is_ours(self, packet: PublishPacket) -> bool:
         """Whether it is as an agent of this broker made it: its seal says so.
@@ -184,7 +184,7 @@ class Stamps:
         if self.book.secret is None or len(said) != 1:
             return not said and not (self.stamping and packet.packet_id)
         wire = said[0]
-        return wire[_WIRE.size :] == self._seal(wire[: _WIRE.size], packet)
+        return wire[_WIRE.size :] == self._seal(wire[: _WIRE.size], content_mark(packet))
 
     # From another broker
 
@@ -198,8 +198,8 @@ class Stamps:
         again: list[bytes] = []
         marks: Counter[int] = Counter()
         for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True):
-            given = None if self._is_port or not custody else _stamp_of(packet)
-            stamp = given
+            given = _stamp_of(packet) if found and custody and not self._is_port else None
+            stamp, mark = given, None
             if stamp is None and self.stamping and custody:
                 mark = content_mark(packet)
                 stamp = Stamp(frame.origin, frame.epoch, frame.seq, mark + marks[mark])
@@ -207,7 +207,7 @@ class Stamps:
             if stamp is None:
                 parts.append(_without(packet).write() if found else run[start:end])
                 continue
-            wire = self._stamped(packet, stamp).write()
+            wire = self._stamped(packet, stamp, mark).write()
             # What bears no stamp yet came by one way only: the mesh numbered it.
             before = None
             if given is not None or self._is_port:
@@ -222,19 +222,19 @@ class Stamps:
             self.again(b"".join(again))
         return b"".join(parts)
 
-    def _stamped(self, packet: PublishPacket, stamp: Stamp) -> PublishPacket:
-        bare = _without(packet)
-        if self.book.secret is None:
-            return bare
-        wire = _WIRE.pack(*stamp)
-        said = b64encode(wire + self._seal(wire, packet)).decode()
-        return remade(bare, user_properties=[*bare.user_properties, (PROPERTY, said)])
+    def _stamped(self, packet: PublishPacket, stamp: Stamp, mark: int | None) -> PublishPacket:
+        """``packet`` as our broker gets it; ``mark`` is its content's, if that is known."""
+        properties = _others(packet)
+        if self.book.secret is not None:
+            wire = _WIRE.pack(*stamp)
+            seal = self._seal(wire, content_mark(packet) if mark is None else mark)
+            properties.append((PROPERTY, b64encode(wire + seal).decode()))
+        return remade(packet, user_properties=properties)
 
-    def _seal(self, wire: bytes, packet: PublishPacket) -> bytes:
+    def _seal(self, wire: bytes, mark: int) -> bytes:
         assert self.book.secret is not None, "only hubs seal stamps"
-        seal = blake2b(wire, key=self.book.secret, digest_size=SEAL_BYTES)
-        seal.update(content_mark(packet).to_bytes(8, "big"))
-        return seal.digest()
+        said = wire + mark.to_bytes(8, "big")
+        return blake2b(said, key=self.book.secret, digest_size=SEAL_BYTES).digest()
 
 
 def content_mark(packet: PublishPacket) -> int:
@@ -266,7 +266,11 @@ def _stamp_of(packet: PublishPacket) -> Stamp | None:
     return Stamp(BrokerId(home), *rest)
 
 
+def _others(packet: PublishPacket) -> list[tuple[str, str]]:
+    """The user properties of ``packet`` that are no stamps."""
+    return [each for each in packet.user_properties if each[0] != PROPERTY]
+
+
 def _without(packet: PublishPacket) -> PublishPacket:
     """``packet`` without stamps."""
-    kept: Iterable[tuple[str, str]] = packet.user_properties
-    return remade(packet, user_properties=[each for each in kept if each[0] != PROPERTY])
+    return remade(packet, user_properties=_others(packet))

@@ -9,13 +9,18 @@ Source: docs/hubs.md; docs/protocol.md 20.
 """
 
 from collections.abc import Collection
+from typing import Final
 
 from federator.protocol.effects import Notice, Pause, Proceed
 from federator.protocol.messages.serving import Served, latest, served_record
+from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.topic_routing import TopicRouting
 from federator.protocol.signals import OwnFiltersChanged, Step
-from federator.protocol.types import BrokerId
+from federator.protocol.types import BrokerId, Millis
+
+SAID_GAP_MS: Final = Millis(1_000)
+"""A leaf may change its mind as often as it likes; the operator is told less often."""
 
 
 class Serving:
@@ -28,6 +33,7 @@ class Serving:
         self._self_id = self_id
         self._announcements = announcements
         self._routing = routing
+        self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=SAID_GAP_MS, keys_max=1)
         self._of: dict[BrokerId, Served] = {}  # what leaves said last
 
     def of(self, leaf: BrokerId) -> Served | None:
@@ -54,7 +60,7 @@ class Serving:
         notice = Notice("hub.chosen", "info", {"hub": served.hub})
         return [*steps, proceed, *self._routing.proceed(served.hub), notice]
 
-    def on_announced(self, leaf: BrokerId) -> list[Step]:
+    def on_announced(self, leaf: BrokerId, *, now_ms: Millis) -> list[Step]:
         """A leaf says other things than before; who is out of reach says nothing new."""
         route = self._announcements.routes.get(leaf)
         said = None if route is None else latest(route.announced.filters.filters)
@@ -62,7 +68,8 @@ class Serving:
             return []
         self._of[leaf] = said
         notice = Notice("leaf.served", "info", {"leaf": leaf, "hub": said.hub})
+        told = [notice] if self._said.allow(leaf, now_ms) else []
         if said.hub != self._self_id:
-            return [notice, Pause(leaf), *self._routing.pause(leaf)]
+            return [*told, Pause(leaf), *self._routing.pause(leaf)]
         proceed = Proceed(leaf, said.since_us, by_its_clock=True)
-        return [notice, proceed, *self._routing.proceed(leaf)]
+        return [*told, proceed, *self._routing.proceed(leaf)]
