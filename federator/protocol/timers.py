@@ -61,6 +61,8 @@ class Timers(Generic[K]):
 
     def pop_due(self, now_ms: Millis) -> list[K]:
         """Take out every key due by ``now_ms``, earliest first."""
+        if not self._heap or self._heap[0][0] > now_ms:  # asked of all, at every deadline
+            return []
         due: list[K] = []
         while (at_ms := self.next_deadline_ms()) is not None and at_ms <= now_ms:
             _, key = heapq.heappop(self._heap)

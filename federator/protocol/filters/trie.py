@@ -11,7 +11,12 @@ Source: lazy expansion in V. Leis and others, "The Adaptive Radix Tree", ICDE 20
 from collections.abc import Iterator
 from typing import Final, TypeAlias
 
-from federator.protocol.filters.algebra import levels_match, levels_of, levels_overlap
+from federator.protocol.filters.algebra import (
+    contains,
+    levels_match,
+    levels_of,
+    levels_overlap,
+)
 from federator.protocol.filters.sparse import is_sparse
 
 Node: TypeAlias = dict[str, "str | Node"]
@@ -116,6 +121,24 @@ class FilterTrie:
     def overlaps(self, filter: str) -> bool:
         """Tell whether any filter shares a topic with ``filter``: looks no further than one."""
         return next(self._overlapping(filter), None) is not None
+
+    def containing(self, filter: str) -> str | None:
+        """Return a filter that matches every topic that ``filter`` matches, if there is any.
+
+        Costs as much as a topic, whatever ``filter`` is.
+        """
+        levels = [*levels_of(filter), END]
+        waiting: list[tuple[Node, int]] = [(self._root, 0)]
+        while waiting:
+            node, depth = waiting.pop()
+            for key in dict.fromkeys((levels[depth], "+", "#")):
+                child = node.get(key)
+                if isinstance(child, str):
+                    if contains(child, filter):
+                        return child
+                elif child is not None and depth + 1 < len(levels):
+                    waiting.append((child, depth + 1))
+        return None
 
     def _overlapping(self, filter: str) -> Iterator[str]:
         levels = levels_of(filter)

@@ -17,7 +17,8 @@ Source: route aggregation in BGP and OSPF; Li and others, "Subscription covering
 content-based publish/subscribe systems", ICDCS 2005.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
@@ -33,6 +34,9 @@ DEPTH: Final = 4.0
 
 PAIRED_LEVELS_MAX: Final = 8
 """In filters with more levels, no two levels are replaced at once but by ``#``."""
+
+FILTERS_REMEMBERED_MAX: Final = 8_192
+"""Filters whose widenings are remembered: a hub tells its leaves much the same."""
 
 ROOM_IN: Final = 8
 """One part in so many stays free when a widening falls apart."""
@@ -116,8 +120,7 @@ class BoundedCover:
     def _containing(self, filter: str) -> str | None:
         if filter in self._below:
             return filter
-        near = self._cover.overlapping(filter)
-        return next((each for each in near if contains(each, filter)), None)
+        return self._cover.containing(filter)
 
     def _hold(self, holder: str, below: set[str]) -> None:
         """Put ``holder`` into the cover, in place of all that it contains."""
@@ -170,6 +173,7 @@ class BoundedCover:
                     self._add(each)
 
 
+@lru_cache(maxsize=FILTERS_REMEMBERED_MAX)
 def weight(filter: str) -> float:
     """How much ``filter`` is taken to ask for, of all there is."""
     levels = filter.split("/")
@@ -182,7 +186,8 @@ def _order(filter: str) -> tuple[list[bool], str]:
     return [level in ("+", "#") for level in filter.split("/")], filter
 
 
-def widenings(filter: str) -> Iterator[str]:
+@lru_cache(maxsize=FILTERS_REMEMBERED_MAX)
+def widenings(filter: str) -> tuple[str, ...]:
     """Filters that contain ``filter`` and may contain others: one or two levels less, or an end."""
     levels = filter.split("/")
     written = [at for at, level in enumerate(levels) if level not in ("+", "#")]
@@ -192,4 +197,4 @@ def widenings(filter: str) -> Iterator[str]:
             wider = ["+" if at in replaced else level for at, level in enumerate(levels)]
             found.add(canonical("/".join(wider)))
     found.discard(filter)
-    yield from found
+    return tuple(found)

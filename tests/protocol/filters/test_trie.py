@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol.filters import FilterTrie, overlaps
+from federator.protocol.filters import FilterTrie, contains, overlaps
 from tests.protocol.filters.small_world import FILTERS, TOPICS, filters, matches_stupidly
 
 changes = st.lists(st.tuples(st.sampled_from(["add", "discard"]), filters), max_size=60)
@@ -45,6 +45,8 @@ def test_the_trie_agrees_with_a_scan_of_a_set(steps, topic, probe):
     assert (probe in trie) == (probe in plain)
     assert trie.match(topic) == sorted(f for f in plain if matches_stupidly(f, topic))
     assert trie.overlapping(probe) == sorted(f for f in plain if overlaps(f, probe))
+    around = {f for f in plain if contains(f, probe)}
+    assert trie.containing(probe) in (around or {None})
 
 
 def test_a_trie_of_the_whole_small_world_finds_every_match_and_every_overlap():
@@ -55,6 +57,10 @@ def test_a_trie_of_the_whole_small_world_finds_every_match_and_every_overlap():
     for probe in FILTERS:
         assert trie.overlapping(probe) == sorted(f for f in FILTERS if overlaps(f, probe))
         assert probe in trie
+    for wide in FILTERS:
+        alone = built([wide])
+        for probe in FILTERS:
+            assert (alone.containing(probe) == wide) == contains(wide, probe)
 
 
 def test_a_leading_wildcard_finds_no_dollar_topic():
