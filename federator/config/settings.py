@@ -321,6 +321,8 @@ class Settings(Section):
         """With what settings this broker speaks to ``leaf``: in a federation of the two alone."""
         neighbours = () if leaf.url is None else (NeighbourSettings(url=leaf.url, id=leaf.id),)
         links = {"dial_back": False, "outboxes": (leaf.id,), "dial": "both", "transport": "tcp"}
+        gap_ms = min(self.hub.leaf_ann_gap_ms, self.mesh.core_ann_interval_ms - 1)
+        mesh = {"filters_max": self.hub.leaf_filters_max, "core_ann_gap_ms": gap_ms}
         return PortSettings(
             leaf=leaf,
             federation=federation_of_leaf(self.federation, leaf.id),
@@ -329,7 +331,7 @@ class Settings(Section):
             broker=self.broker,
             neighbours=neighbours,
             links=self.links.model_copy(update=links),
-            mesh=self.mesh.model_copy(update={"filters_max": self.hub.leaf_filters_max}),
+            mesh=self.mesh.model_copy(update=mesh),
             routing=RoutingSettings(strategy="shortest-path"),
             custody=self.custody,
             data=self.data,

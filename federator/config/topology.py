@@ -104,6 +104,9 @@ class HubSettings(TrustSettings):
     were replaced are told besides, twice as many at most."""
     leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
     """Filters one leaf may want; more are refused."""
+    leaf_ann_gap_ms: WholeNumber = Field(default=250, ge=0, le=60_000)
+    """Least time between two times that a leaf is told of changes; the first after a quiet time is
+    told at once."""
 
     @property
     def keys(self) -> KeySettings:

@@ -290,6 +290,21 @@ def test_a_hub_speaks_to_each_leaf_in_the_federation_that_the_leaf_names(write):
     assert not port.parameters().dial_back
 
 
+@pytest.mark.parametrize(
+    ("more", "gap_ms"),
+    [
+        ("", 250),
+        ("[hub]\nleaf_ann_gap_ms = 40\n", 40),
+        ("[mesh]\ncore_ann_interval_ms = 100\n", 99),
+    ],
+)
+def test_a_leaf_is_told_of_changes_every_so_often(write, more, gap_ms):
+    hub = load(write(GOOD + "[[leaves]]\nid = 417\n" + more), {})
+
+    assert hub.for_leaf(hub.leaves[0]).parameters().core_ann_gap_ms == gap_ms
+    assert hub.parameters().core_ann_gap_ms == 20
+
+
 def test_what_a_reload_merges_stays_a_leaf(write):
     settings = load(write(LEAF), {})
 
