@@ -70,6 +70,8 @@ class Tails:
         self._keep_ms = keep_ms
         self._heads: dict[bytes, tuple[int, Millis]] = {}  # head, and when it was made
         self._queues: list[deque[tuple[Millis, bytes, int]]] = [deque() for _ in STEPS_MS]
+        self._waits: dict[bytes, tuple[int, Millis]] = {}  # in which queue, until when
+        self._hastened_ms: dict[bytes, Millis] = {}
 
     def __iter__(self) -> Iterator[bytes]:
         """The chains that are repeated."""
@@ -77,16 +79,26 @@ class Tails:
 
     def made(self, key: bytes, seq: int, now_ms: Millis) -> None:
         """A frame was made on the chain of ``key``."""
-        before = self._heads.get(key)
         self._heads[key] = (seq, now_ms)
-        if before is None or before[1] + STEPS_MS[0] <= now_ms:  # otherwise it waits already
-            self._queues[0].append((Millis(now_ms + STEPS_MS[0]), key, seq))
+        step, _ = self._waits.get(key, (-1, now_ms))
+        if step != 0:  # otherwise it is looked at soon
+            self._wait(0, Millis(now_ms + STEPS_MS[0]), key, seq)
 
     def hasten(self, key: bytes, now_ms: Millis) -> None:
-        """A new way leads to somebody who wants the chain: repeat its head now."""
+        """A new way leads to somebody who wants the chain: repeat its head now, or soon anyway.
+
+        Ways to a hundred brokers move one after the other when one that is between them dies.
+        """
         known = self._heads.get(key)
-        if known is not None:
-            self._queues[0].appendleft((now_ms, key, known[0]))
+        if known is None or now_ms - self._hastened_ms.get(key, -STEPS_MS[1]) < STEPS_MS[1]:
+            return
+        self._hastened_ms[key] = now_ms
+        self._waits[key] = 0, now_ms
+        self._queues[0].appendleft((now_ms, key, known[0]))
+
+    def _wait(self, step: int, until_ms: Millis, key: bytes, seq: int) -> None:
+        self._waits[key] = step, until_ms
+        self._queues[step].append((until_ms, key, seq))
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``due`` has something to say."""
@@ -97,21 +109,20 @@ class Tails:
         found: dict[bytes, int] = {}
         for step, queue in enumerate(self._queues):
             while queue and queue[0][0] <= now_ms and len(found) < TAILS_PER_TURN_MAX:
-                _, key, seq = queue.popleft()
-                known = self._heads.get(key)
-                if known is None:
+                until_ms, key, seq = queue.popleft()
+                if self._waits.get(key) != (step, until_ms):
                     continue
-                head, made_ms = known
-                if head != seq:
-                    if step == 0:  # it goes on: look again when it may have fallen silent
-                        queue.append((Millis(made_ms + STEPS_MS[0]), key, head))
+                head, made_ms = self._heads[key]
+                if head != seq:  # it goes on: look again when it may have fallen silent
+                    self._wait(0, Millis(made_ms + STEPS_MS[0]), key, head)
                     continue
                 if now_ms - made_ms > self._keep_ms:
-                    del self._heads[key]
+                    del self._heads[key], self._waits[key]
+                    self._hastened_ms.pop(key, None)
                     continue
                 found[key] = head
                 later = min(step + 1, len(STEPS_MS) - 1)
-                self._queues[later].append((Millis(now_ms + STEPS_MS[later]), key, head))
+                self._wait(later, Millis(now_ms + STEPS_MS[later]), key, head)
         return list(found.items())
 
 

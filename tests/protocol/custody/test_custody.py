@@ -370,6 +370,31 @@ def test_a_new_way_repeats_the_tail_at_once() -> None:
     assert tails.due(Millis(200)) == [(A, 1)]
 
 
+def test_ways_that_move_again_and_again_add_no_tails() -> None:
+    tails, times = Tails(keep_ms=100_000), []
+    tails.made(A, 1, Millis(0))
+    for now_ms in range(0, 60_000, 10):
+        if 20_000 < now_ms < 30_000:  # a storm
+            tails.hasten(A, Millis(now_ms))
+        times += [now_ms for _ in tails.due(Millis(now_ms))]
+
+    assert len([at for at in times if 20_000 < at <= 30_000]) == 25  # every 400 ms
+    after = [at for at in times if at > 30_000]
+    assert all(b - a >= 400 for a, b in itertools.pairwise(after))
+    assert len([at for at in after if at > 40_000]) == 2
+
+
+def test_a_chain_that_goes_on_while_its_tail_is_hastened_gets_the_new_tail() -> None:
+    tails = Tails(keep_ms=60_000)
+    tails.made(A, 1, Millis(0))
+    tails.hasten(A, Millis(50))
+    assert tails.due(Millis(50)) == [(A, 1)]
+
+    tails.made(A, 2, Millis(60))
+
+    assert tails.due(Millis(160)) == [(A, 2)]
+
+
 @pytest.mark.parametrize("route", [None, FilterRoute(local=True, wanted=False, next_hops=())])
 def test_a_filter_that_was_lost_stays_wanted_until_it_is_old(route: FilterRoute | None) -> None:
     owed = Owed(keep_ms=1_000)
