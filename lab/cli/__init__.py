@@ -22,6 +22,7 @@ VERBS = {
     "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
+    "sim-large": ("sim_large", "Run hubs and leaves by the thousand in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),
     "bench-live": ("event_log:live", "Measure how far the stream of analytics lags behind."),
     "event-log": ("event_log", "Write a large, realistic event log made by the simulator."),

@@ -219,9 +219,8 @@ class DataPath:
     # --- what the control plane says ---
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool) -> None:
-        """Replace the route of ``filter``; see ``DataPlane``."""
+        """Replace the route of ``filter``; see ``DataPlane``. ``arm`` comes after all of them."""
         self.plane.set_route(filter, route, self._now, lost=lost)
-        self.arm()
 
     def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None]) -> None:
         """Frames for these brokers go by way of these next hops; see ``DataPlane``."""

@@ -51,6 +51,10 @@ class LinkPlan:
     delay_ms_max: int = 5
 
 
+Named = tuple[str, BrokerId, LinkPlan]
+"""A neighbour as an operator names it: where it is, who that is, and what is said of the link."""
+
+
 HERE = StatusChanged(BrokerRecord())
 """With which an agent begins to say something of its broker."""
 
@@ -74,6 +78,7 @@ class WorldPlan:
     filters: Mapping[BrokerId, frozenset[str]] = field(default_factory=dict)
     priorities: Mapping[BrokerId, int] = field(default_factory=dict)
     parameters: Parameters = field(default_factory=Parameters)
+    gaps_ms: Mapping[BrokerId, Millis] = field(default_factory=dict)  # other ``core_ann_gap_ms``
     shortest: frozenset[BrokerId] = frozenset()  # those under shortest-path routing
     reconnect_ms_max: int = 5_000
     start_ms_max: int = 0
@@ -83,6 +88,14 @@ class WorldPlan:
     delay_changes: tuple[DelayChange, ...] = ()
     failover: FailoverParameters | None = None
     hubs: frozenset[BrokerId] = frozenset()  # those that plans may have collect
+
+    def parameters_of(self, id: BrokerId) -> Parameters:
+        """How the agent of broker ``id`` behaves."""
+        return replace(
+            self.parameters,
+            strategy=Strategy.SHORTEST_PATH if id in self.shortest else Strategy.MESH,
+            core_ann_gap_ms=self.gaps_ms.get(id, self.parameters.core_ann_gap_ms),
+        )
 
     @property
     def delay_ms_max(self) -> int:

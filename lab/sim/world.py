@@ -7,7 +7,6 @@ dice are ours. Every control message passes the real codec, every publication a 
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 
 from mqtt5 import PublishPacket
@@ -20,20 +19,16 @@ from federator.protocol.filters import matches
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
-from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
-from lab.sim.plan import HERE, DelayChange, LinkPlan, WorldPlan, address_of, alias_of, link_of
+from lab.sim.plan import HERE, DelayChange, Named, WorldPlan, address_of, alias_of, link_of
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires, dialler_of, paths_along
 
 LOCAL_CONNECT_MS = 1
-
-Named = tuple[str, BrokerId, LinkPlan]
-"""A neighbour as an operator names it: where it is, who that is, and what is said of the link."""
 
 
 class World(Clocked):
@@ -68,6 +63,7 @@ class World(Clocked):
         self._rng = random.Random(f"world {seed}")
         self._encoded: tuple[object, bytes] = (None, b"")
         self._configured: dict[BrokerId, list[Named]] = {}
+        self._near = {id: {id} for id in plan.ids}  # whose agents may be connected there
         self._costs = {link_of(link.a, link.b): link.cost for link in plan.links}
         self._address_book: dict[str, BrokerId] = {}
         self._lay_links()
@@ -164,7 +160,7 @@ class World(Clocked):
             return
         broker.sessions.clear()
         self._note(id, "broker stops")
-        for agent in list(self.agents.values()):
+        for agent in [each for each in self.agents.values() if each.id in self._near[id]]:
             for connection, _ in list(agent.connections.values()):
                 if connection.at == id:
                     self.wires.reset(agent, connection)
@@ -254,6 +250,7 @@ class World(Clocked):
         for link in self.plan.links:
             self.paths |= paths_along(link)
             for owner, target in ((link.a, link.b), (link.b, link.a)):
+                self._near[target].add(owner)
                 if owner in link.configured or not link.configured:
                     address = alias_of(target) if owner in link.aliases else address_of(target)
                     self._configured[owner].append((address, target, link))
@@ -270,12 +267,10 @@ class World(Clocked):
         disk.epoch = Epoch(disk.epoch + 1)
         self.lives[id] += 1
         identity = Identity(id, disk.epoch, address_of(id), self.plan.priorities.get(id, 0))
-        strategy = Strategy.SHORTEST_PATH if id in self.plan.shortest else Strategy.MESH
-        parameters = replace(self.plan.parameters, strategy=strategy)
         agent = Agent(
             id=id,
             life=self.lives[id],
-            node=Node(identity, parameters, self.plan.failover),
+            node=Node(identity, self.plan.parameters_of(id), self.plan.failover),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
         self.data_paths[id] = self._data_path(agent, disk.epoch)
@@ -396,6 +391,7 @@ class World(Clocked):
         if moved:
             path.set_destinations(moved)
         if routes_changed:
+            path.arm()
             self._cover_changed(agent)
 
     def _on_failover(

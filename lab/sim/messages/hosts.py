@@ -108,6 +108,17 @@ class Host:
 
     def connect(self) -> None:
         """The broker answers: subscribe the log first, then the rest."""
+        present, id = self._open(), self.agent.id
+        now_ms = self._now_ms()
+        self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
+        for client_id, filters in (
+            (control_client_id(id), self._control_filters()),
+            (data_client_id(id), self._data_filters()),
+        ):
+            self.hold(client_id, filters)
+
+    def _open(self) -> bool:
+        """Connect, and go on with custody; whether the broker still had the control session."""
         id = self.agent.id
         control, present = self.broker.connect(
             control_client_id(id),
@@ -134,16 +145,10 @@ class Host:
         stale = tuple(sorted(set(data.filters) - set(self._data_filters())))
         if stale:
             self.broker.unsubscribe(data, stale)
-        now_ms = self._now_ms()
         self.agent.data.intake.on_local_up(session_present=data_present)
         self.connection.up(data)
         self.agent.data.custody.destination.on_local_up(self._now_ms())
-        self._perform(self.discovery.on_broker_up(session_present=present, now_ms=now_ms))
-        for client_id, filters in (
-            (control_client_id(id), self._control_filters()),
-            (data_client_id(id), self._data_filters()),
-        ):
-            self.hold(client_id, filters)
+        return present
 
     def hold(self, client_id: str, filters: Iterable[str]) -> None:
         """Count what another connection of ours subscribes: lines of it may be missing."""
@@ -152,11 +157,16 @@ class Host:
 
     def disconnect(self) -> None:
         """The connections are gone."""
+        if self._close():
+            self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
+
+    def _close(self) -> bool:
+        """Hang up; whether there was something to."""
         if self._control is None:
-            return
+            return False
         self._hang_up(orderly=False)
         self.agent.data.intake.on_local_down(self._world.now_of(self.agent))
-        self._perform(self.discovery.on_broker_down(now_ms=self._now_ms()))
+        return True
 
     def set_cover(self, cover: frozenset[str]) -> None:
         """What others want of our broker."""

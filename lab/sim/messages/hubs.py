@@ -67,6 +67,9 @@ class HubWorld(MessageWorld):
         self.ports = {port.id: port for port in ports}
         self._filters_max = filters_max
         self._hubs = sorted({port.hub for port in ports})
+        self._ports_of: dict[BrokerId, list[BrokerId]] = {hub: [] for hub in self._hubs}
+        for port in ports:
+            self._ports_of[port.hub].append(port.id)
         self.switches = {hub: self._new_switch(hub) for hub in self._hubs}
         super().__init__(plan, seed=seed, watcher=watcher)
         self.ledger.relays = frozenset((*self._hubs, *self.ports))
@@ -75,7 +78,7 @@ class HubWorld(MessageWorld):
 
     def ports_of(self, hub: BrokerId) -> list[BrokerId]:
         """The ports at which the leaves of ``hub`` hang."""
-        return [port.id for port in self.ports.values() if port.hub == hub]
+        return self._ports_of.get(hub, [])
 
     # --- one process ---
 

@@ -22,10 +22,10 @@ from lab.sim.messages.hosts import Host, HostDisk
 from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, data_client_id
 from lab.sim.network import Agent
-from lab.sim.plan import WorldPlan
+from lab.sim.plan import Named, WorldPlan
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.wires import dialler_of
-from lab.sim.world import Named, World
+from lab.sim.world import World
 
 DOOMED_MS = 300  # how long an agent stays away that was killed between two writes
 
@@ -43,6 +43,9 @@ class MessagePlan:
 class MessageWorld(World):
     """Brokers with clients, agents and links under one simulated clock."""
 
+    broker_type = MessageBroker
+    host_type = Host
+
     def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher | None = None) -> None:
         super().__init__(plan.world, seed=seed, watcher=watcher)
         home = {subscriber.id: subscriber.broker for subscriber in plan.subscribers}
@@ -51,7 +54,7 @@ class MessageWorld(World):
         self.hosts: dict[BrokerId, Host] = {}
         self.host_disks = {id: HostDisk(CustodyDisk(plan.log_records_max)) for id in self.plan.ids}
         self.local = {
-            id: MessageBroker(id, plan.brokers[id], self.agenda, self.ledger)
+            id: self.broker_type(id, plan.brokers[id], self.agenda, self.ledger)
             for id in self.plan.ids
         }
         rng = random.Random(f"clients {seed}")
@@ -213,7 +216,9 @@ class MessageWorld(World):
         super()._start(id)
         agent = self.agents[id]
         path, connection = self.data_paths[id], self._connections[id]
-        self.hosts[id] = Host(agent, self.local[id], self.host_disks[id], path, connection, self)
+        self.hosts[id] = self.host_type(
+            agent, self.local[id], self.host_disks[id], path, connection, self
+        )
         self.hosts[id].start()
         self.data_paths[agent.id].arm()
         self._cover_changed(agent)

@@ -1,0 +1,1 @@
+"""Thousands of brokers in one run: a mesh of hubs and their leaves, cold start, deaths, healing."""

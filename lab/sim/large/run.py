@@ -1,0 +1,210 @@
+"""Tells the story of a large world: a cold start, rest, publications, deaths of hubs, healing.
+
+What a client publishes at QoS 1 must arrive once at each sampled client that wants it, also while
+hubs die; the ledger excuses what died with a broker, and counts it (docs/guarantees.md). A leaf has
+one hub: while that is dead it waits, and so does what is for it.
+"""
+
+import random
+import traceback
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from federator.protocol.types import BrokerId
+from lab.sim.convergence import demand
+from lab.sim.large.checks import SampledInvariants, astray, complaints, sample_of
+from lab.sim.large.plan import START_MS, TOPIC_DOWN, TOPICS_UP, LargePlan
+from lab.sim.large.world import LargeWorld
+from lab.sim.messages.hubs import Port
+
+CHECK_EVERY_MS = 500
+CONVERGES_MS = 60_000
+"""After the last start, or return of a hub."""
+
+REST_MS = 10_000
+PUBLICATIONS = 200
+PUBLISHING_MS = 4_000
+DRAIN_MS = 3_000
+
+TOGETHER_MAX = 3
+BLOW_EVERY_MS = 2_000
+AWAY_MS = (1_000, 15_000)
+PUBLISH_EVERY_MS = 100
+
+Say = Callable[[str], None]
+
+
+@dataclass(slots=True)
+class Traffic:
+    """Control messages and their bytes, per second: of one leaf's link both ways, of one hub."""
+
+    leaf_messages: float = 0.0
+    leaf_bytes: float = 0.0
+    hub_messages: float = 0.0  # in the mesh, without what it says to its leaves
+    hub_bytes: float = 0.0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What one run found."""
+
+    hubs: int
+    leaves: int
+    deaths: int = 0
+    converged_ms: int = 0  # from the start; the last broker starts ``START_MS`` after the first
+    healed_ms: int = 0  # from the last hub's return
+    events: int = 0
+    simulated_ms: int = 0
+    told: int = 0  # filters that a leaf is told, at most
+    held: int = 0  # filters that a hub knows, at most
+    at_rest: Traffic = field(default_factory=Traffic)
+    overall: Traffic = field(default_factory=Traffic)
+    published: int = 0
+    excused: int = 0
+    violation: str = ""
+
+    @property
+    def brokers(self) -> int:
+        """Hubs and leaves."""
+        return self.hubs * (1 + self.leaves)
+
+
+def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
+    """Run it to its end or to the first violation; ``say`` is told what happens."""
+    outcome = Outcome(len(large.hubs), len(large.ports) // len(large.hubs))
+    story = _Story(large, outcome, say)
+    try:
+        story.play(deaths)
+    except Exception as error:  # Whatever the protocol raises is a finding, not the end.
+        at = traceback.extract_tb(error.__traceback__)[-1]
+        outcome.violation = f"{type(error).__name__}: {error} ({at.name}:{at.lineno})"
+    outcome.events = story.world.agenda.calls_made
+    outcome.simulated_ms = story.world.now_ms
+    outcome.published = len(story.world.ledger.published)
+    outcome.excused = sum(n for what, n in story.world.fired.items() if what.startswith("excused"))
+    outcome.overall = story.traffic(Counter(), 0)
+    return outcome
+
+
+class _Story:
+    def __init__(self, large: LargePlan, outcome: Outcome, say: Say) -> None:
+        self._outcome, self._say = outcome, say
+        invariants = SampledInvariants()
+        self.world = LargeWorld(large, watcher=invariants)
+        invariants.attach(self.world)
+        self._rng = random.Random(f"story {large.seed}")
+        self._sample = sample_of(self.world, self._rng)
+        self._started_ms: dict[BrokerId, int] = {}
+
+    def play(self, deaths: int) -> None:
+        world, outcome = self.world, self._outcome
+        world.run_until(START_MS)
+        outcome.converged_ms = self._converge("converges")
+        self._count_filters()
+        self._say(f"stands after {outcome.converged_ms / 1_000:.1f} s")
+        before, since_ms = Counter(world.said), world.now_ms
+        world.run_until(since_ms + REST_MS)
+        demand("stays", complaints(world, self._sample))
+        outcome.at_rest = self.traffic(before, since_ms)
+        self._promise()
+        self._publish(PUBLICATIONS, PUBLISHING_MS)
+        world.run_until(world.now_ms + PUBLISHING_MS + DRAIN_MS)
+        self._demand_all("arrives")
+        self._say(f"{PUBLICATIONS} publications arrived, once each")
+        if deaths:
+            self._die(deaths)
+
+    def _die(self, deaths: int) -> None:
+        """Kill one to three hubs at once, again and again, while clients publish; then heal."""
+        world, outcome = self.world, self._outcome
+        back_ms: int = world.now_ms
+        while outcome.deaths < deaths:
+            alive = [hub for hub in world.large.hubs if hub in world.agents]
+            count = min(self._rng.randint(1, TOGETHER_MAX), deaths - outcome.deaths, len(alive))
+            for hub in self._rng.sample(alive, count):
+                until_ms = world.now_ms + self._rng.randint(*AWAY_MS)
+                world.kill(hub, until_ms=until_ms)
+                self._started_ms[hub] = until_ms
+                back_ms = max(back_ms, until_ms)
+            outcome.deaths += count
+            self._publish(BLOW_EVERY_MS // PUBLISH_EVERY_MS, BLOW_EVERY_MS)
+            world.run_until(world.now_ms + BLOW_EVERY_MS - 1)
+            demand("leads", astray(world, self._started_ms, self._rng))
+            self._say(f"{outcome.deaths} deaths")
+        world.run_until(back_ms)
+        outcome.healed_ms = self._converge("heals") - back_ms
+        self._say(f"healed {outcome.healed_ms / 1_000:.1f} s after the last return")
+        self._demand_all("owed")
+        self._promise()
+        world.ledger.calm = True
+        self._publish(PUBLICATIONS, PUBLISHING_MS)
+        world.run_until(world.now_ms + PUBLISHING_MS + DRAIN_MS)
+        self._demand_all("arrives again")
+        self._say(f"{PUBLICATIONS} publications arrived again, once each")
+
+    # --- what must become true ---
+
+    def _converge(self, invariant: str) -> int:
+        """Run until nothing is missing; when that was."""
+        world = self.world
+        bound_ms = world.now_ms + CONVERGES_MS
+        while True:
+            wrong = next(complaints(world, self._sample), None)
+            if wrong is None and not self._outstanding():
+                return world.now_ms
+            if world.now_ms >= bound_ms:
+                demand(invariant, [*([wrong] if wrong else []), *self._outstanding()])
+            world.run_until(world.now_ms + CHECK_EVERY_MS)
+
+    def _outstanding(self) -> list[str]:
+        return self.world.ledger.outstanding(lambda _one, _other: True)
+
+    def _demand_all(self, invariant: str) -> None:
+        demand(invariant, self._outstanding())
+
+    def _promise(self) -> None:
+        """Sampled sites and all control rooms are promised what they want from now on."""
+        world, sampled = self.world, {port.leaf for port in self._sample}
+        for id, subscriber in world.subscribers.items():
+            if subscriber.plan.broker in sampled or subscriber.plan.broker in world.switches:
+                demand("subscribed", [] if subscriber.subscribed else [f"{id!r} is not"])
+                world.ledger.promise(id, subscriber.filters)
+
+    # --- what clients do ---
+
+    def _publish(self, count: int, during_ms: int) -> None:
+        """So many publications at QoS 1 from anywhere: to one site mostly, or to all rooms."""
+        world, rng = self.world, self._rng
+        for at in range(count):
+            source: Port = rng.choice(world.large.ports)
+            broker = source.leaf
+            if rng.random() < 0.25:
+                topic = rng.choice(TOPICS_UP).format(world.large.sites[broker])
+            else:
+                topic = TOPIC_DOWN.format(world.large.sites[rng.choice(self._sample).leaf])
+                broker = rng.choice((broker, source.hub))
+            when_ms = world.now_ms + at * during_ms // count
+            world.agenda.at(when_ms, world.client_publishes, f"p-{broker}", broker, topic, 1)
+
+    # --- figures ---
+
+    def traffic(self, before: Counter[str], since_ms: int) -> Traffic:
+        """What was said since ``since_ms``, when the counts were ``before``."""
+        said = Counter(self.world.said)
+        said.subtract(before)
+        seconds = max(1, self.world.now_ms - since_ms) / 1_000
+        leaves, hubs = len(self.world.large.ports) * seconds, len(self.world.large.hubs) * seconds
+        return Traffic(
+            leaf_messages=(said["leaf"] + said["port"]) / leaves,
+            leaf_bytes=(said["leaf bytes"] + said["port bytes"]) / leaves,
+            hub_messages=said["hub"] / hubs,
+            hub_bytes=said["hub bytes"] / hubs,
+        )
+
+    def _count_filters(self) -> None:
+        world = self.world
+        self._outcome.told = max(len(world.filters[port.id]) for port in world.large.ports)
+        self._outcome.held = max(
+            len(world.agents[hub].node.topic_routing.states) for hub in world.large.hubs
+        )

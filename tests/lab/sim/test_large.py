@@ -1,0 +1,109 @@
+"""Hubs and leaves by the thousand, here by the dozen: the same story, and what it must find."""
+
+import pytest
+from click.testing import CliRunner
+
+from federator.protocol.custody.destination import Destination
+from federator.protocol.filters import CoverChange
+from federator.protocol.leaves.switch import Switch, Told
+from lab.cli import sim_large
+from lab.sim.large.plan import draw, room_for
+from lab.sim.large.run import PUBLICATIONS, run
+from lab.sim.large.world import LargeWorld
+from lab.sim.wires import Wires
+
+
+def story(*, hubs=4, leaves=5, deaths=2, seed=0, room=None):
+    """How a small world of that kind fares."""
+    large = draw(seed, hubs=hubs, leaves=leaves, filters_max=room or room_for(leaves))
+    return run(large, deaths=deaths, say=lambda _: None)
+
+
+def test_hubs_and_leaves_stand_survive_deaths_of_hubs_and_heal():
+    outcome = story()
+
+    assert outcome.violation == ""
+    assert outcome.brokers == 24
+    assert outcome.deaths == 2
+    assert outcome.published > 2 * PUBLICATIONS
+    assert 0 < outcome.healed_ms < 15_000
+
+
+def test_a_leaf_says_and_hears_as_much_beside_a_larger_world():
+    small = story(hubs=2, leaves=2, deaths=0, room=20)
+    large = story(hubs=8, leaves=8, deaths=0, room=20)
+
+    assert small.violation == large.violation == ""
+    assert large.at_rest.leaf_messages == pytest.approx(small.at_rest.leaf_messages, rel=0.05)
+    assert large.at_rest.leaf_bytes == pytest.approx(small.at_rest.leaf_bytes, rel=0.05)
+    assert large.told <= 3 * 20 < large.held
+
+
+def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch):
+    real = Switch.on_leaf
+
+    def silent(self, leaf, change, now_ms):
+        told = real(self, leaf, change, now_ms)
+        self.mesh.update(change.unsubscribe, change.subscribe, now_ms)
+        return Told(leaves=told.leaves)
+
+    monkeypatch.setattr(Switch, "on_leaf", silent)
+
+    assert "does not ask for" in story(deaths=0).violation
+
+
+def test_a_leaf_that_is_not_told_of_others_is_found(monkeypatch):
+    real = Switch.on_mesh
+
+    def narrow(self, change, now_ms):
+        some = [filter for filter in change.subscribe if not filter.endswith("1/#")]
+        return real(self, CoverChange(tuple(some), change.unsubscribe), now_ms)
+
+    monkeypatch.setattr(Switch, "on_mesh", narrow)
+
+    assert "is not told that somebody wants" in story(deaths=0, room=1_000).violation
+
+
+def test_a_hub_that_forgets_since_when_its_sides_want_what_they_want_is_found(monkeypatch):
+    monkeypatch.setattr(Destination, "save", lambda self, leaving=False: None)
+
+    violations = [story(hubs=5, deaths=8, seed=seed).violation for seed in range(3)]
+
+    assert any(each.startswith("InvariantError: heals") for each in violations)
+
+
+def test_agents_beside_a_broker_that_hear_themselves_are_found(monkeypatch):
+    real = LargeWorld._told
+
+    def echo(self, hub, switch, told):
+        real(self, hub, switch, told)
+        for session in self.local[hub].sessions.values():
+            session.no_local = False
+
+    monkeypatch.setattr(LargeWorld, "_told", echo)
+
+    found = ("once_per_subscriber", "not_back_home", "once_per_broker", "in_order")
+    assert any(name in story(deaths=0).violation for name in found)
+
+
+def test_a_hub_whose_neighbours_do_not_dial_it_again_is_found(monkeypatch):
+    real = Wires.dial
+
+    def once(self, agent, dialler, after_ms=0):
+        if not dialler.failures:
+            real(self, agent, dialler, after_ms)
+
+    monkeypatch.setattr(Wires, "dial", once)
+
+    assert "does not reach" in story(hubs=3, leaves=1, deaths=3).violation
+
+
+def test_the_command_prints_what_a_world_costs(monkeypatch):
+    monkeypatch.setattr(sim_large, "WORLDS", ((2, 2), (3, 3)))
+
+    ended = CliRunner().invoke(sim_large.command, ["--table", "--deaths", "1"])
+
+    assert ended.exit_code == 0, ended.output
+    assert "6 (2 x 2)" in ended.output
+    assert "12 (3 x 3)" in ended.output
+    assert "a leaf costs as much in all" in ended.output
