@@ -18,6 +18,7 @@ content-based publish/subscribe systems", ICDCS 2005.
 """
 
 from collections.abc import Iterable
+from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import combinations
 from typing import Final
@@ -57,6 +58,7 @@ class BoundedCover:
         self._widenings: dict[str, int] = {}  # what would contain how many of the cover
         self._several: dict[float, set[str]] = {}  # of these, those of more than one, by weight
         self._before: dict[str, bool] = {}  # touched by this change: was it in the cover?
+        self.touched: set[str] = set()  # of the cover, those with other filters below since then
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -70,13 +72,17 @@ class BoundedCover:
         """Whether ``filter`` itself is wanted."""
         return filter in self._holders
 
-    def contains(self, filter: str) -> bool:
-        """Whether the cover asks for all that ``filter`` does."""
-        return self._containing(filter) is not None
+    def holder(self, filter: str) -> str | None:
+        """Which filter of the cover asks for ``filter``, while that is wanted."""
+        return self._holders.get(filter)
+
+    def below(self, holder: str) -> AbstractSet[str]:
+        """What is wanted and asked for by this filter of the cover."""
+        return self._below[holder]
 
     def update(self, added: Iterable[str], removed: Iterable[str]) -> CoverChange:
         """Want ``added`` and no more ``removed``; what of the cover is new, and what is gone."""
-        self._before = {}
+        self._before, self.touched = {}, set()
         gone = False
         for filter in removed:
             gone |= self._remove(filter)
@@ -101,6 +107,7 @@ class BoundedCover:
         else:
             self._holders[filter] = holder
             self._below[holder].add(filter)
+            self.touched.add(holder)
 
     def _remove(self, filter: str) -> bool:
         """Whether a filter of the cover has less below it now."""
@@ -109,6 +116,7 @@ class BoundedCover:
             return False
         below = self._below[holder]
         below.discard(filter)
+        self.touched.add(holder)
         if not below:
             self._let_go(holder)
         elif holder == filter:  # so wide only by this one
@@ -128,6 +136,7 @@ class BoundedCover:
             if contains(holder, inner):
                 below |= self._let_go(inner)
         self._before.setdefault(holder, False)
+        self.touched.add(holder)
         self._below[holder] = below
         for each in below:
             self._holders[each] = holder

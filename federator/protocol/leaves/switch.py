@@ -4,6 +4,9 @@ A hub is a railway junction where lines meet that know nothing of each other. Th
 clients of the hub and all leaves want; a leaf, what clients of the hub, the mesh and the *other*
 leaves want; and each hears a bounded cover of it (``bounded_cover``), never who wants it.
 
+All leaves are told from **one cover** of what anybody wants, less what a leaf alone asks for; so
+what a hub keeps and does grows with what is wanted, and not with that times its leaves.
+
 **A merger is no loss.** When the cover widens ``a/1`` and ``a/2`` to ``a/+``, what others sent or
 logged for ``a/1`` alone is still on its way, or waits for a link. So a filter that left the cover
 while somebody may still want what it brings *lingers*: it is asked for as long as others keep what
@@ -13,15 +16,17 @@ what was asked for before lingers, too (``recall``).
 Source: docs/hubs.md.
 """
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import chain, islice
 
 from federator.protocol.filters.algebra import canonical
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.syntax import is_match_all
 from federator.protocol.leaves.bounded_cover import BoundedCover
+from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -49,6 +54,14 @@ class Asked:
     def filters(self) -> frozenset[str]:
         """All that is told now."""
         return frozenset((*self.cover.filters, *self._all, *self._lingering))
+
+    def count(self, filter: str) -> int:
+        """How many want ``filter``, by its canonical name."""
+        return self._sources[filter]
+
+    def asks(self, filter: str) -> bool:
+        """Whether ``filter`` is told for what is wanted now, and does not only linger."""
+        return filter in self.cover or filter in self._all
 
     def update(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> CoverChange:
         """One source wants ``added`` and no more ``removed``."""
@@ -82,7 +95,7 @@ class Asked:
         return CoverChange(tuple(recalled), ())
 
     def _tells(self, filter: str) -> bool:
-        return filter in self.cover or filter in self._all or filter in self._lingering
+        return self.asks(filter) or filter in self._lingering
 
     def _drop_beyond_bound(self) -> set[str]:
         """Let the oldest go of more than may linger."""
@@ -127,68 +140,209 @@ class Told:
     leaves: dict[BrokerId, CoverChange] = field(default_factory=dict)
 
 
+class Leaves:
+    """What the leaves of a hub are told: a cover of what anybody wants, but for their own wishes.
+
+    A filter of the cover is kept from a leaf that alone wants what it brings. When another one's
+    wish moved to another filter of the cover, it is told for as long as anything lingers.
+    """
+
+    def __init__(self, leaves: Iterable[BrokerId], filters_max: int, linger_ms: int) -> None:
+        self._ids = sorted(leaves)
+        self._asked = Asked(filters_max, linger_ms)
+        self._linger_ms = linger_ms
+        self._wanting: dict[str, Counter[BrokerId]] = {}  # filter: which leaves, and how often
+        self._kept_from: dict[str, BrokerId] = {}  # of what is told: whom it is not told
+        self._moved: dict[str, Millis] = {}  # until when what one leaf alone wants is told it
+
+    def told_to(self, leaf: BrokerId) -> frozenset[str]:
+        """All that ``leaf`` is told now."""
+        return frozenset(f for f in self._asked.filters if self._kept_from.get(f) != leaf)
+
+    def update(
+        self,
+        added: Iterable[str],
+        removed: Iterable[str],
+        now_ms: Millis,
+        *,
+        leaf: BrokerId | None = None,
+    ) -> dict[BrokerId, CoverChange]:
+        """A leaf, or somebody else, wants ``added`` and no more ``removed``."""
+        added, removed = tuple(map(canonical, added)), tuple(map(canonical, removed))
+        if leaf is not None:
+            self._note(leaf, added, removed)
+        shrunk = {self._holder(f) for f in removed}
+        change = self._asked.update(added, removed, now_ms)
+        touched = {*self._asked.cover.touched, *map(self._holder, (*added, *removed)), *shrunk}
+        return self._tell(change, touched, shrunk, now_ms)
+
+    def recall(
+        self, before: Mapping[BrokerId, Iterable[str]], now_ms: Millis
+    ) -> dict[BrokerId, CoverChange]:
+        """Before our restart each leaf was asked for these."""
+        whom: defaultdict[str, set[BrokerId]] = defaultdict(set)
+        for leaf, filters in before.items():
+            for filter in filters:
+                whom[filter].add(leaf)
+        change = self._asked.recall(whom, now_ms)
+        for filter in change.subscribe:
+            others = [each for each in self._ids if each not in whom[filter]]
+            if len(others) == 1:
+                self._kept_from[filter] = others[0]
+        return self._changes(dict.fromkeys(change.subscribe, (False, True, None)))
+
+    def next_deadline_ms(self) -> Millis | None:
+        """When ``on_deadline`` is due."""
+        return earliest(self._asked.next_deadline_ms(), next(iter(self._moved.values()), None))
+
+    def on_deadline(self, now_ms: Millis) -> dict[BrokerId, CoverChange]:
+        """What lingered long enough is told no more."""
+        moved = {f for f, until_ms in self._moved.items() if until_ms <= now_ms}
+        for filter in moved:
+            del self._moved[filter]
+        return self._tell(self._asked.on_deadline(now_ms), moved, moved, now_ms)
+
+    def _note(self, leaf: BrokerId, added: Iterable[str], removed: Iterable[str]) -> None:
+        for filter in added:
+            self._wanting.setdefault(filter, Counter())[leaf] += 1
+        for filter in removed:
+            wanting = self._wanting.get(filter, Counter())
+            wanting[leaf] -= 1
+            if wanting[leaf] <= 0:
+                del wanting[leaf]
+            if not wanting:
+                self._wanting.pop(filter, None)
+
+    def _holder(self, filter: str) -> str:
+        return self._asked.cover.holder(filter) or filter
+
+    def _only(self, filter: str) -> BrokerId | None:
+        """The leaf that alone wants ``filter``."""
+        wanting = self._wanting.get(filter)
+        if wanting is None or len(wanting) != 1:
+            return None
+        [(leaf, times)] = wanting.items()
+        return leaf if times == self._asked.count(filter) else None
+
+    def _owner(self, told: str) -> BrokerId | None:
+        """The leaf that alone wants what this filter brings, of the cover or ``#``."""
+        cover = self._asked.cover
+        itself = (told,) if self._asked.count(told) else ()
+        owners = map(self._only, chain(itself, cover.below(told) if told in cover else ()))
+        owner = next(owners)
+        return owner if owner is not None and all(each == owner for each in owners) else None
+
+    def _tell(
+        self, change: CoverChange, touched: Iterable[str], shrunk: AbstractSet[str], now_ms: Millis
+    ) -> dict[BrokerId, CoverChange]:
+        """Whom to tell what, when of what is told ``change`` is another.
+
+        Args:
+            touched: Filters for whose sake others may be told, or none.
+            shrunk: Those of them below which something is wanted no more.
+        """
+        new, old = {*change.subscribe}, {*change.unsubscribe}
+        turns: dict[str, tuple[bool, bool, BrokerId | None]] = {}
+        for filter in {*new, *old, *touched}:
+            asks = self._asked.asks(filter)
+            if not asks and filter not in new and filter not in old:
+                continue  # it lingers as it was, or is not told at all
+            was, now = filter in old or filter not in new, filter not in old
+            before = self._kept_from.pop(filter, None) if was else None
+            owner = self._owner(filter) if asks else before if now else None
+            if was and now and owner not in (None, before) and filter not in shrunk:
+                self._moved.setdefault(filter, Millis(now_ms + self._linger_ms))
+                owner = before
+            if not now:
+                self._moved.pop(filter, None)
+            if owner is not None:
+                self._kept_from[filter] = owner
+            turns[filter] = was, now, before
+        return self._changes(turns)
+
+    def _changes(
+        self, turns: Mapping[str, tuple[bool, bool, BrokerId | None]]
+    ) -> dict[BrokerId, CoverChange]:
+        """What each leaf hears of filters that were told or not, are now or not, and to all but."""
+        common_in, common_out = [], []
+        special: defaultdict[BrokerId, dict[str, bool | None]] = defaultdict(dict)
+        for filter, (was, now, before) in sorted(turns.items()):
+            after = self._kept_from.get(filter)
+            if now and not was:
+                common_in.append(filter)
+            elif was and not now:
+                common_out.append(filter)
+            for leaf in {each for each in (before, after) if each is not None}:
+                had, has = was and leaf != before, now and leaf != after
+                special[leaf][filter] = has if had != has else None
+        common = CoverChange(tuple(common_in), tuple(common_out))
+        found = {leaf: common for leaf in self._ids if leaf not in special} if common else {}
+        for leaf, own in special.items():
+            change = CoverChange(
+                _with(common_in, own, wanted=True), _with(common_out, own, wanted=False)
+            )
+            if change:
+                found[leaf] = change
+        return found
+
+
+def _with(
+    common: Iterable[str], own: Mapping[str, bool | None], *, wanted: bool
+) -> tuple[str, ...]:
+    """``common``, but for those that ``own`` says otherwise, and with those that it says."""
+    also = (f for f, told in own.items() if told is wanted)
+    return tuple(sorted({*(f for f in common if f not in own), *also}))
+
+
+@dataclass(frozen=True, slots=True)
+class LeafSide:
+    """What one leaf is told."""
+
+    _all: Leaves
+    _leaf: BrokerId
+
+    @property
+    def filters(self) -> frozenset[str]:
+        """All that is told now."""
+        return self._all.told_to(self._leaf)
+
+
 class Switch:
     """What the sides of one hub want of each other. All names are those of the hub's broker."""
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
+        ids = sorted(leaves)
         self.mesh = Asked(filters_max, linger_ms)
-        self.leaves = {leaf: Asked(filters_max, linger_ms) for leaf in sorted(leaves)}
-        self._world = Asked(filters_max, linger_ms)  # clients and the mesh, once for all leaves
+        self._leaves = Leaves(ids, filters_max, linger_ms)
+        self.leaves = {leaf: LeafSide(self._leaves, leaf) for leaf in ids}
 
     def recall(
         self, mesh: Iterable[str], leaves: Mapping[BrokerId, Iterable[str]], now_ms: Millis
     ) -> Told:
         """Before our restart the mesh, and each of ``leaves``, were asked for these."""
         known = {leaf: told for leaf, told in leaves.items() if leaf in self.leaves}
-        again = {leaf: self.leaves[leaf].recall(told, now_ms) for leaf, told in known.items()}
-        return Told(self.mesh.recall(mesh, now_ms), _changed(again))
+        return Told(self.mesh.recall(mesh, now_ms), self._leaves.recall(known, now_ms))
 
     def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Told:
         """The hub's own clients want ``added``, and no more ``removed``."""
         added, removed = tuple(added), tuple(removed)
         mesh = self.mesh.update(added, removed, now_ms)
-        return Told(mesh, self._on_world(added, removed, now_ms))
+        return Told(mesh, self._leaves.update(added, removed, now_ms))
 
     def on_mesh(self, change: CoverChange, now_ms: Millis) -> Told:
         """The mesh wants otherwise."""
-        return Told(leaves=self._on_world(change.subscribe, change.unsubscribe, now_ms))
+        return Told(leaves=self._leaves.update(change.subscribe, change.unsubscribe, now_ms))
 
     def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Told:
         """A leaf wants otherwise: the mesh and all other leaves hear of it."""
         said = change.subscribe, change.unsubscribe
-        others = {
-            other: asked.update(*said, now_ms)
-            for other, asked in self.leaves.items()
-            if other != leaf
-        }
-        return Told(self.mesh.update(*said, now_ms), _changed(others))
-
-    def _on_world(
-        self, added: Iterable[str], removed: Iterable[str], now_ms: Millis
-    ) -> dict[BrokerId, CoverChange]:
-        world = self._world.update(added, removed, now_ms)
-        return self._tell_leaves(world, now_ms) if world else {}
-
-    def _tell_leaves(self, world: CoverChange, now_ms: Millis) -> dict[BrokerId, CoverChange]:
-        said = world.subscribe, world.unsubscribe
-        return _changed({each: a.update(*said, now_ms) for each, a in self.leaves.items()})
+        mesh = self.mesh.update(*said, now_ms)
+        return Told(mesh, self._leaves.update(*said, now_ms, leaf=leaf))
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
-        sides = (self.mesh, self._world, *self.leaves.values())
-        due = [each.next_deadline_ms() for each in sides]
-        return min((each for each in due if each is not None), default=None)
+        return earliest(self.mesh.next_deadline_ms(), self._leaves.next_deadline_ms())
 
     def on_deadline(self, now_ms: Millis) -> Told:
         """What lingered long enough is asked for no more."""
-        world = self._world.on_deadline(now_ms)
-        told: dict[BrokerId, CoverChange] = {}
-        for leaf, asked in self.leaves.items():
-            first = asked.update(world.subscribe, world.unsubscribe, now_ms)
-            then = asked.on_deadline(now_ms)
-            told[leaf] = CoverChange(first.subscribe, (*first.unsubscribe, *then.unsubscribe))
-        return Told(self.mesh.on_deadline(now_ms), _changed(told))
-
-
-def _changed(changes: dict[BrokerId, CoverChange]) -> dict[BrokerId, CoverChange]:
-    return {leaf: change for leaf, change in changes.items() if change}
+        return Told(self.mesh.on_deadline(now_ms), self._leaves.on_deadline(now_ms))

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaves.switch import Asked, Switch, Told
+from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Told
 from federator.protocol.types import BrokerId, Epoch, Millis
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
@@ -201,7 +201,7 @@ class HubWorld(MessageWorld):
     def _hub_of(self, id: BrokerId) -> BrokerId:
         return self.ports[id].hub if id in self.ports else id
 
-    def _asked(self, id: BrokerId) -> Asked:
+    def _asked(self, id: BrokerId) -> Asked | LeafSide:
         switch = self.switches[self._hub_of(id)]
         return switch.leaves[id] if id in self.ports else switch.mesh
 

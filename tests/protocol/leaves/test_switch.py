@@ -1,5 +1,7 @@
 """What the sides of a hub are told of each other: all of it, within a bound, and not themselves."""
 
+import tracemalloc
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -86,6 +88,52 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
     for side, told in hub.told.items():
         assert len(told) <= most
         assert bool(told) == bool(hub.wanted_of(side))
+
+
+@given(STEPS, st.integers(2, 8))
+@settings(max_examples=300)
+def test_nothing_is_taken_back_at_once_but_what_somebody_gave_up(steps, most):
+    hub = Hub(most)
+    for source, adds, filter_, wait_ms in steps:
+        hub.wait(wait_ms)
+        before = {side: set(told) for side, told in hub.told.items()}
+
+        hub.step(source, adds, filter_)
+
+        gone = {f for side, told in hub.told.items() for f in before[side] - told}
+        if len(hub.switch.mesh.filters) <= 2 * most:  # else the oldest of those that linger may go
+            assert all(contains(f, filter_) and not adds for f in gone)
+
+
+def test_what_lingers_at_a_leaf_goes_on_lingering_when_that_leaf_wants_it_itself():
+    hub = Hub(3)
+    for filter_ in ("a", "b", "a/a"):
+        hub.step(LEAVES[0], True, filter_)
+    hub.step(LEAVES[0], False, "a")
+    hub.step(LEAVES[0], False, "b")
+    assert "+" in hub.told[LEAVES[1]]
+
+    hub.step(LEAVES[1], True, "+")
+
+    assert "+" in hub.told[LEAVES[1]]
+    hub.wait(LINGER_MS)
+    assert "+" not in hub.told[LEAVES[1]]
+    assert "+" in hub.told[LEAVES[0]]
+
+
+def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
+    def kept(leaves):
+        tracemalloc.start()
+        switch = Switch(map(BrokerId, range(leaves)), filters_max=20, linger_ms=0)
+        for leaf in range(leaves):
+            said = CoverChange(tuple(f"site/{leaf}/{each}" for each in range(50)), ())
+            switch.on_leaf(BrokerId(leaf), said, Millis(0))
+            switch.on_deadline(Millis(0))
+        size, _ = tracemalloc.get_traced_memory()
+        tracemalloc.stop()
+        return size
+
+    assert kept(64) < 6 * kept(16)
 
 
 def test_a_leaf_does_not_hear_of_its_own_wishes():
