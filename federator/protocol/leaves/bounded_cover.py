@@ -17,7 +17,7 @@ Source: route aggregation in BGP and OSPF; Li and others, "Subscription covering
 content-based publish/subscribe systems", ICDCS 2005.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from itertools import combinations
 from typing import Final
 
@@ -37,6 +37,10 @@ PAIRED_LEVELS_MAX: Final = 8
 ROOM_IN: Final = 8
 """One part in so many stays free when a widening falls apart."""
 
+Steps = Generator[None, None, CoverChange]
+"""A change under way: each ``next`` does a little of it, and in the end it says what has changed.
+Nothing else may be asked or altered in between."""
+
 
 class BoundedCover:
     """At most ``filters_max`` filters that contain a changing set of wanted ones.
@@ -53,6 +57,7 @@ class BoundedCover:
         self._widenings: dict[str, int] = {}  # what would contain how many of the cover
         self._several: dict[float, set[str]] = {}  # of these, those of more than one, by weight
         self._before: dict[str, bool] = {}  # touched by this change: was it in the cover?
+        self._shrunk: set[str] = set()  # of the cover: less is below by this change
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -72,16 +77,22 @@ class BoundedCover:
 
     def update(self, added: Iterable[str], removed: Iterable[str]) -> CoverChange:
         """Want ``added`` and no more ``removed``; what of the cover is new, and what is gone."""
+        return at_once(self.steps(added, removed))
+
+    def steps(self, added: Iterable[str], removed: Iterable[str]) -> Steps:
+        """As ``update``, filter by filter: one that was wide may fall apart into 100,000."""
         self._before = {}
-        gone = False
+        self._shrunk = set()
         for filter in removed:
-            gone |= self._remove(filter)
+            yield from self._remove(filter)
+            yield
         for filter in added:
             if filter not in self._holders:
                 self._add(filter)
                 self._keep_bound()
-        if gone:
-            self._narrow()
+                yield
+        if self._shrunk:
+            yield from self._narrow()
         changed = [f for f, was in sorted(self._before.items()) if was != (f in self._below)]
         return CoverChange(
             tuple(f for f in changed if f in self._below),
@@ -98,11 +109,11 @@ class BoundedCover:
             self._holders[filter] = holder
             self._below[holder].add(filter)
 
-    def _remove(self, filter: str) -> bool:
-        """Whether a filter of the cover has less below it now."""
+    def _remove(self, filter: str) -> Iterator[None]:
         holder = self._holders.pop(filter, None)
         if holder is None:
-            return False
+            return
+        self._shrunk.add(holder)
         below = self._below[holder]
         below.discard(filter)
         if not below:
@@ -111,7 +122,7 @@ class BoundedCover:
             for each in sorted(self._let_go(holder)):
                 self._add(each)
                 self._keep_bound()
-        return True
+                yield
 
     def _containing(self, filter: str) -> str | None:
         if filter in self._below:
@@ -160,14 +171,32 @@ class BoundedCover:
             least = self._several[min(self._several)]
             self._hold(min(least, key=lambda each: (-self._widenings[each], _order(each))), set())
 
-    def _narrow(self) -> None:
+    def _narrow(self) -> Iterator[None]:
         """Let filters that are wider than what is wanted fall apart, while there is room."""
-        wide = [each for each in self._below if each not in self._holders]
+        room = self._max - self._max // ROOM_IN - 1
+
+        def may_fall_apart(holder: str) -> bool:
+            below = len(self._below.get(holder, ()))
+            return below == 1 or 0 < below <= room - len(self._below) + 1
+
+        # In a full cover, which is the usual one, only what has shrunk to one filter makes no more.
+        near = self._shrunk if len(self._below) >= room else self._below
+        wide = [each for each in near if may_fall_apart(each) and each not in self._holders]
         for holder in sorted(wide, key=lambda each: (-weight(each), each)):
-            below = len(self._below[holder])
-            if below == 1 or len(self._below) + below - 1 <= self._max - self._max // ROOM_IN - 1:
+            if may_fall_apart(holder):
                 for each in sorted(self._let_go(holder)):
                     self._add(each)
+                    yield
+
+
+def at_once(steps: Steps) -> CoverChange:
+    """All ``steps``, and what has changed."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            change: CoverChange = done.value
+            return change
 
 
 def weight(filter: str) -> float:

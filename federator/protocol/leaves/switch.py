@@ -14,14 +14,14 @@ Source: docs/hubs.md.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping
 from dataclasses import dataclass, field
-from itertools import islice
+from itertools import islice, takewhile
 
 from federator.protocol.filters.algebra import canonical
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.syntax import is_match_all
-from federator.protocol.leaves.bounded_cover import BoundedCover
+from federator.protocol.leaves.bounded_cover import BoundedCover, Steps, at_once
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -52,9 +52,13 @@ class Asked:
 
     def update(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> CoverChange:
         """One source wants ``added`` and no more ``removed``."""
+        return at_once(self.steps(added, removed, now_ms))
+
+    def steps(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Steps:
+        """As ``update``, little by little."""
         fresh, gone = self._counted(tuple(map(canonical, added)), tuple(map(canonical, removed)))
-        change = self.cover.update(
-            (f for f in fresh if not is_match_all(f)), (f for f in gone if not is_match_all(f))
+        change = yield from self.cover.steps(
+            [f for f in fresh if not is_match_all(f)], [f for f in gone if not is_match_all(f)]
         )
         new, old = {*change.subscribe}, {*change.unsubscribe}
         everything = {f for f in fresh if is_match_all(f)}
@@ -113,7 +117,8 @@ class Asked:
 
     def on_deadline(self, now_ms: Millis) -> CoverChange:
         """What need not be asked for any longer."""
-        ended = [f for f, until_ms in self._lingering.items() if until_ms <= now_ms]
+        lingering = self._lingering.items()
+        ended = [f for f, _ in takewhile(lambda each: each[1] <= now_ms, lingering)]
         for filter in ended:
             del self._lingering[filter]
         return CoverChange((), tuple(sorted(f for f in ended if not self._tells(f))))
@@ -127,8 +132,16 @@ class Told:
     leaves: dict[BrokerId, CoverChange] = field(default_factory=dict)
 
 
+Telling = Generator[Told | None, None, None]
+"""What is to be told, side by side. ``None`` is a good moment to do something else: a change may
+cost some ten microseconds for each of its filters and each leaf."""
+
+
 class Switch:
-    """What the sides of one hub want of each other. All names are those of the hub's broker."""
+    """What the sides of one hub want of each other. All names are those of the hub's broker.
+
+    A change has to be gone through before the next one.
+    """
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
         self.mesh = Asked(filters_max, linger_ms)
@@ -143,35 +156,32 @@ class Switch:
         again = {leaf: self.leaves[leaf].recall(told, now_ms) for leaf, told in known.items()}
         return Told(self.mesh.recall(mesh, now_ms), _changed(again))
 
-    def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Told:
+    def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
         """The hub's own clients want ``added``, and no more ``removed``."""
         added, removed = tuple(added), tuple(removed)
-        mesh = self.mesh.update(added, removed, now_ms)
-        return Told(mesh, self._on_world(added, removed, now_ms))
+        yield Told((yield from self.mesh.steps(added, removed, now_ms)))
+        yield from self._on_world(added, removed, now_ms)
 
-    def on_mesh(self, change: CoverChange, now_ms: Millis) -> Told:
+    def on_mesh(self, change: CoverChange, now_ms: Millis) -> Telling:
         """The mesh wants otherwise."""
-        return Told(leaves=self._on_world(change.subscribe, change.unsubscribe, now_ms))
+        return self._on_world(change.subscribe, change.unsubscribe, now_ms)
 
-    def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Told:
+    def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Telling:
         """A leaf wants otherwise: the mesh and all other leaves hear of it."""
+        yield Told((yield from self.mesh.steps(change.subscribe, change.unsubscribe, now_ms)))
+        yield from self._tell_leaves(change, now_ms, but=leaf)
+
+    def _on_world(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
+        world = yield from self._world.steps(added, removed, now_ms)
+        yield from self._tell_leaves(world, now_ms)
+
+    def _tell_leaves(
+        self, change: CoverChange, now_ms: Millis, but: BrokerId | None = None
+    ) -> Telling:
         said = change.subscribe, change.unsubscribe
-        others = {
-            other: asked.update(*said, now_ms)
-            for other, asked in self.leaves.items()
-            if other != leaf
-        }
-        return Told(self.mesh.update(*said, now_ms), _changed(others))
-
-    def _on_world(
-        self, added: Iterable[str], removed: Iterable[str], now_ms: Millis
-    ) -> dict[BrokerId, CoverChange]:
-        world = self._world.update(added, removed, now_ms)
-        return self._tell_leaves(world, now_ms) if world else {}
-
-    def _tell_leaves(self, world: CoverChange, now_ms: Millis) -> dict[BrokerId, CoverChange]:
-        said = world.subscribe, world.unsubscribe
-        return _changed({each: a.update(*said, now_ms) for each, a in self.leaves.items()})
+        for leaf, asked in self.leaves.items() if change else ():
+            if leaf != but:
+                yield Told(leaves=_changed({leaf: (yield from asked.steps(*said, now_ms))}))
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -179,15 +189,13 @@ class Switch:
         due = [each.next_deadline_ms() for each in sides]
         return min((each for each in due if each is not None), default=None)
 
-    def on_deadline(self, now_ms: Millis) -> Told:
+    def on_deadline(self, now_ms: Millis) -> Telling:
         """What lingered long enough is asked for no more."""
+        yield Told(self.mesh.on_deadline(now_ms))
         world = self._world.on_deadline(now_ms)
-        told: dict[BrokerId, CoverChange] = {}
+        yield from self._tell_leaves(world, now_ms)
         for leaf, asked in self.leaves.items():
-            first = asked.update(world.subscribe, world.unsubscribe, now_ms)
-            then = asked.on_deadline(now_ms)
-            told[leaf] = CoverChange(first.subscribe, (*first.unsubscribe, *then.unsubscribe))
-        return Told(self.mesh.on_deadline(now_ms), _changed(told))
+            yield Told(leaves=_changed({leaf: asked.on_deadline(now_ms)}))
 
 
 def _changed(changes: dict[BrokerId, CoverChange]) -> dict[BrokerId, CoverChange]:

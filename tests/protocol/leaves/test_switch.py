@@ -51,12 +51,13 @@ class Hub:
         if due_ms is not None and due_ms <= self.now_ms:
             self.take(self.switch.on_deadline(self.now_ms))
 
-    def take(self, told):
-        for side, change in {MESH: told.mesh, **told.leaves}.items():
-            assert not self.told[side] & set(change.subscribe)
-            assert self.told[side] >= set(change.unsubscribe)
-            self.told[side] |= set(change.subscribe)
-            self.told[side] -= set(change.unsubscribe)
+    def take(self, telling):
+        for told in filter(None, telling):
+            for side, change in {MESH: told.mesh, **told.leaves}.items():
+                assert not self.told[side] & set(change.subscribe)
+                assert self.told[side] >= set(change.unsubscribe)
+                self.told[side] |= set(change.subscribe)
+                self.told[side] -= set(change.unsubscribe)
 
     def wanted_of(self, side):
         """What all others want of ``side``."""
