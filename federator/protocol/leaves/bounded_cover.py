@@ -64,6 +64,9 @@ class BoundedCover:
         """The cover, sorted."""
         return tuple(sorted(self._below))
 
+    def __len__(self) -> int:
+        return len(self._below)
+
     def __contains__(self, filter: str) -> bool:
         return filter in self._below
 

@@ -14,13 +14,14 @@ Source: docs/hubs.md.
 """
 
 from collections import Counter
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice, takewhile
 
 from federator.protocol.filters.algebra import canonical
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.syntax import is_match_all
+from federator.protocol.filters.trie import FilterTrie
 from federator.protocol.leaves.bounded_cover import BoundedCover, Steps, at_once
 from federator.protocol.types import BrokerId, Millis
 
@@ -34,16 +35,23 @@ class Asked:
     Args:
         filters_max: Filters told at most, ``#`` included; twice as many may linger.
         linger_ms: How long what became part of a wider filter, or fell apart, is asked for.
+        index: Is kept to have what is wanted, where topics are looked up.
     """
 
-    def __init__(self, filters_max: int, linger_ms: int) -> None:
+    def __init__(self, filters_max: int, linger_ms: int, index: FilterTrie | None = None) -> None:
         assert filters_max >= 2, "# and one filter for all others"
         self.cover = BoundedCover(filters_max - 1)
         self._max = filters_max
         self._all: set[str] = set()  # told, of the filters that match everything
         self._linger_ms = linger_ms
         self._sources: Counter[str] = Counter()  # how many want it
+        self._index = index
         self._lingering: dict[str, Millis] = {}  # until when; the first to end first
+
+    def __len__(self) -> int:
+        """How many filters are told now."""
+        beside = sum(filter not in self.cover for filter in self._all)
+        return len(self.cover) + beside + len(self._lingering)
 
     @property
     def filters(self) -> frozenset[str]:
@@ -85,6 +93,10 @@ class Asked:
         self._lingering |= dict.fromkeys(recalled, Millis(now_ms + self._linger_ms))
         return CoverChange(tuple(recalled), ())
 
+    def wanted_by(self, filter: str) -> int:
+        """How many sources want exactly ``filter``."""
+        return self._sources[filter]
+
     def _tells(self, filter: str) -> bool:
         return filter in self.cover or filter in self._all or filter in self._lingering
 
@@ -109,6 +121,11 @@ class Asked:
         for filter in before:
             if sources[filter] <= 0:
                 del sources[filter]
+        if self._index is not None:
+            for filter in fresh:
+                self._index.add(filter)
+            for filter in gone:
+                self._index.discard(filter)
         return fresh, gone
 
     def next_deadline_ms(self) -> Millis | None:
@@ -144,7 +161,8 @@ class Switch:
     """
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
-        self.mesh = Asked(filters_max, linger_ms)
+        self._wanted_here = FilterTrie()
+        self.mesh = Asked(filters_max, linger_ms, self._wanted_here)
         self.leaves = {leaf: Asked(filters_max, linger_ms) for leaf in sorted(leaves)}
         self._world = Asked(filters_max, linger_ms)  # clients and the mesh, once for all leaves
 
@@ -155,6 +173,10 @@ class Switch:
         known = {leaf: told for leaf, told in leaves.items() if leaf in self.leaves}
         again = {leaf: self.leaves[leaf].recall(told, now_ms) for leaf, told in known.items()}
         return Told(self.mesh.recall(mesh, now_ms), _changed(again))
+
+    def wishes(self, topic: str) -> Iterator[tuple[str, int]]:
+        """Filters of clients here and of leaves that match ``topic``; how many sides want each."""
+        return ((f, self.mesh.wanted_by(f)) for f in self._wanted_here.match(topic))
 
     def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
         """The hub's own clients want ``added``, and no more ``removed``."""

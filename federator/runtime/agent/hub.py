@@ -14,11 +14,12 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import structlog
 
 from federator.config.settings import Settings
+from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.data.stamps import StampBook
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves.switch import Switch, Telling, Told
@@ -83,13 +84,14 @@ class Hub:
             filters_max=settings.hub.filters_max,
             linger_ms=settings.custody.keep_s * 1_000,
         )
-        self._wanted = dict.fromkeys(self.ports, 0)  # how many filters
+        self.wanted = dict.fromkeys(self.ports, 0)  # how many filters
         places = {None: settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
         self._asked_before = {
             side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
             for side, folder in places.items()
         }
         self._asked_mesh: set[str] = set()
+        self.arrivals = {None: self._of_mesh()} | {leaf: self._of_leaf(leaf) for leaf in self.ports}
         self._waiting: WaitingChanges[Side] = WaitingChanges()
         self._steps: Iterator[None] = iter(())  # what is under way
         self._is_working = False
@@ -104,6 +106,8 @@ class Hub:
             port.control.data_link.subscribed for port in self.ports.values()
         )
         self._agent.data.forwarder.on_wanted = self._on_mesh
+        for side, arrivals in self.arrivals.items():
+            self._agent_of(side).data.path.plane.delivery.note_arrival = arrivals.note
         for leaf, port in self.ports.items():
             port.services.presence.looked = services.presence.update
             port.services.serving.on_roaming = self._on_roaming
@@ -141,6 +145,44 @@ class Hub:
         for port in self.ports.values():
             port.control.outboxes.call_roll()
 
+    def served_by(self, leaf: BrokerId) -> BrokerId:
+        """The hub by which a leaf is served: as far as we know, us."""
+        served = self.ports[leaf].control.node.serving.of(leaf)
+        return self._agent.settings.broker_id if served is None else served.hub
+
+    def _agent_of(self, side: Side) -> Agent:
+        return self._agent if side is None else self.ports[side]
+
+    # What comes
+
+    def _of_mesh(self) -> Arrivals:
+        """Of what the mesh brings: our clients or a leaf must want it."""
+        data, wanted_by = self._agent.data, self.switch.mesh.wanted_by
+        inward = data.policy.renames.filter_inward
+        return Arrivals(
+            filters_with=data.forwarder.filters_with,
+            wants_filter=lambda each: all(map(wanted_by, inward(each) or (each,))),
+            wants_topic=lambda topic: any(self.switch.wishes(topic)),
+        )
+
+    def _of_leaf(self, leaf: BrokerId) -> Arrivals:
+        """Of what a leaf brings: our clients, the mesh or another leaf must want it."""
+        mesh, wants = self._agent.data.forwarder, self.ports[leaf].data.forwarder.wants
+        outward = self._agent.data.policy.renames.outward
+
+        def in_mesh(topic: str) -> bool:
+            name = outward(topic)
+            return name is not None and mesh.route_topic(name) is not None
+
+        return Arrivals(
+            filters_with=self.ports[leaf].data.forwarder.filters_with,
+            wants_filter=lambda each: self.switch.mesh.wanted_by(each) > wants(each),
+            wants_topic=lambda topic: (
+                any(sides > wants(each) for each, sides in self.switch.wishes(topic))
+                or in_mesh(topic)
+            ),
+        )
+
     # What others want
 
     def _on_mesh(self, added: Sequence[str], removed: Sequence[str]) -> None:
@@ -158,7 +200,7 @@ class Hub:
 
     def _listener(self, leaf: BrokerId) -> Callable[[Sequence[str], Sequence[str]], None]:
         def on_leaf(added: Sequence[str], removed: Sequence[str]) -> None:
-            self._wanted[leaf] += len(_publications(added)) - len(_publications(removed))
+            self.wanted[leaf] += len(_publications(added)) - len(_publications(removed))
             self._want(leaf, added, removed)
 
         return on_leaf
@@ -195,6 +237,8 @@ class Hub:
                 self._timer.set(self.switch.next_deadline_ms())
                 return
             self._steps = self._carry_out(telling)
+            for arrivals in self.arrivals.values():
+                arrivals.forget()
 
     def _decide(self, side: Side, change: CoverChange) -> Telling:
         now_ms = Millis(monotonic_ms())
@@ -228,8 +272,7 @@ class Hub:
         if side is None:
             self._asked_mesh.update(change.subscribe)
             self._asked_mesh.difference_update(change.unsubscribe)
-        agent = self._agent if side is None else self.ports[side]
-        agent.services.ask(change.subscribe, change.unsubscribe)
+        self._agent_of(side).services.ask(change.subscribe, change.unsubscribe)
 
     def _note(self, side: Side, change: CoverChange) -> None:
         """Write down what is asked for, for the next life."""
@@ -239,27 +282,6 @@ class Hub:
             )
         except OSError as error:
             _log.warning("hub.list_failed", reason=error.strerror or str(error))
-
-    # For operators
-
-    def snapshot(self) -> list[dict[str, Any]]:
-        """Each leaf: whether its link is up, what it wants, and what it is told."""
-        return [
-            {
-                "id": leaf,
-                "up": bool(port.control.node.links.up),
-                "served_by": _served_by(self._agent.settings.broker_id, leaf, port),
-                "filters_wanted": self._wanted[leaf],
-                "filters_told": len(self.switch.leaves[leaf].filters),
-            }
-            for leaf, port in sorted(self.ports.items())
-        ]
-
-
-def _served_by(hub: BrokerId, leaf: BrokerId, port: Agent) -> BrokerId:
-    """The hub by which a leaf is served: as far as we know, us."""
-    served = port.control.node.serving.of(leaf)
-    return hub if served is None else served.hub
 
 
 def _publications(filters: Iterable[str]) -> list[str]:

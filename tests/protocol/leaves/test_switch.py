@@ -1,9 +1,11 @@
 """What the sides of a hub are told of each other: all of it, within a bound, and not themselves."""
 
+from collections import Counter
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.protocol.filters import CoverChange, contains
+from federator.protocol.filters import CoverChange, canonical, contains, matches
 from federator.protocol.leaves.switch import Asked, Switch
 from federator.protocol.types import BrokerId, Millis
 from tests.protocol.leaves.test_bounded_cover import FILTERS
@@ -81,6 +83,7 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
             assert len(told) <= 3 * most
             asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
             assert asked.filters == told
+            assert len(asked) == len(told)
 
     hub.wait(2 * LINGER_MS)
     hub.wait(2 * LINGER_MS)
@@ -140,3 +143,17 @@ def test_what_was_told_before_a_restart_lingers_and_bounds_hold(before, after):
     assert all(any(contains(wide, f) for wide in asked.filters) for f in after)
     asked.on_deadline(Millis(2 * LINGER_MS))
     assert len(asked.filters) <= 4
+
+
+@given(STEPS, st.sampled_from(["a", "a/b", "b/c", "c/a/b"]))
+def test_what_clients_and_leaves_want_is_found_by_topic(steps, topic):
+    hub = Hub(8)
+    for source, adds, filter_, _ in steps:
+        hub.step(source, adds, filter_)
+
+    wanting = Counter(
+        canonical(f) for s in SOURCES if s != MESH for f in hub.wants[s] if matches(f, topic)
+    )
+    found = dict(hub.switch.wishes(topic))
+    assert set(found) == set(wanting)
+    assert all(1 <= found[f] <= wanting[f] for f in found)
