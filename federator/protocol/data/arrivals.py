@@ -24,6 +24,7 @@ class Arrivals:
         filters_with: The filters that frames of that side call so.
         wants_filter: Whether another side wants exactly this filter.
         wants_topic: Whether another side wants what is published there.
+        on_unwanted: Told a topic that nobody wants, once while that is remembered.
 
     Attributes:
         publications: Handed to the hub's broker, and
@@ -37,14 +38,20 @@ class Arrivals:
         filters_with: Callable[[bytes], Iterable[str]],
         wants_filter: Callable[[str], bool],
         wants_topic: Callable[[str], bool],
+        on_unwanted: Callable[[str], None] = lambda topic: None,
     ) -> None:
+        def is_wanted(topic: bytes) -> bool:
+            if not (wanted := wants_topic(topic.decode())):
+                on_unwanted(topic.decode())
+            return wanted
+
         self.publications = self.size = self.in_vain = self.size_in_vain = 0
         self._is_exact: BoundedCache[bytes, bool] = BoundedCache(
             lambda keys: any(wants_filter(f) for key in keys_in(keys) for f in filters_with(key)),
             answers_max=ANSWERS_MAX,
         )
         self._is_wanted: BoundedCache[bytes, bool] = BoundedCache(
-            lambda topic: wants_topic(topic.decode()), answers_max=ANSWERS_MAX
+            is_wanted, answers_max=ANSWERS_MAX
         )
 
     def note(self, keys: bytes, run: bytes, publications: int) -> None:

@@ -2,10 +2,10 @@
 
 While there is room, the cover is what is wanted, without filters that another one contains. When
 there is none, several filters become one that contains them (their *widening*): the one that asks
-for the least, and among those that ask for as much the one that makes the most room. As nobody
-counts here, how much a filter asks for is estimated by its levels: each that is written out lets
-one in ``FAN_OUT`` through. So ``site/7/a`` and ``site/7/b`` become ``site/7/+`` long before
-anything becomes ``#``.
+for the least, and among those that ask for as much the one that makes the most room. Nobody knows
+what all others publish, so how much a filter asks for is estimated by its levels: each that is
+written out lets one name through of all that were seen there (``level_names``). So ``site/7/a`` and
+``site/7/b`` become ``site/7/+`` long before anything becomes ``site/+/a`` or ``#``.
 
 A change moves little: what is added is contained already, finds room, or is widened with what is
 nearest; what is gone takes its filter along when nothing else is below, and room that became free
@@ -24,9 +24,7 @@ from typing import Final
 from federator.protocol.filters.algebra import canonical, contains
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.trie import FilterTrie
-
-FAN_OUT: Final = 8.0
-"""How many names a level is taken to have."""
+from federator.protocol.leaves.level_names import FAN_OUT, LevelNames, level_at
 
 DEPTH: Final = 4.0
 """How much more ``a/#`` is taken to let through than ``a/+``."""
@@ -45,12 +43,14 @@ Nothing else may be asked or altered in between."""
 class BoundedCover:
     """At most ``filters_max`` filters that contain a changing set of wanted ones.
 
-    No two of them contain each other.
+    No two of them contain each other. Several covers may count ``names`` together.
     """
 
-    def __init__(self, filters_max: int) -> None:
+    def __init__(self, filters_max: int, names: LevelNames | None = None) -> None:
         assert filters_max >= 1, "one filter contains all"
         self._max = filters_max
+        self._names = LevelNames() if names is None else names
+        self._fan_outs = self._names.fan_outs  # by which weights below are
         self._holders: dict[str, str] = {}  # wanted filter to the one of the cover that contains it
         self._below: dict[str, set[str]] = {}  # the other way round
         self._cover = FilterTrie()
@@ -86,6 +86,12 @@ class BoundedCover:
         """As ``update``, filter by filter: one that was wide may fall apart into 100,000."""
         self._before = {}
         self._shrunk = set()
+        added = list(added)
+        for filter in added:
+            self._names.note(filter)
+        wider = self._names.fan_outs is not self._fan_outs
+        if wider:
+            self._weigh_again()
         for filter in removed:
             yield from self._remove(filter)
             yield
@@ -94,6 +100,8 @@ class BoundedCover:
                 self._add(filter)
                 self._keep_bound()
                 yield
+        if wider:
+            yield from self._let_wide_go()
         if self._shrunk:
             yield from self._narrow()
         changed = [f for f, was in sorted(self._before.items()) if was != (f in self._below)]
@@ -161,9 +169,9 @@ class BoundedCover:
             else:
                 del self._widenings[widening]
             if (count, step) == (2, 1):
-                self._several.setdefault(weight(widening), set()).add(widening)
+                self._several.setdefault(self._weight(widening), set()).add(widening)
             elif (count, step) == (1, -1):
-                alike = self._several[asks := weight(widening)]
+                alike = self._several[asks := self._weight(widening)]
                 alike.discard(widening)
                 if not alike:
                     del self._several[asks]
@@ -185,11 +193,40 @@ class BoundedCover:
         # In a full cover, which is the usual one, only what has shrunk to one filter makes no more.
         near = self._shrunk if len(self._below) >= room else self._below
         wide = [each for each in near if may_fall_apart(each) and each not in self._holders]
-        for holder in sorted(wide, key=lambda each: (-weight(each), each)):
+        for holder in sorted(wide, key=lambda each: (-self._weight(each), each)):
             if may_fall_apart(holder):
                 for each in sorted(self._let_go(holder)):
                     self._add(each)
                     yield
+
+    def _weight(self, filter: str) -> float:
+        """How much ``filter`` is taken to ask for, of all there is."""
+        levels = filter.split("/")
+        names = 1
+        for depth, level in enumerate(levels):
+            if level != "+" and level != "#":
+                names *= self._fan_outs.get(level_at(levels, depth), FAN_OUT)
+        return (DEPTH if levels[-1] == "#" else 1.0) / names
+
+    def _weigh_again(self) -> None:
+        self._fan_outs = self._names.fan_outs
+        self._several.clear()
+        for widening, count in self._widenings.items():
+            if count > 1:
+                self._several.setdefault(self._weight(widening), set()).add(widening)
+
+    def _let_wide_go(self) -> Iterator[None]:
+        """A level has many more names than was known: what is too wide for that falls apart."""
+        wide = [each for each in self._below if each not in self._holders]
+        for holder in sorted(wide, key=lambda each: (-self._weight(each), each)):
+            spacious = 2 * len(self._below) <= self._max
+            narrower = self._several and FAN_OUT * min(self._several) <= self._weight(holder)
+            if not (spacious or narrower):
+                return
+            for each in sorted(self._let_go(holder)) if holder in self._below else ():
+                self._add(each)
+                self._keep_bound()
+                yield
 
 
 def at_once(steps: Steps) -> CoverChange:
@@ -200,13 +237,6 @@ def at_once(steps: Steps) -> CoverChange:
         except StopIteration as done:
             change: CoverChange = done.value
             return change
-
-
-def weight(filter: str) -> float:
-    """How much ``filter`` is taken to ask for, of all there is."""
-    levels = filter.split("/")
-    written = sum(level not in ("+", "#") for level in levels)
-    return (DEPTH if levels[-1] == "#" else 1.0) / FAN_OUT**written
 
 
 def _order(filter: str) -> tuple[list[bool], str]:

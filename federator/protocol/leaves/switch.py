@@ -23,6 +23,7 @@ from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.syntax import is_match_all
 from federator.protocol.filters.trie import FilterTrie
 from federator.protocol.leaves.bounded_cover import BoundedCover, Steps, at_once
+from federator.protocol.leaves.level_names import LevelNames
 from federator.protocol.types import BrokerId, Millis
 
 
@@ -35,12 +36,19 @@ class Asked:
     Args:
         filters_max: Filters told at most, ``#`` included; twice as many may linger.
         linger_ms: How long what became part of a wider filter, or fell apart, is asked for.
+        names: Counts names for several of these.
         index: Is kept to have what is wanted, where topics are looked up.
     """
 
-    def __init__(self, filters_max: int, linger_ms: int, index: FilterTrie | None = None) -> None:
+    def __init__(
+        self,
+        filters_max: int,
+        linger_ms: int,
+        names: LevelNames | None = None,
+        index: FilterTrie | None = None,
+    ) -> None:
         assert filters_max >= 2, "# and one filter for all others"
-        self.cover = BoundedCover(filters_max - 1)
+        self.cover = BoundedCover(filters_max - 1, names)
         self._max = filters_max
         self._all: set[str] = set()  # told, of the filters that match everything
         self._linger_ms = linger_ms
@@ -161,10 +169,13 @@ class Switch:
     """
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
+        self.names = LevelNames()
         self._wanted_here = FilterTrie()
-        self.mesh = Asked(filters_max, linger_ms, self._wanted_here)
-        self.leaves = {leaf: Asked(filters_max, linger_ms) for leaf in sorted(leaves)}
-        self._world = Asked(filters_max, linger_ms)  # clients and the mesh, once for all leaves
+        self.mesh = Asked(filters_max, linger_ms, self.names, self._wanted_here)
+        self.leaves = {leaf: Asked(filters_max, linger_ms, self.names) for leaf in sorted(leaves)}
+        self._world = Asked(
+            filters_max, linger_ms, self.names
+        )  # clients and the mesh, once for all leaves
 
     def recall(
         self, mesh: Iterable[str], leaves: Mapping[BrokerId, Iterable[str]], now_ms: Millis
@@ -177,6 +188,18 @@ class Switch:
     def wishes(self, topic: str) -> Iterator[tuple[str, int]]:
         """Filters of clients here and of leaves that match ``topic``; how many sides want each."""
         return ((f, self.mesh.wanted_by(f)) for f in self._wanted_here.match(topic))
+
+    def saw(self, topic: str) -> bool:
+        """Something was brought in vain; whether covers should be thought over: ``reconsider``."""
+        before = self.names.fan_outs
+        self.names.note(topic)
+        return self.names.fan_outs is not before
+
+    def reconsider(self, now_ms: Millis) -> Telling:
+        """Let covers be narrower where levels turned out to have more names than was known."""
+        yield Told((yield from self.mesh.steps((), (), now_ms)))
+        yield from self._on_world((), (), now_ms)
+        yield from self._tell_leaves(CoverChange(), now_ms)
 
     def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
         """The hub's own clients want ``added``, and no more ``removed``."""
@@ -195,13 +218,14 @@ class Switch:
 
     def _on_world(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
         world = yield from self._world.steps(added, removed, now_ms)
-        yield from self._tell_leaves(world, now_ms)
+        if world:
+            yield from self._tell_leaves(world, now_ms)
 
     def _tell_leaves(
         self, change: CoverChange, now_ms: Millis, but: BrokerId | None = None
     ) -> Telling:
         said = change.subscribe, change.unsubscribe
-        for leaf, asked in self.leaves.items() if change else ():
+        for leaf, asked in self.leaves.items():
             if leaf != but:
                 yield Told(leaves=_changed({leaf: (yield from asked.steps(*said, now_ms))}))
 
@@ -215,7 +239,8 @@ class Switch:
         """What lingered long enough is asked for no more."""
         yield Told(self.mesh.on_deadline(now_ms))
         world = self._world.on_deadline(now_ms)
-        yield from self._tell_leaves(world, now_ms)
+        if world:
+            yield from self._tell_leaves(world, now_ms)
         for leaf, asked in self.leaves.items():
             yield Told(leaves=_changed({leaf: asked.on_deadline(now_ms)}))
 

@@ -96,6 +96,7 @@ class Hub:
         self._steps: Iterator[None] = iter(())  # what is under way
         self._is_working = False
         self._is_due = False  # something has lingered long enough
+        self._reconsiders = False  # covers are to be thought over
         self._timer = DeadlineTimer(self._on_time)
 
     def start(self) -> None:
@@ -163,6 +164,7 @@ class Hub:
             filters_with=data.forwarder.filters_with,
             wants_filter=lambda each: all(map(wanted_by, inward(each) or (each,))),
             wants_topic=lambda topic: any(self.switch.wishes(topic)),
+            on_unwanted=self._saw,
         )
 
     def _of_leaf(self, leaf: BrokerId) -> Arrivals:
@@ -181,6 +183,7 @@ class Hub:
                 any(sides > wants(each) for each, sides in self.switch.wishes(topic))
                 or in_mesh(topic)
             ),
+            on_unwanted=self._saw,
         )
 
     # What others want
@@ -210,6 +213,11 @@ class Hub:
         self._waiting.add(side, _publications(added), _publications(removed))
         self._work_soon()
 
+    def _saw(self, topic: str) -> None:
+        if self.switch.saw(topic):
+            self._reconsiders = True
+            self._work_soon()
+
     def _on_time(self) -> None:
         self._is_due = True
         self._work_soon()
@@ -231,6 +239,9 @@ class Hub:
             if self._is_due:
                 self._is_due = False
                 telling = self.switch.on_deadline(Millis(monotonic_ms()))
+            elif self._reconsiders:
+                self._reconsiders = False
+                telling = self.switch.reconsider(Millis(monotonic_ms()))
             elif self._waiting:
                 telling = self._decide(*self._waiting.take())
             else:

@@ -1,5 +1,6 @@
 """The bounded cover: never narrower than what is wanted, never more than so many filters."""
 
+import random
 import time
 
 import pytest
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from federator.protocol.filters import contains
 from federator.protocol.leaves.bounded_cover import BoundedCover, widenings
+from federator.protocol.leaves.level_names import LevelNames
 
 LEVELS = st.sampled_from(["a", "b", "c", "+", ""])
 FILTERS = st.builds(
@@ -125,3 +127,52 @@ def test_a_full_cover_is_not_searched_for_each_filter_that_goes():
         cover.update([], [name])
 
     assert time.process_time() - began_s < 0.5, "0.05 ms each; 1.3 ms when it was searched"
+
+
+@pytest.mark.parametrize("most", [200, 400, 1_000, 4_000])
+def test_sites_stay_apart_when_devices_are_called_alike_everywhere(most):
+    cover = BoundedCover(most)
+
+    for site in range(100):
+        cover.update([f"site/{site}/door-{n}/{w}" for n in range(40) for w in ("set", "ask")], [])
+
+    assert len(cover.filters) <= most
+    assert not any(f.startswith("site/+") for f in cover.filters)
+
+
+def test_what_turns_out_to_be_too_wide_falls_apart():
+    names = LevelNames()
+    cover = BoundedCover(999, names)
+    rng = random.Random(1)
+    for site in range(100):
+        cover.update([f"site/{site}/dev-{n}/set" for n in rng.sample(range(1_000), 100)], [])
+    assert any(f.startswith("site/+") for f in cover.filters), "devices have more names than sites"
+
+    for site in range(5_000):
+        names.note(f"site/{site}/dev-1/set")
+    change = cover.update([], [])
+
+    assert set(cover.filters) >= {f"site/{site}/+/set" for site in range(50)}
+    assert not any(f.startswith("site/+") for f in cover.filters)
+    assert len(cover.filters) <= 999
+    assert change.subscribe
+
+
+@given(CHANGES, st.integers(1, 12), st.data())
+def test_it_holds_whatever_is_learned_of_names_meanwhile(changes, most, data):
+    names = LevelNames()
+    cover, wanted = BoundedCover(most, names), set()
+    for adds, filter_ in changes:
+        if data.draw(st.integers(0, 3)) == 0:
+            level = (data.draw(st.sampled_from(["", "a", "b"])), data.draw(st.integers(0, 3)))
+            names.fan_outs = names.fan_outs | {level: data.draw(st.sampled_from([8, 64, 512]))}
+        (wanted.add if adds else wanted.discard)(filter_)
+        before = set(cover.filters)
+
+        change = cover.update([filter_] if adds else [], [] if adds else [filter_])
+
+        told = set(cover.filters)
+        assert (before | set(change.subscribe)) - set(change.unsubscribe) == told
+        assert len(told) <= most
+        assert all(any(contains(wide, f) for wide in told) for f in wanted)
+        assert all(any(contains(wide, f) for f in wanted) for wide in told)
