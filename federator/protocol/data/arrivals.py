@@ -25,6 +25,7 @@ class Arrivals:
         wants_filter: Whether another side wants exactly this filter.
         wants_topic: Whether another side wants what is published there.
         on_unwanted: Told a topic that nobody wants, once while that is remembered.
+        answers_max: Topics, and keys of frames, whose answer is remembered.
 
     Attributes:
         publications: Handed to the hub's broker, and
@@ -39,6 +40,7 @@ class Arrivals:
         wants_filter: Callable[[str], bool],
         wants_topic: Callable[[str], bool],
         on_unwanted: Callable[[str], None] = lambda topic: None,
+        answers_max: int = ANSWERS_MAX,
     ) -> None:
         def is_wanted(topic: bytes) -> bool:
             if not (wanted := wants_topic(topic.decode())):
@@ -48,10 +50,10 @@ class Arrivals:
         self.publications = self.size = self.in_vain = self.size_in_vain = 0
         self._is_exact: BoundedCache[bytes, bool] = BoundedCache(
             lambda keys: any(wants_filter(f) for key in keys_in(keys) for f in filters_with(key)),
-            answers_max=ANSWERS_MAX,
+            answers_max=answers_max,
         )
         self._is_wanted: BoundedCache[bytes, bool] = BoundedCache(
-            is_wanted, answers_max=ANSWERS_MAX
+            is_wanted, answers_max=answers_max
         )
 
     def note(self, keys: bytes, run: bytes, publications: int) -> None:

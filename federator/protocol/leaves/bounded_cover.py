@@ -18,13 +18,14 @@ content-based publish/subscribe systems", ICDCS 2005.
 """
 
 from collections.abc import Generator, Iterable, Iterator
+from functools import lru_cache
 from itertools import combinations
 from typing import Final
 
 from federator.protocol.filters.algebra import canonical, contains
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.trie import FilterTrie
-from federator.protocol.leaves.level_names import FAN_OUT, LevelNames, level_at
+from federator.protocol.leaves.level_names import FAN_OUT, LevelNames
 
 DEPTH: Final = 4.0
 """How much more ``a/#`` is taken to let through than ``a/+``."""
@@ -34,6 +35,11 @@ PAIRED_LEVELS_MAX: Final = 8
 
 ROOM_IN: Final = 8
 """One part in so many stays free when a widening falls apart."""
+
+WIDENED_MAX: Final = 4_096
+"""Filters whose widenings are remembered: a hub's many covers ask for the same ones in turn."""
+
+WEIGHED_PER_STEP: Final = 256
 
 Steps = Generator[None, None, CoverChange]
 """A change under way: each ``next`` does a little of it, and in the end it says what has changed.
@@ -91,7 +97,7 @@ class BoundedCover:
             self._names.note(filter)
         wider = self._names.fan_outs is not self._fan_outs
         if wider:
-            self._weigh_again()
+            yield from self._weigh_again()
         for filter in removed:
             yield from self._remove(filter)
             yield
@@ -162,7 +168,7 @@ class BoundedCover:
     # Room
 
     def _count(self, holder: str, step: int) -> None:
-        for widening in widenings(holder):
+        for widening in _known_widenings(holder):
             count = self._widenings.get(widening, 0) + step
             if count:
                 self._widenings[widening] = count
@@ -201,19 +207,16 @@ class BoundedCover:
 
     def _weight(self, filter: str) -> float:
         """How much ``filter`` is taken to ask for, of all there is."""
-        levels = filter.split("/")
-        names = 1
-        for depth, level in enumerate(levels):
-            if level != "+" and level != "#":
-                names *= self._fan_outs.get(level_at(levels, depth), FAN_OUT)
-        return (DEPTH if levels[-1] == "#" else 1.0) / names
+        return (DEPTH if filter.endswith("#") else 1.0) / self._fan_outs.names_of(filter)
 
-    def _weigh_again(self) -> None:
+    def _weigh_again(self) -> Iterator[None]:
         self._fan_outs = self._names.fan_outs
         self._several.clear()
-        for widening, count in self._widenings.items():
+        for number, (widening, count) in enumerate(self._widenings.items()):
             if count > 1:
                 self._several.setdefault(self._weight(widening), set()).add(widening)
+            if number % WEIGHED_PER_STEP == 0:
+                yield
 
     def _let_wide_go(self) -> Iterator[None]:
         """A level has many more names than was known: what is too wide for that falls apart."""
@@ -242,6 +245,11 @@ def at_once(steps: Steps) -> CoverChange:
 def _order(filter: str) -> tuple[list[bool], str]:
     """Of filters that ask for as much, names usually part at the later level."""
     return [level in ("+", "#") for level in filter.split("/")], filter
+
+
+@lru_cache(WIDENED_MAX)
+def _known_widenings(filter: str) -> tuple[str, ...]:
+    return tuple(widenings(filter))
 
 
 def widenings(filter: str) -> Iterator[str]:

@@ -10,6 +10,8 @@ Only whole powers of ``FAN_OUT`` count, so what was decided by them seldom has t
 
 from typing import Final
 
+from federator.protocol.bounded_cache import BoundedCache
+
 FAN_OUT: Final = 8
 """How many names a level is taken to have at least."""
 
@@ -21,19 +23,37 @@ LEVELS_MAX: Final = 1_024
 
 NAMES_IN_ALL_MAX: Final = 65_536
 
+ANSWERS_MAX: Final = 32_768
+"""Filters of which is remembered how much they ask for: a hub's many covers ask of the same."""
+
 Level = tuple[str, int]
+
+
+class FanOuts:
+    """How many names each level is taken to have. Never changes."""
+
+    def __init__(self, fan_outs: dict[Level, int]) -> None:
+        self.by_level = fan_outs  # where it is not the least
+        self.names_of = BoundedCache(self._names_of, answers_max=ANSWERS_MAX)
+
+    def _names_of(self, filter: str) -> int:
+        """How many names those are taken to be that ``filter`` has one of each for."""
+        levels, names = filter.split("/"), 1
+        for depth, level in enumerate(levels):
+            if level != "+" and level != "#":
+                names *= self.by_level.get(_level_at(levels, depth), FAN_OUT)
+        return names
 
 
 class LevelNames:
     """Counts names by first level and depth. What was seen once stays seen.
 
     Attributes:
-        fan_outs: How many names a level is taken to have, by ``level_at``; where it is not the
-            least. Another dictionary whenever one of them is another number.
+        fan_outs: What follows from them; another object whenever something else does.
     """
 
     def __init__(self) -> None:
-        self.fan_outs: dict[Level, int] = {}
+        self.fan_outs = FanOuts({})
         self._seen: dict[Level, set[str]] = {}
         self._count = 0
 
@@ -42,7 +62,7 @@ class LevelNames:
         levels = text.split("/")
         for depth, name in enumerate(levels):
             if name not in ("+", "#"):
-                self._see(level_at(levels, depth), name)
+                self._see(_level_at(levels, depth), name)
 
     def _see(self, level: Level, name: str) -> None:
         names = self._seen.get(level)
@@ -55,11 +75,11 @@ class LevelNames:
             return
         names.add(name)
         self._count += 1
-        known = self.fan_outs.get(level, FAN_OUT)
+        known = self.fan_outs.by_level.get(level, FAN_OUT)
         if len(names) >= FAN_OUT * known:
-            self.fan_outs = self.fan_outs | {level: FAN_OUT * known}
+            self.fan_outs = FanOuts(self.fan_outs.by_level | {level: FAN_OUT * known})
 
 
-def level_at(levels: list[str], depth: int) -> Level:
+def _level_at(levels: list[str], depth: int) -> Level:
     """Which level one of the ``levels`` of a filter is: all first ones are one."""
     return (levels[0] if depth else "", depth)

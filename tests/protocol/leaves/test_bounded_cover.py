@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from federator.protocol.filters import contains
 from federator.protocol.leaves.bounded_cover import BoundedCover, widenings
-from federator.protocol.leaves.level_names import LevelNames
+from federator.protocol.leaves.level_names import FanOuts, LevelNames
 
 LEVELS = st.sampled_from(["a", "b", "c", "+", ""])
 FILTERS = st.builds(
@@ -165,7 +165,8 @@ def test_it_holds_whatever_is_learned_of_names_meanwhile(changes, most, data):
     for adds, filter_ in changes:
         if data.draw(st.integers(0, 3)) == 0:
             level = (data.draw(st.sampled_from(["", "a", "b"])), data.draw(st.integers(0, 3)))
-            names.fan_outs = names.fan_outs | {level: data.draw(st.sampled_from([8, 64, 512]))}
+            found = names.fan_outs.by_level | {level: data.draw(st.sampled_from([8, 64, 512]))}
+            names.fan_outs = FanOuts(found)
         (wanted.add if adds else wanted.discard)(filter_)
         before = set(cover.filters)
 

@@ -23,7 +23,7 @@ def test_a_fan_out_is_the_greatest_power_that_was_seen(texts):
 
     for level, found in seen.items():
         power = max(FAN_OUT**n for n in range(1, 5) if n == 1 or FAN_OUT**n <= len(found))
-        assert names.fan_outs.get(level, FAN_OUT) == power
+        assert names.fan_outs.by_level.get(level, FAN_OUT) == power
 
 
 def test_levels_below_different_first_ones_are_counted_apart():
@@ -32,7 +32,7 @@ def test_levels_below_different_first_ones_are_counted_apart():
     for n in range(100):
         names.note(f"site/{n}/door")
 
-    assert names.fan_outs == {("site", 1): 64}
+    assert names.fan_outs.by_level == {("site", 1): 64}
 
 
 def test_what_was_known_stays_as_it_was_for_who_holds_it():
@@ -44,8 +44,8 @@ def test_what_was_known_stays_as_it_was_for_who_holds_it():
 
     names.note("site/63")
 
-    assert before == {}
-    assert names.fan_outs == {("site", 1): 64}
+    assert before.by_level == {}
+    assert names.fan_outs.by_level == {("site", 1): 64}
 
 
 def test_who_invents_names_and_levels_takes_no_more_room_than_there_is(monkeypatch):
