@@ -14,7 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import Final, Literal
 
 import structlog
 
@@ -44,8 +44,11 @@ TURN_S: Final = 0.01
 Side = BrokerId | None
 """A leaf, or the mesh."""
 
-CLIENTS: Final = BrokerId(0)
-"""Our broker's own clients, among the sides that want something; no broker has this id."""
+Source = Side | Literal["clients"]
+"""Who wants something: our broker's own clients, too."""
+
+LEAF_ANSWERS_MAX: Final = 1_024
+"""Topics and keys of one leaf of which is remembered whether somebody wants them."""
 
 _log = structlog.get_logger()
 
@@ -92,7 +95,7 @@ class Hub:
         }
         self._asked_mesh: set[str] = set()
         self.arrivals = {None: self._of_mesh()} | {leaf: self._of_leaf(leaf) for leaf in self.ports}
-        self._waiting: WaitingChanges[Side] = WaitingChanges()
+        self._waiting: WaitingChanges[Source] = WaitingChanges()
         self._steps: Iterator[None] = iter(())  # what is under way
         self._is_working = False
         self._is_due = False  # something has lingered long enough
@@ -122,6 +125,14 @@ class Hub:
         """Tell the leaves that we go, as ``Agent.leave``."""
         await asyncio.gather(*(port.leave() for port in self.ports.values()))
 
+    def follow(self, settings: Settings) -> None:
+        """Go by the rules that ``settings`` have for leaves, in this turn of the loop."""
+        for leaf in settings.leaves:
+            port = self.ports[BrokerId(leaf.id)]
+            if port.settings.link_rules() != (told := settings.for_leaf(leaf)).link_rules():
+                port.settings = told
+                port.data.follow_link_rules(told)
+
     # What the agent asks its hub
 
     @property
@@ -139,7 +150,7 @@ class Hub:
 
     def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Clients of our broker want ``added``, and no more ``removed``."""
-        self._want(CLIENTS, added, removed)
+        self._want("clients", added, removed)
 
     def call_roll(self) -> None:
         """Ask leaves to subscribe again what they hear at our broker."""
@@ -184,6 +195,7 @@ class Hub:
                 or in_mesh(topic)
             ),
             on_unwanted=self._saw,
+            answers_max=LEAF_ANSWERS_MAX,
         )
 
     # What others want
@@ -208,7 +220,7 @@ class Hub:
 
         return on_leaf
 
-    def _want(self, side: Side, added: Iterable[str], removed: Iterable[str]) -> None:
+    def _want(self, side: Source, added: Iterable[str], removed: Iterable[str]) -> None:
         """Tell it when the agent that says so has done all that follows from what it heard."""
         self._waiting.add(side, _publications(added), _publications(removed))
         self._work_soon()
@@ -251,11 +263,11 @@ class Hub:
             for arrivals in self.arrivals.values():
                 arrivals.forget()
 
-    def _decide(self, side: Side, change: CoverChange) -> Telling:
+    def _decide(self, side: Source, change: CoverChange) -> Telling:
         now_ms = Millis(monotonic_ms())
         if side is None:
             return self.switch.on_mesh(change, now_ms)
-        if side == CLIENTS:
+        if side == "clients":
             return self.switch.on_clients(change.subscribe, change.unsubscribe, now_ms)
         return self.switch.on_leaf(side, change, now_ms)
 
