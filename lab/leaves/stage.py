@@ -19,7 +19,7 @@ from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import spawn
 
 READY_S: Final = 300.0
-POLL_S: Final = 0.2
+POLL_S: Final = 1.0
 BROKER_LINES: Final = ("max_queued_messages 0", "sys_interval 1")
 
 
