@@ -58,7 +58,7 @@ class Asked:
 
     def __len__(self) -> int:
         """How many filters are told now."""
-        beside = sum(filter not in self.cover for filter in self._all)
+        beside = sum(f not in self.cover and f not in self._lingering for f in self._all)
         return len(self.cover) + beside + len(self._lingering)
 
     @property

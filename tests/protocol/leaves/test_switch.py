@@ -92,6 +92,16 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
         assert bool(told) == bool(hub.wanted_of(side))
 
 
+def test_what_is_told_for_two_reasons_counts_once():
+    asked = Asked(2, LINGER_MS)
+    asked.update(["a", "b/c"], [], Millis(0))
+    asked.update([], ["b/c"], Millis(0))
+    asked.update(["#"], [], Millis(0))
+
+    assert asked.filters == {"#", "a"}
+    assert len(asked) == 2
+
+
 def test_a_leaf_does_not_hear_of_its_own_wishes():
     hub = Hub(8)
 
