@@ -57,5 +57,5 @@ def test_names_follow_the_conventions_of_prometheus():
 
 def test_no_label_grows_with_topics_or_clients():
     bounded = {"version", "python", "federation", "broker", "security", "strategy"}
-    bounded |= {"kind", "state", "neighbour", "spool", "url", "file", "name"}
+    bounded |= {"kind", "state", "neighbour", "spool", "url", "file", "name", "side", "leaf"}
     assert {label for row in EVERY for label in row.labels} <= bounded

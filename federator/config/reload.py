@@ -5,7 +5,9 @@ the keys that take no more in the place of those in effect; the others go on as 
 What comes of it is checked as a file is: keys that agree in a file need not agree with those that
 wait.
 
-Entries of a list that takes a reload are told apart by their ``url``.
+Entries of a list are told apart by one key, their ``url`` mostly. A list that takes a reload may
+gain and lose entries by it; where only keys of its entries do, these change, and other entries wait
+for a restart.
 """
 
 from collections.abc import Iterator, Mapping
@@ -53,7 +55,7 @@ def differences(
         key, how = at + (info.alias or name), takes(info, otherwise)
         if isinstance(before, Section) and isinstance(after, Section):
             yield from differences(before, after, at=f"{key}.", otherwise=how)
-        elif how is Takes.RELOAD and (entries := _entries(before, after)) is not None:
+        elif (entries := _entries(before, after, how)) is not None:
             yield from _entries_that_differ(key, *entries, how)
         else:
             yield Change(key, _shown(before), _shown(after), how)
@@ -94,14 +96,16 @@ def _section(info: FieldInfo) -> type[BaseModel] | None:
 def _entries_that_differ(
     key: str, known: _Entries, wanted: _Entries, how: Takes
 ) -> Iterator[Change]:
-    for url in (url for url in known if url not in wanted):
-        yield Change(f"{key}[{url}]", "named", "not named", how)
-    for url, entry in wanted.items():
-        at = f"{key}[{url}]"
-        if url not in known:
+    for name in (name for name in known if name not in wanted):
+        yield Change(f"{key}[{name}]", "named", "not named", how)
+    for name, entry in wanted.items():
+        at = f"{key}[{name}]"
+        if name not in known:
             yield Change(at, "not named", "named", how)
-        found = differences(_known(entry, url, known), entry, at=f"{at}.", otherwise=how)
-        yield from (each for each in found if url in known or each.takes is Takes.RESTART)
+            if how is Takes.RESTART:
+                continue
+        found = differences(_known(entry, name, known), entry, at=f"{at}.", otherwise=how)
+        yield from (each for each in found if name in known or each.takes is Takes.RESTART)
 
 
 def _together(old: Section, new: Section, otherwise: Takes) -> dict[str, Any]:
@@ -114,27 +118,41 @@ def _together(old: Section, new: Section, otherwise: Takes) -> dict[str, Any]:
             values[info.alias or name] = _together(before, after, how)
         elif name in (source := new if how is Takes.RELOAD else old).model_fields_set:
             values[info.alias or name] = getattr(source, name)
-            if how is Takes.RELOAD and (entries := _entries(before, after)) is not None:
+            if (entries := _entries(before, after, how)) is not None:
                 known, wanted = entries
+                stay = wanted if how is Takes.RELOAD else known
                 values[info.alias or name] = tuple(
-                    _together(_known(entry, url, known), entry, how)
-                    for url, entry in wanted.items()
+                    _together(_known(entry, each, known), wanted.get(each, entry), how)
+                    for each, entry in stay.items()
                 )
     return values
 
 
-def _entries(before: object, after: object) -> tuple[_Entries, _Entries] | None:
-    """Two lists of tables by their URLs; ``None``: they are none, or have no URLs."""
+def _entries(before: object, after: object, how: Takes) -> tuple[_Entries, _Entries] | None:
+    """Two lists of tables by what tells them apart; ``None``: a reload concerns no single one."""
     if not isinstance(before, tuple) or not isinstance(after, tuple):
         return None
-    if not all(isinstance(each, Section) and hasattr(each, "url") for each in (*before, *after)):
+    if not all(_is_entry(each, how) for each in (*before, *after)):
         return None
-    return {each.url: each for each in before}, {each.url: each for each in after}
+    known, wanted = ({_name(each): each for each in entries} for entries in (before, after))
+    return known, wanted
 
 
-def _known(entry: Section, url: str, known: _Entries) -> Section:
-    """What was known of ``entry`` before: nothing but its URL where it is new."""
-    return known.get(url) or type(entry).model_validate({"url": url})
+def _is_entry(value: object, how: Takes) -> bool:
+    if not isinstance(value, Section) or not hasattr(value, value.told_apart_by):
+        return False
+    fields = type(value).model_fields.values()
+    return how is Takes.RELOAD or any(takes(each) is Takes.RELOAD for each in fields)
+
+
+def _name(entry: Section) -> str:
+    return str(getattr(entry, entry.told_apart_by))
+
+
+def _known(entry: Section, name: str, known: _Entries) -> Section:
+    """What was known of ``entry`` before: nothing but its name where it is new."""
+    key = entry.told_apart_by
+    return known.get(name) or type(entry).model_validate({key: getattr(entry, key)})
 
 
 def _shown(value: object) -> str:

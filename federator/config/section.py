@@ -3,7 +3,7 @@
 import os
 from collections.abc import Callable
 from enum import Enum
-from typing import Annotated
+from typing import Annotated, ClassVar
 
 from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, StringConstraints
 from pydantic_core import PydanticCustomError
@@ -38,6 +38,9 @@ class Section(BaseModel):
     """One table of the configuration file."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
+
+    told_apart_by: ClassVar[str] = "url"
+    """The key by which entries of a list of these are told apart."""
 
     def clash(self, key: str, relation: str, other: str, mend: str) -> PydanticCustomError:
         """An error about ``key``, whose value does not go with that of ``other``."""

@@ -5,12 +5,19 @@ Source: docs/topology.md; docs/hubs.md; docs/security.md, "Addresses".
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import AfterValidator, Field, Strict, model_validator
 
 from federator.config.brokers import Address, Url
-from federator.config.section import BrokerNumber, Section, WholeNumber, readable_by, wrong
+from federator.config.section import (
+    BrokerNumber,
+    Section,
+    Takes,
+    WholeNumber,
+    readable_by,
+    wrong,
+)
 from federator.config.security import KeySettings, TrustSettings
 from federator.config.topics import TopicFilters
 from federator.protocol.policy.rules import EVERYTHING, LinkRules
@@ -121,15 +128,17 @@ class HubSettings(TrustSettings):
 class LeafSettings(Section):
     """A small broker that hangs on this one, see hubs.md."""
 
+    told_apart_by: ClassVar[str] = "id"
+
     id: BrokerNumber
     """Its id; no other broker has it."""
     url: Url | None = None
     """Where its broker is, if its agent does not dial alone."""
-    imports: TopicFilters = Field(default=EVERYTHING, alias="import")
+    imports: Annotated[TopicFilters, Takes.RELOAD] = Field(default=EVERYTHING, alias="import")
     """Publications are taken from this leaf when one of these matches,"""
-    exports: TopicFilters = Field(default=EVERYTHING, alias="export")
+    exports: Annotated[TopicFilters, Takes.RELOAD] = Field(default=EVERYTHING, alias="export")
     """and handed to it when one of these does,"""
-    deny: TopicFilters = ()
+    deny: Annotated[TopicFilters, Takes.RELOAD] = ()
     """and never, in either direction, when one of these does."""
 
     def rules(self) -> LinkRules:

@@ -20,6 +20,7 @@ VERBS = {
     "nat": ("nat", "Hold a site behind real NAT against one that can be reached."),
     "hub-death": ("hub_death", "Kill a hub whose leaves have another one in reserve."),
     "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
+    "over-delivery": ("over_delivery", "Add up what a bounded cover carries in vain."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "sim-large": ("sim_large", "Run hubs and leaves by the thousand in a simulated world."),

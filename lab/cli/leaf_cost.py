@@ -9,45 +9,63 @@ import structlog
 import uvloop
 
 from federator.cli.options import FOLDER, option
-from lab.cli.common import folder_for, numbers, until_stopped
-from lab.leaves.cost import Cost, cost, flat, table
+from lab.cli.common import folder_for, until_stopped
+from lab.leaves.cost import Cost, Size, cost, flat, table
 
 FAILED = 1
 MEMORY_BYTES_MAX = 5_000_000
 TRAFFIC_MAX = 1.2
 
 
+def _sizes(context: click.Context, option: click.Parameter, text: str) -> list[Size]:
+    try:
+        return [Size(*map(int, each.split(":"))) for each in text.split(",")]
+    except (TypeError, ValueError):
+        what = f"{text!r}: brokers and filters wanted, like 10:100,10000:1000000"
+        raise click.BadParameter(what, context, option) from None
+
+
 @click.command(name="leaf-cost")
 @click.option(
-    "--filters", "worlds", callback=numbers, default="100,100000", help="Wanted elsewhere, in turn."
+    "--world",
+    "sizes",
+    callback=_sizes,
+    default="10:100,10000:1000000",
+    help="Brokers and filters elsewhere, in turn.",
 )
-@option("--seconds", type=click.FloatRange(1, 86_400), default=60.0, help="Measured in each.")
+@option(
+    "--seconds",
+    type=click.FloatRange(1, 86_400),
+    default=120.0,
+    help="Of each measurement; whole minutes.",
+)
 @option(
     "--changes",
     "changes_per_s",
-    type=click.FloatRange(0, 1_000),
-    default=2.0,
-    help="Filters that are wanted elsewhere more or less, per second.",
+    type=click.FloatRange(0, 20),
+    default=1.0,
+    help="Times a second that a client elsewhere wants another filter, in the second one.",
 )
 @click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
-def command(
-    worlds: tuple[int, ...], seconds: float, changes_per_s: float, keep: Path | None
-) -> int:
-    """Run a hub with a leaf beside worlds of several sizes, and read what the leaf's agent pays.
+def command(sizes: list[Size], seconds: float, changes_per_s: float, keep: Path | None) -> int:
+    """Run a hub with a leaf beside simulated worlds, and read what the leaf's agent pays.
 
-    Exits 0 when the last world costs at most 5 MB more of memory and 1.2 times the bytes per second
-    of the first; 1 otherwise.
+    The hub's neighbour is a process that announces, with the product's own nodes, what so many
+    brokers want: each 100 of them by one hub, within its bound.
+
+    Exits 0 when the last world costs at most 5 MB more or less of memory than the first, 1.2 times
+    the bytes per second, or as much less, while nothing changes, and at most 1.2 times while
+    something does; 1 otherwise.
     """
     structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
     async def all_of(folder: Path) -> list[Cost]:
-        costs = []
-        for filters in worlds:
-            place = folder / str(filters)
-            costs.append(
-                await cost(place, filters=filters, changes_per_s=changes_per_s, seconds=seconds)
+        return [
+            await cost(
+                folder / str(each.brokers), each, changes_per_s=changes_per_s, seconds=seconds
             )
-        return costs
+            for each in sizes
+        ]
 
     with folder_for(keep, verb="leaf-cost") as folder:
         ended = uvloop.run(until_stopped(all_of(folder), name="leaf-cost"))

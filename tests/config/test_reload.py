@@ -56,6 +56,27 @@ def test_neighbours_are_told_apart_by_their_urls():
     assert told(old, settings({"url": TWO}, {"url": ONE, "id": 2, "cost": 5})) == {}
 
 
+def test_rules_of_a_leaf_change_at_once_and_leaves_come_and_go_by_a_restart():
+    old = settings(leaves=[{"id": 11}, {"id": 12, "deny": ["a"]}, {"id": 13}])
+    new = settings(leaves=[{"id": 14, "deny": ["b"]}, {"id": 12, "url": ONE}, {"id": 11}])
+
+    followed = merged(old, new)
+
+    assert told(old, new) == {
+        "leaves[13]: named -> not named": False,
+        "leaves[14]: not named -> named": False,
+        f"leaves[12].url: none -> {ONE}": False,
+        "leaves[12].deny: [a] -> none": True,
+    }
+    assert [(leaf.id, leaf.url, leaf.deny) for leaf in followed.leaves] == [
+        (11, None, ()),
+        (12, None, ()),
+        (13, None, ()),
+    ]
+    assert set(told(followed, new).values()) == {False}
+    assert merged(settings(), new).leaves == ()
+
+
 def test_a_secret_is_never_shown():
     old = settings({"url": ONE, "username": "u", "password": "old secret"})
     new = settings({"url": ONE, "username": "u", "password": "new secret"})
@@ -106,6 +127,9 @@ def test_a_long_list_is_told_in_short():
 def test_every_daemon_says_what_a_reload_takes_up():
     assert list(taken_by_reload(Settings)) == [
         "neighbours but transport, dial, proxy",
+        "leaves.import",
+        "leaves.export",
+        "leaves.deny",
         "links.cost",
         "rules but rename",
         "log.level",

@@ -27,8 +27,8 @@ def command(config: Path | None, fail_fast: bool) -> None:
     """Be the agent of one broker, until stopped.
 
     SIGTERM and SIGINT leave the federation cleanly: neighbours learn at once. SIGHUP reads the
-    configuration again: neighbours, what links cost, rules and log.level change at once, and the
-    log names what takes a restart, or what is wrong.
+    configuration again: neighbours, what links cost, rules (of leaves, too) and log.level change at
+    once, and the log names what takes a restart, or what is wrong.
     """
     settings = _read(config)
     logs.configure(settings.log)

@@ -30,6 +30,9 @@ TRAFFIC_TOLD = {
     "delivered_publications": "delivered here",
 }
 
+SIDES = {"mesh": "brought by the mesh", "leaves": "brought by leaves"}
+"""Of a hub."""
+
 NOT_READY, NOT_WELL = 1, 2
 """Exit codes."""
 
@@ -89,7 +92,7 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
         *_retained(status.get("retained") or {}),
         *_links(status.get("links", []), verbose=verbose),
         *_hubs(status.get("hubs") or {}),
-        *_leaves(status.get("leaves", []), verbose=verbose),
+        *_leaves(status.get("leaves", []), status.get("hub") or {}, verbose=verbose),
     ]
     links = status.get("links", [])
     datagrams = [_datagrams(link["neighbour"], link.get("datagrams")) for link in links]
@@ -134,14 +137,27 @@ def _hubs(hubs: Mapping[str, Any]) -> list[str]:
     return [f"served {said}; in reserve: {', '.join(map(str, hubs['in_reserve']))}"]
 
 
-def _leaves(leaves: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
+def _leaves(
+    leaves: Sequence[Mapping[str, Any]], hub: Mapping[str, Any], *, verbose: bool
+) -> list[str]:
     """The leaves of a hub, those that are not up first; a few unless ``verbose``."""
     if not leaves:
         return []
     ordered = sorted(leaves, key=lambda leaf: bool(leaf.get("up")))
     up = sum(bool(leaf.get("up")) for leaf in leaves)
     told = ordered if verbose else ordered[:LINKS_SHOWN]
-    return ["", f"leaves: {up} of {len(leaves)} up", *table([dict(leaf) for leaf in told])]
+    return [
+        "",
+        f"leaves: {up} of {len(leaves)} up",
+        *(f"  {_in_vain(who, hub[side])}" for side, who in SIDES.items() if side in hub),
+        *table([dict(leaf) for leaf in told]),
+    ]
+
+
+def _in_vain(who: str, brought: Mapping[str, int]) -> str:
+    """How much of what one side of a hub brought nobody there wanted."""
+    size, vain = brought["bytes"], brought["bytes_in_vain"]
+    return f"{who}: {size} bytes, {vain / size if size else 0.0:.1%} of them in vain"
 
 
 def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:

@@ -37,6 +37,8 @@ class Delivery:
     frame_events: FrameEventBuffer | None
     stamps: Stamps | None = None  # knows what came by another way
     link: DataLink | None = None  # to our broker, once it is made
+    # Told the keys of a frame, its packets by their names here, and how many they are.
+    note_arrival: Callable[[bytes, bytes, int], None] | None = None
     delays: Delays = field(default_factory=Delays)
 
     def __post_init__(self) -> None:
@@ -121,6 +123,8 @@ class Delivery:
             taken = count
         if taken < count and retained is not None:
             retained.missed(bytes(frame.body))
+        if self.note_arrival is not None and taken:
+            self.note_arrival(frame.keys, run, count)
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
         return taken

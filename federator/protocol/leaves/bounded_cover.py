@@ -2,10 +2,10 @@
 
 While there is room, the cover is what is wanted, without filters that another one contains. When
 there is none, several filters become one that contains them (their *widening*): the one that asks
-for the least, and among those that ask for as much the one that makes the most room. As nobody
-counts here, how much a filter asks for is estimated by its levels: each that is written out lets
-one in ``FAN_OUT`` through. So ``site/7/a`` and ``site/7/b`` become ``site/7/+`` long before
-anything becomes ``#``.
+for the least, and among those that ask for as much the one that makes the most room. Nobody knows
+what all others publish, so how much a filter asks for is estimated by its levels: each that is
+written out lets one name through of all that were seen there (``level_names``). So ``site/7/a`` and
+``site/7/b`` become ``site/7/+`` long before anything becomes ``site/+/a`` or ``#``.
 
 A change moves little: what is added is contained already, finds room, or is widened with what is
 nearest; what is gone takes its filter along when nothing else is below, and room that became free
@@ -17,7 +17,7 @@ Source: route aggregation in BGP and OSPF; Li and others, "Subscription covering
 content-based publish/subscribe systems", ICDCS 2005.
 """
 
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable, Iterator
 from collections.abc import Set as AbstractSet
 from functools import lru_cache
 from itertools import combinations
@@ -26,9 +26,7 @@ from typing import Final
 from federator.protocol.filters.algebra import canonical, contains
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.trie import FilterTrie
-
-FAN_OUT: Final = 8.0
-"""How many names a level is taken to have."""
+from federator.protocol.leaves.level_names import FAN_OUT, LevelNames
 
 DEPTH: Final = 4.0
 """How much more ``a/#`` is taken to let through than ``a/+``."""
@@ -42,16 +40,24 @@ FILTERS_REMEMBERED_MAX: Final = 8_192
 ROOM_IN: Final = 8
 """One part in so many stays free when a widening falls apart."""
 
+WEIGHED_PER_STEP: Final = 256
+
+Steps = Generator[None, None, CoverChange]
+"""A change under way: each ``next`` does a little of it, and in the end it says what has changed.
+Nothing else may be asked or altered in between."""
+
 
 class BoundedCover:
     """At most ``filters_max`` filters that contain a changing set of wanted ones.
 
-    No two of them contain each other.
+    No two of them contain each other. Several covers may count ``names`` together.
     """
 
-    def __init__(self, filters_max: int) -> None:
+    def __init__(self, filters_max: int, names: LevelNames | None = None) -> None:
         assert filters_max >= 1, "one filter contains all"
         self._max = filters_max
+        self._names = LevelNames() if names is None else names
+        self._fan_outs = self._names.fan_outs  # by which weights below are
         self._holders: dict[str, str] = {}  # wanted filter to the one of the cover that contains it
         self._below: dict[str, set[str]] = {}  # the other way round
         self._cover = FilterTrie()
@@ -59,11 +65,15 @@ class BoundedCover:
         self._several: dict[float, set[str]] = {}  # of these, those of more than one, by weight
         self._before: dict[str, bool] = {}  # touched by this change: was it in the cover?
         self.touched: set[str] = set()  # of the cover, those with other filters below since then
+        self._shrunk: set[str] = set()  # of the cover: less is below by this change
 
     @property
     def filters(self) -> tuple[str, ...]:
         """The cover, sorted."""
         return tuple(sorted(self._below))
+
+    def __len__(self) -> int:
+        return len(self._below)
 
     def __contains__(self, filter: str) -> bool:
         return filter in self._below
@@ -82,16 +92,30 @@ class BoundedCover:
 
     def update(self, added: Iterable[str], removed: Iterable[str]) -> CoverChange:
         """Want ``added`` and no more ``removed``; what of the cover is new, and what is gone."""
+        return at_once(self.steps(added, removed))
+
+    def steps(self, added: Iterable[str], removed: Iterable[str]) -> Steps:
+        """As ``update``, filter by filter: one that was wide may fall apart into 100,000."""
         self._before, self.touched = {}, set()
-        gone = False
+        self._shrunk = set()
+        added = list(added)
+        for filter in added:
+            self._names.note(filter)
+        wider = self._names.fan_outs is not self._fan_outs
+        if wider:
+            yield from self._weigh_again()
         for filter in removed:
-            gone |= self._remove(filter)
+            yield from self._remove(filter)
+            yield
         for filter in added:
             if filter not in self._holders:
                 self._add(filter)
                 self._keep_bound()
-        if gone:
-            self._narrow()
+                yield
+        if wider:
+            yield from self._let_wide_go()
+        if self._shrunk:
+            yield from self._narrow()
         changed = [f for f, was in sorted(self._before.items()) if was != (f in self._below)]
         return CoverChange(
             tuple(f for f in changed if f in self._below),
@@ -109,11 +133,11 @@ class BoundedCover:
             self._below[holder].add(filter)
             self.touched.add(holder)
 
-    def _remove(self, filter: str) -> bool:
-        """Whether a filter of the cover has less below it now."""
+    def _remove(self, filter: str) -> Iterator[None]:
         holder = self._holders.pop(filter, None)
         if holder is None:
-            return False
+            return
+        self._shrunk.add(holder)
         below = self._below[holder]
         below.discard(filter)
         self.touched.add(holder)
@@ -123,7 +147,7 @@ class BoundedCover:
             for each in sorted(self._let_go(holder)):
                 self._add(each)
                 self._keep_bound()
-        return True
+                yield
 
     def _containing(self, filter: str) -> str | None:
         if filter in self._below:
@@ -159,9 +183,9 @@ class BoundedCover:
             else:
                 del self._widenings[widening]
             if (count, step) == (2, 1):
-                self._several.setdefault(weight(widening), set()).add(widening)
+                self._several.setdefault(self._weight(widening), set()).add(widening)
             elif (count, step) == (1, -1):
-                alike = self._several[asks := weight(widening)]
+                alike = self._several[asks := self._weight(widening)]
                 alike.discard(widening)
                 if not alike:
                     del self._several[asks]
@@ -172,22 +196,58 @@ class BoundedCover:
             least = self._several[min(self._several)]
             self._hold(min(least, key=lambda each: (-self._widenings[each], _order(each))), set())
 
-    def _narrow(self) -> None:
+    def _narrow(self) -> Iterator[None]:
         """Let filters that are wider than what is wanted fall apart, while there is room."""
-        wide = [each for each in self._below if each not in self._holders]
-        for holder in sorted(wide, key=lambda each: (-weight(each), each)):
-            below = len(self._below[holder])
-            if below == 1 or len(self._below) + below - 1 <= self._max - self._max // ROOM_IN - 1:
+        room = self._max - self._max // ROOM_IN - 1
+
+        def may_fall_apart(holder: str) -> bool:
+            below = len(self._below.get(holder, ()))
+            return below == 1 or 0 < below <= room - len(self._below) + 1
+
+        # In a full cover, which is the usual one, only what has shrunk to one filter makes no more.
+        near = self._shrunk if len(self._below) >= room else self._below
+        wide = [each for each in near if may_fall_apart(each) and each not in self._holders]
+        for holder in sorted(wide, key=lambda each: (-self._weight(each), each)):
+            if may_fall_apart(holder):
                 for each in sorted(self._let_go(holder)):
                     self._add(each)
+                    yield
+
+    def _weight(self, filter: str) -> float:
+        """How much ``filter`` is taken to ask for, of all there is."""
+        return (DEPTH if filter.endswith("#") else 1.0) / self._fan_outs.names_of(filter)
+
+    def _weigh_again(self) -> Iterator[None]:
+        self._fan_outs = self._names.fan_outs
+        self._several.clear()
+        for number, (widening, count) in enumerate(self._widenings.items()):
+            if count > 1:
+                self._several.setdefault(self._weight(widening), set()).add(widening)
+            if number % WEIGHED_PER_STEP == 0:
+                yield
+
+    def _let_wide_go(self) -> Iterator[None]:
+        """A level has many more names than was known: what is too wide for that falls apart."""
+        wide = [each for each in self._below if each not in self._holders]
+        for holder in sorted(wide, key=lambda each: (-self._weight(each), each)):
+            spacious = 2 * len(self._below) <= self._max
+            narrower = self._several and FAN_OUT * min(self._several) <= self._weight(holder)
+            if not (spacious or narrower):
+                return
+            for each in sorted(self._let_go(holder)) if holder in self._below else ():
+                self._add(each)
+                self._keep_bound()
+                yield
 
 
-@lru_cache(maxsize=FILTERS_REMEMBERED_MAX)
-def weight(filter: str) -> float:
-    """How much ``filter`` is taken to ask for, of all there is."""
-    levels = filter.split("/")
-    written = sum(level not in ("+", "#") for level in levels)
-    return (DEPTH if levels[-1] == "#" else 1.0) / FAN_OUT**written
+def at_once(steps: Steps) -> CoverChange:
+    """All ``steps``, and what has changed."""
+    while True:
+        try:
+            next(steps)
+        except StopIteration as done:
+            change: CoverChange = done.value
+            return change
 
 
 def _order(filter: str) -> tuple[list[bool], str]:

@@ -17,15 +17,17 @@ Source: docs/hubs.md.
 """
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
-from itertools import chain, islice
+from itertools import chain, islice, takewhile
 
 from federator.protocol.filters.algebra import canonical
 from federator.protocol.filters.cover import CoverChange
 from federator.protocol.filters.syntax import is_match_all
-from federator.protocol.leaves.bounded_cover import BoundedCover
+from federator.protocol.filters.trie import FilterTrie
+from federator.protocol.leaves.bounded_cover import BoundedCover, Steps, at_once
+from federator.protocol.leaves.level_names import LevelNames
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis
 
@@ -39,16 +41,30 @@ class Asked:
     Args:
         filters_max: Filters told at most, ``#`` included; twice as many may linger.
         linger_ms: How long what became part of a wider filter, or fell apart, is asked for.
+        names: Counts names for several of these.
+        index: Is kept to have what is wanted, where topics are looked up.
     """
 
-    def __init__(self, filters_max: int, linger_ms: int) -> None:
+    def __init__(
+        self,
+        filters_max: int,
+        linger_ms: int,
+        names: LevelNames | None = None,
+        index: FilterTrie | None = None,
+    ) -> None:
         assert filters_max >= 2, "# and one filter for all others"
-        self.cover = BoundedCover(filters_max - 1)
+        self.cover = BoundedCover(filters_max - 1, names)
         self._max = filters_max
         self._all: set[str] = set()  # told, of the filters that match everything
         self._linger_ms = linger_ms
         self._sources: Counter[str] = Counter()  # how many want it
+        self._index = index
         self._lingering: dict[str, Millis] = {}  # until when; the first to end first
+
+    def __len__(self) -> int:
+        """How many filters are told now."""
+        beside = sum(f not in self.cover and f not in self._lingering for f in self._all)
+        return len(self.cover) + beside + len(self._lingering)
 
     @property
     def filters(self) -> frozenset[str]:
@@ -65,9 +81,13 @@ class Asked:
 
     def update(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> CoverChange:
         """One source wants ``added`` and no more ``removed``."""
+        return at_once(self.steps(added, removed, now_ms))
+
+    def steps(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Steps:
+        """As ``update``, little by little."""
         fresh, gone = self._counted(tuple(map(canonical, added)), tuple(map(canonical, removed)))
-        change = self.cover.update(
-            (f for f in fresh if not is_match_all(f)), (f for f in gone if not is_match_all(f))
+        change = yield from self.cover.steps(
+            [f for f in fresh if not is_match_all(f)], [f for f in gone if not is_match_all(f)]
         )
         new, old = {*change.subscribe}, {*change.unsubscribe}
         everything = {f for f in fresh if is_match_all(f)}
@@ -118,6 +138,11 @@ class Asked:
         for filter in before:
             if sources[filter] <= 0:
                 del sources[filter]
+        if self._index is not None:
+            for filter in fresh:
+                self._index.add(filter)
+            for filter in gone:
+                self._index.discard(filter)
         return fresh, gone
 
     def next_deadline_ms(self) -> Millis | None:
@@ -126,7 +151,8 @@ class Asked:
 
     def on_deadline(self, now_ms: Millis) -> CoverChange:
         """What need not be asked for any longer."""
-        ended = [f for f, until_ms in self._lingering.items() if until_ms <= now_ms]
+        lingering = self._lingering.items()
+        ended = [f for f, _ in takewhile(lambda each: each[1] <= now_ms, lingering)]
         for filter in ended:
             del self._lingering[filter]
         return CoverChange((), tuple(sorted(f for f in ended if not self._tells(f))))
@@ -147,9 +173,11 @@ class Leaves:
     wish moved to another filter of the cover, it is told for as long as anything lingers.
     """
 
-    def __init__(self, leaves: Iterable[BrokerId], filters_max: int, linger_ms: int) -> None:
+    def __init__(
+        self, leaves: Iterable[BrokerId], filters_max: int, linger_ms: int, names: LevelNames
+    ) -> None:
         self._ids = sorted(leaves)
-        self._asked = Asked(filters_max, linger_ms)
+        self._asked = Asked(filters_max, linger_ms, names)
         self._linger_ms = linger_ms
         self._wanting: dict[str, Counter[BrokerId]] = {}  # filter: which leaves, and how often
         self._kept_from: dict[str, BrokerId] = {}  # of what is told: whom it is not told
@@ -159,20 +187,20 @@ class Leaves:
         """All that ``leaf`` is told now."""
         return frozenset(f for f in self._asked.filters if self._kept_from.get(f) != leaf)
 
-    def update(
+    def steps(
         self,
         added: Iterable[str],
         removed: Iterable[str],
         now_ms: Millis,
         *,
         leaf: BrokerId | None = None,
-    ) -> dict[BrokerId, CoverChange]:
-        """A leaf, or somebody else, wants ``added`` and no more ``removed``."""
+    ) -> Generator[None, None, dict[BrokerId, CoverChange]]:
+        """A leaf, or somebody else, wants ``added`` and no more ``removed``; see ``Steps``."""
         added, removed = tuple(map(canonical, added)), tuple(map(canonical, removed))
         if leaf is not None:
             self._note(leaf, added, removed)
         shrunk = {self._holder(f) for f in removed}
-        change = self._asked.update(added, removed, now_ms)
+        change = yield from self._asked.steps(added, removed, now_ms)
         touched = {*self._asked.cover.touched, *map(self._holder, (*added, *removed)), *shrunk}
         return self._tell(change, touched, shrunk, now_ms)
 
@@ -306,14 +334,28 @@ class LeafSide:
         """All that is told now."""
         return self._all.told_to(self._leaf)
 
+    def __len__(self) -> int:
+        """How many filters are told now."""
+        return len(self.filters)
+
+
+Telling = Generator[Told | None, None, None]
+"""What is to be told, side by side. ``None`` is a good moment to do something else: a change may
+cost some ten microseconds for each of its filters."""
+
 
 class Switch:
-    """What the sides of one hub want of each other. All names are those of the hub's broker."""
+    """What the sides of one hub want of each other. All names are those of the hub's broker.
+
+    A change has to be gone through before the next one.
+    """
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
         ids = sorted(leaves)
-        self.mesh = Asked(filters_max, linger_ms)
-        self._leaves = Leaves(ids, filters_max, linger_ms)
+        self.names = LevelNames()
+        self._wanted_here = FilterTrie()
+        self.mesh = Asked(filters_max, linger_ms, self.names, self._wanted_here)
+        self._leaves = Leaves(ids, filters_max, linger_ms, self.names)
         self.leaves = {leaf: LeafSide(self._leaves, leaf) for leaf in ids}
 
     def recall(
@@ -323,26 +365,41 @@ class Switch:
         known = {leaf: told for leaf, told in leaves.items() if leaf in self.leaves}
         return Told(self.mesh.recall(mesh, now_ms), self._leaves.recall(known, now_ms))
 
-    def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Told:
+    def wishes(self, topic: str) -> Iterator[tuple[str, int]]:
+        """Filters of clients here and of leaves that match ``topic``; how many sides want each."""
+        return ((f, self.mesh.count(f)) for f in self._wanted_here.match(topic))
+
+    def saw(self, topic: str) -> bool:
+        """Something was brought in vain; whether covers should be thought over: ``reconsider``."""
+        before = self.names.fan_outs
+        self.names.note(topic)
+        return self.names.fan_outs is not before
+
+    def reconsider(self, now_ms: Millis) -> Telling:
+        """Let covers be narrower where levels turned out to have more names than was known."""
+        return self.on_clients((), (), now_ms)
+
+    def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
         """The hub's own clients want ``added``, and no more ``removed``."""
-        added, removed = tuple(added), tuple(removed)
-        mesh = self.mesh.update(added, removed, now_ms)
-        return Told(mesh, self._leaves.update(added, removed, now_ms))
+        said = tuple(added), tuple(removed)
+        yield Told((yield from self.mesh.steps(*said, now_ms)))
+        yield Told(leaves=(yield from self._leaves.steps(*said, now_ms)))
 
-    def on_mesh(self, change: CoverChange, now_ms: Millis) -> Told:
+    def on_mesh(self, change: CoverChange, now_ms: Millis) -> Telling:
         """The mesh wants otherwise."""
-        return Told(leaves=self._leaves.update(change.subscribe, change.unsubscribe, now_ms))
+        said = change.subscribe, change.unsubscribe
+        yield Told(leaves=(yield from self._leaves.steps(*said, now_ms)))
 
-    def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Told:
+    def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Telling:
         """A leaf wants otherwise: the mesh and all other leaves hear of it."""
         said = change.subscribe, change.unsubscribe
-        mesh = self.mesh.update(*said, now_ms)
-        return Told(mesh, self._leaves.update(*said, now_ms, leaf=leaf))
+        yield Told((yield from self.mesh.steps(*said, now_ms)))
+        yield Told(leaves=(yield from self._leaves.steps(*said, now_ms, leaf=leaf)))
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
         return earliest(self.mesh.next_deadline_ms(), self._leaves.next_deadline_ms())
 
-    def on_deadline(self, now_ms: Millis) -> Told:
+    def on_deadline(self, now_ms: Millis) -> Telling:
         """What lingered long enough is asked for no more."""
-        return Told(self.mesh.on_deadline(now_ms), self._leaves.on_deadline(now_ms))
+        yield Told(self.mesh.on_deadline(now_ms), self._leaves.on_deadline(now_ms))

@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 
 import structlog
 
@@ -10,8 +11,10 @@ from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.hub import Hub, port_folders
+from federator.runtime.agent.hub_view import hub_section, hub_values, leaves_section
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
+from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.observability import agent_metrics as m
 from federator.runtime.observability import agent_view as v
 from federator.runtime.observability.topology_view import topology_page
@@ -47,7 +50,13 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
         agent = Agent(settings, state, tasks, book)
         hub = Hub(agent, folders, tasks, book) if settings.leaves else None
         prepare = agent.control.connections.endpoints_for
-        reloader = Reloader(settings, source, asked, prepare=prepare, follow=agent.follow)
+
+        def follow(settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
+            agent.follow(settings, endpoints)
+            if hub is not None:
+                hub.follow(settings)
+
+        reloader = Reloader(settings, source, asked, prepare=prepare, follow=follow)
         await _be_agent(agent, hub, reloader, tasks, stop)
 
     with StateDir(settings.state_dir) as state, port_folders(settings) as folders:
@@ -101,14 +110,18 @@ def view_of(agent: Agent, reloader: Reloader[Settings], hub: Hub | None = None) 
         ready=agent.services.ready,
         status=lambda: (
             _status(agent, routes)
-            | {"configuration": reloader.snapshot(), "leaves": hub.snapshot() if hub else []}
-            | {"hubs": agent.services.serving.snapshot()}
+            | {
+                "configuration": reloader.snapshot(),
+                "hub": hub_section(hub),
+                "leaves": leaves_section(hub),
+                "hubs": agent.services.serving.snapshot(),
+            }
         ),
         explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},
         routes=routes.routes,
         controller=lambda: controller_page(node.failover, settings.broker_id),
         topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
-        values=lambda: _values(agent),
+        values=lambda: _values(agent) | hub_values(hub),
         links=m.LinkMetrics(
             node.links, agent.control.connections, data.datagrams, agent.services.link_loads
         ),

@@ -4,23 +4,26 @@ The broker is the switch between them. An agent gives its broker what comes from
 takes from it what the federation wants, like a client; so what one agent here gives, the others
 take. All that custody promises between clients of one broker so holds between the mesh and leaves,
 and nothing comes back to where it came from, as no client hears itself. What each of them asks for
-is decided in ``protocol.leaves.switch``, and told here, in the turn after.
+is decided in ``protocol.leaves.switch``, and told here, in turns of some milliseconds: what one
+side wants otherwise may be 100,000 filters, and concerns every leaf.
 
 Source: docs/hubs.md.
 """
 
 import asyncio
 import contextlib
-from collections import deque
-from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Final
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final, Literal
 
 import structlog
 
 from federator.config.settings import Settings
+from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.data.stamps import StampBook
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.leaves.switch import Switch, Telling, Told
+from federator.protocol.leaves.waiting import FILTERS_PER_TURN, WaitingChanges
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.agent.agent import Agent
 from federator.runtime.mqtt.link import MqttLink
@@ -35,7 +38,17 @@ ASKED: Final = "asked"
 ROOM: Final = 4
 """Times ``hub.filters_max``: what is told, what lingers, and some to spare."""
 
-LEAVES_PER_TURN: Final = 16
+TURN_S: Final = 0.01
+"""How long one turn of the loop decides and asks; the last step may take some milliseconds more."""
+
+Side = BrokerId | None
+"""A leaf, or the mesh."""
+
+Source = Side | Literal["clients"]
+"""Who wants something: our broker's own clients, too."""
+
+LEAF_ANSWERS_MAX: Final = 1_024
+"""Topics and keys of one leaf of which is remembered whether somebody wants them."""
 
 _log = structlog.get_logger()
 
@@ -74,14 +87,19 @@ class Hub:
             filters_max=settings.hub.filters_max,
             linger_ms=settings.custody.keep_s * 1_000,
         )
-        self._wanted = dict.fromkeys(self.ports, 0)  # how many filters
+        self.wanted = dict.fromkeys(self.ports, 0)  # how many filters
         places = {None: settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
         self._asked_before = {
             side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
             for side, folder in places.items()
         }
-        self._asking: deque[tuple[BrokerId, CoverChange]] = deque()  # not asked yet
-        self._waiting: deque[Callable[[Millis], Told]] = deque()
+        self._asked_mesh: set[str] = set()
+        self.arrivals = {None: self._of_mesh()} | {leaf: self._of_leaf(leaf) for leaf in self.ports}
+        self._waiting: WaitingChanges[Source] = WaitingChanges()
+        self._steps: Iterator[None] = iter(())  # what is under way
+        self._is_working = False
+        self._is_due = False  # something has lingered long enough
+        self._reconsiders = False  # covers are to be thought over
         self._timer = DeadlineTimer(self._on_time)
 
     def start(self) -> None:
@@ -92,24 +110,35 @@ class Hub:
             port.control.data_link.subscribed for port in self.ports.values()
         )
         self._agent.data.forwarder.on_wanted = self._on_mesh
+        for side, arrivals in self.arrivals.items():
+            self._agent_of(side).data.path.plane.delivery.note_arrival = arrivals.note
         for leaf, port in self.ports.items():
             port.services.presence.looked = services.presence.update
             port.services.serving.on_roaming = self._on_roaming
             port.data.stamps.again = self._tell_mesh_again
             port.data.forwarder.on_wanted = self._listener(leaf)
             port.start()
-        asyncio.get_running_loop().call_soon(self._recall)
+        self._steps = self._recall()
+        self._work_soon()
 
     async def leave(self) -> None:
         """Tell the leaves that we go, as ``Agent.leave``."""
         await asyncio.gather(*(port.leave() for port in self.ports.values()))
+
+    def follow(self, settings: Settings) -> None:
+        """Go by the rules that ``settings`` have for leaves, in this turn of the loop."""
+        for leaf in settings.leaves:
+            port = self.ports[BrokerId(leaf.id)]
+            if port.settings.link_rules() != (told := settings.for_leaf(leaf)).link_rules():
+                port.settings = told
+                port.data.follow_link_rules(told)
 
     # What the agent asks its hub
 
     @property
     def asked(self) -> frozenset[str]:
         """What the mesh is asked for, by the names of our broker."""
-        return self.switch.mesh.filters
+        return frozenset(self._asked_mesh)
 
     def own_links(self) -> list[MqttLink]:
         """The connections to our broker that leaves take."""
@@ -121,18 +150,58 @@ class Hub:
 
     def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Clients of our broker want ``added``, and no more ``removed``."""
-        self._tell(self.switch.on_clients(sorted(added), sorted(removed), Millis(monotonic_ms())))
+        self._want("clients", added, removed)
 
     def call_roll(self) -> None:
         """Ask leaves to subscribe again what they hear at our broker."""
         for port in self.ports.values():
             port.control.outboxes.call_roll()
 
+    def served_by(self, leaf: BrokerId) -> BrokerId:
+        """The hub by which a leaf is served: as far as we know, us."""
+        served = self.ports[leaf].control.node.serving.of(leaf)
+        return self._agent.settings.broker_id if served is None else served.hub
+
+    def _agent_of(self, side: Side) -> Agent:
+        return self._agent if side is None else self.ports[side]
+
+    # What comes
+
+    def _of_mesh(self) -> Arrivals:
+        """Of what the mesh brings: our clients or a leaf must want it."""
+        data, wanted_by = self._agent.data, self.switch.mesh.count
+        inward = data.policy.renames.filter_inward
+        return Arrivals(
+            filters_with=data.forwarder.filters_with,
+            wants_filter=lambda each: all(map(wanted_by, inward(each) or (each,))),
+            wants_topic=lambda topic: any(self.switch.wishes(topic)),
+            on_unwanted=self._saw,
+        )
+
+    def _of_leaf(self, leaf: BrokerId) -> Arrivals:
+        """Of what a leaf brings: our clients, the mesh or another leaf must want it."""
+        mesh, wants = self._agent.data.forwarder, self.ports[leaf].data.forwarder.wants
+        outward = self._agent.data.policy.renames.outward
+
+        def in_mesh(topic: str) -> bool:
+            name = outward(topic)
+            return name is not None and mesh.route_topic(name) is not None
+
+        return Arrivals(
+            filters_with=self.ports[leaf].data.forwarder.filters_with,
+            wants_filter=lambda each: self.switch.mesh.count(each) > wants(each),
+            wants_topic=lambda topic: (
+                any(sides > wants(each) for each, sides in self.switch.wishes(topic))
+                or in_mesh(topic)
+            ),
+            on_unwanted=self._saw,
+            answers_max=LEAF_ANSWERS_MAX,
+        )
+
     # What others want
 
     def _on_mesh(self, added: Sequence[str], removed: Sequence[str]) -> None:
-        change = _publications(added, removed)
-        self._later(lambda now_ms: self.switch.on_mesh(change, now_ms))
+        self._want(None, added, removed)
 
     def _on_roaming(self) -> None:
         """A leaf has another hub besides: what the mesh brings it must be known again there."""
@@ -146,53 +215,89 @@ class Hub:
 
     def _listener(self, leaf: BrokerId) -> Callable[[Sequence[str], Sequence[str]], None]:
         def on_leaf(added: Sequence[str], removed: Sequence[str]) -> None:
-            change = _publications(added, removed)
-            self._wanted[leaf] += len(change.subscribe) - len(change.unsubscribe)
-            self._later(lambda now_ms: self.switch.on_leaf(leaf, change, now_ms))
+            self.wanted[leaf] += len(_publications(added)) - len(_publications(removed))
+            self._want(leaf, added, removed)
 
         return on_leaf
 
-    def _later(self, decide: Callable[[Millis], Told]) -> None:
+    def _want(self, side: Source, added: Iterable[str], removed: Iterable[str]) -> None:
         """Tell it when the agent that says so has done all that follows from what it heard."""
-        if not self._waiting:
-            asyncio.get_running_loop().call_soon(self._tell_waiting)
-        self._waiting.append(decide)
+        self._waiting.add(side, _publications(added), _publications(removed))
+        self._work_soon()
 
-    def _tell_waiting(self) -> None:
-        """One at a turn: what comes of it is told to every leaf."""
-        decide = self._waiting.popleft()
-        if self._waiting:
-            asyncio.get_running_loop().call_soon(self._tell_waiting)
-        self._tell(decide(Millis(monotonic_ms())))
+    def _saw(self, topic: str) -> None:
+        if self.switch.saw(topic):
+            self._reconsiders = True
+            self._work_soon()
 
     def _on_time(self) -> None:
-        self._tell(self.switch.on_deadline(Millis(monotonic_ms())))
+        self._is_due = True
+        self._work_soon()
 
-    def _recall(self) -> None:
+    def _work_soon(self) -> None:
+        if not self._is_working:
+            self._is_working = True
+            asyncio.get_running_loop().call_soon(self._work)
+
+    def _work(self) -> None:
+        """Decide and ask for a moment, and go on in the next turn."""
+        end_s = time.perf_counter() + TURN_S
+        self._is_working = False
+        while True:
+            for _ in self._steps:
+                if time.perf_counter() >= end_s:
+                    self._work_soon()
+                    return
+            if self._is_due:
+                self._is_due = False
+                telling = self.switch.on_deadline(Millis(monotonic_ms()))
+            elif self._reconsiders:
+                self._reconsiders = False
+                telling = self.switch.reconsider(Millis(monotonic_ms()))
+            elif self._waiting:
+                telling = self._decide(*self._waiting.take())
+            else:
+                self._timer.set(self.switch.next_deadline_ms())
+                return
+            self._steps = self._carry_out(telling)
+            for arrivals in self.arrivals.values():
+                arrivals.forget()
+
+    def _decide(self, side: Source, change: CoverChange) -> Telling:
+        now_ms = Millis(monotonic_ms())
+        if side is None:
+            return self.switch.on_mesh(change, now_ms)
+        if side == "clients":
+            return self.switch.on_clients(change.subscribe, change.unsubscribe, now_ms)
+        return self.switch.on_leaf(side, change, now_ms)
+
+    def _recall(self) -> Iterator[None]:
         """Ask again for what was asked for before a restart."""
         leaves = {leaf: f.load() for leaf, f in self._asked_before.items() if leaf is not None}
         mesh = self._asked_before[None].load()
-        self._tell(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
+        return self._tell(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
 
-    def _tell(self, told: Told) -> None:
-        if told.mesh:
-            self._note(None, told.mesh)
-            self._agent.services.ask(told.mesh.subscribe, told.mesh.unsubscribe)
-        if told.leaves and not self._asking:
-            asyncio.get_running_loop().call_soon(self._ask_leaves)
-        self._asking.extend(told.leaves.items())
-        self._timer.set(self.switch.next_deadline_ms())
+    def _carry_out(self, telling: Telling) -> Iterator[None]:
+        for told in telling:
+            if told is not None:
+                yield from self._tell(told)
+            yield
 
-    def _ask_leaves(self) -> None:
-        """A few at a turn: there may be hundreds."""
-        for _ in range(min(LEAVES_PER_TURN, len(self._asking))):
-            leaf, change = self._asking.popleft()
-            self._note(leaf, change)
-            self.ports[leaf].services.ask(change.subscribe, change.unsubscribe)
-        if self._asking:
-            asyncio.get_running_loop().call_soon(self._ask_leaves)
+    def _tell(self, told: Told) -> Iterator[None]:
+        sides: list[tuple[Side, CoverChange]] = [(None, told.mesh), *told.leaves.items()]
+        for side, change in sides:
+            for part in _parts(change):
+                self._note(side, part)
+                self._ask(side, part)
+                yield
 
-    def _note(self, side: BrokerId | None, change: CoverChange) -> None:
+    def _ask(self, side: Side, change: CoverChange) -> None:
+        if side is None:
+            self._asked_mesh.update(change.subscribe)
+            self._asked_mesh.difference_update(change.unsubscribe)
+        self._agent_of(side).services.ask(change.subscribe, change.unsubscribe)
+
+    def _note(self, side: Side, change: CoverChange) -> None:
         """Write down what is asked for, for the next life."""
         try:
             self._asked_before[side].alter(
@@ -201,29 +306,19 @@ class Hub:
         except OSError as error:
             _log.warning("hub.list_failed", reason=error.strerror or str(error))
 
-    # For operators
 
-    def snapshot(self) -> list[dict[str, Any]]:
-        """Each leaf: whether its link is up, what it wants, and what it is told."""
-        return [
-            {
-                "id": leaf,
-                "up": bool(port.control.node.links.up),
-                "served_by": _served_by(self._agent.settings.broker_id, leaf, port),
-                "filters_wanted": self._wanted[leaf],
-                "filters_told": len(self.switch.leaves[leaf].filters),
-            }
-            for leaf, port in sorted(self.ports.items())
-        ]
+def _publications(filters: Iterable[str]) -> list[str]:
+    """Those of what clients publish; others are between agents."""
+    return sorted(each for each in filters if not each.startswith("$"))
 
 
-def _served_by(hub: BrokerId, leaf: BrokerId, port: Agent) -> BrokerId:
-    """The hub by which a leaf is served: as far as we know, us."""
-    served = port.control.node.serving.of(leaf)
-    return hub if served is None else served.hub
-
-
-def _publications(added: Sequence[str], removed: Sequence[str]) -> CoverChange:
-    """A change of what is wanted of clients' publications; other filters are between agents."""
-    added, removed = ([f for f in each if not f.startswith("$")] for each in (added, removed))
-    return CoverChange(tuple(sorted(added)), tuple(sorted(removed)))
+def _parts(change: CoverChange) -> Iterator[CoverChange]:
+    """``change``, a few filters at a time: what contains others is asked for before they go."""
+    if len(change.subscribe) + len(change.unsubscribe) <= FILTERS_PER_TURN:
+        if change:
+            yield change
+        return
+    for at in range(0, len(change.subscribe), FILTERS_PER_TURN):
+        yield CoverChange(change.subscribe[at : at + FILTERS_PER_TURN], ())
+    for at in range(0, len(change.unsubscribe), FILTERS_PER_TURN):
+        yield CoverChange((), change.unsubscribe[at : at + FILTERS_PER_TURN])

@@ -251,6 +251,55 @@ _STREAM: Final = table(
     ("stream_malformed", "metrics_asks_malformed", "Asks that mean nothing."),
 )
 
+_HUB: Final = (
+    table(
+        "gauge",
+        ("leaves", "leaves", "Leaves that hang on this broker; it and the rest are of hubs only."),
+        (
+            "mesh_asked",
+            "hub_filters_asked",
+            "Filters that a hub asks the mesh for, within a bound.",
+        ),
+        ("leaves_log_bytes", "leaves_custody_log_bytes", "Custody logs for all leaves, on disk."),
+        ("leaves_owed", "leaves_custody_owed_filters", "Kept wanted for leaves out of reach."),
+        ("leaves_gaps", "leaves_custody_gaps", "Chains from leaves on which something is missing."),
+    )
+    + table(
+        "counter",
+        ("leaves_taken", "leaves_publications_taken", "Publications for leaves, once per leaf."),
+        ("leaves_frames_out", "leaves_frames_sent", "Frames to leaves."),
+        ("leaves_frames_in", "leaves_frames_received", "Frames from leaves."),
+        ("leaves_deferred", "leaves_publications_deferred", "Copies for leaves not sent at once."),
+        ("leaves_log_overflowed", "leaves_custody_log_overflowed", "For leaves, no room in a log."),
+        ("leaves_log_failures", "leaves_custody_write_failures", "Logs for leaves not written."),
+        ("leaves_gone", "leaves_custody_gaps_lost", "Gaps whose frames a leaf no longer had."),
+    )
+    + table(
+        "counter",
+        ("brought", "hub_publications_brought", "Publications that a side gave a hub's broker."),
+        ("brought_bytes", "hub_publications_brought_bytes", "Bytes of those publications."),
+        ("in_vain", "hub_publications_in_vain", "Of those, wanted by no other side."),
+        ("in_vain_bytes", "hub_publications_in_vain_bytes", "Bytes of those in vain."),
+        labels=("side",),
+    )
+    + table(
+        "gauge",
+        ("leaf_up", "leaf_up", "1 when the link to this leaf works both ways."),
+        ("leaf_filters_wanted", "leaf_filters_wanted", "Filters that this leaf wants."),
+        ("leaf_filters_told", "leaf_filters_told", "Filters that this leaf is told of others'."),
+        ("leaf_queued", "leaf_send_queue_bytes", "Bytes waiting to be sent to this leaf."),
+        labels=("leaf",),
+    )
+    + table(
+        "counter",
+        ("leaf_bytes_out", "leaf_frames_sent_bytes", "Bytes of frames to this leaf."),
+        ("leaf_bytes_in", "leaf_frames_received_bytes", "Bytes of frames from this leaf."),
+        ("leaf_dropped", "leaf_publications_dropped", "For this leaf, lost here: no room."),
+        labels=("leaf",),
+    )
+)
+"""What the agents do at which leaves hang; at most 256 of these."""
+
 _ABOUT: Final = table(
     "gauge",
     ("about", "agent_info", "1; the labels say who this is and how it is set up."),
@@ -267,7 +316,7 @@ _ABOUT: Final = table(
 
 _PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _DISCOVERY
 _FEATURES: Final = _CUSTODY + _RETAINED + _SHARE + _FAILOVER + _TLS + _TOPOLOGY + _TRUST
-AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _STREAM
+AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _STREAM + _HUB
 """Values of the whole agent."""
 
 LINK: Final = table(

@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaves.switch import Switch, Told
+from federator.protocol.leaves.switch import Switch, Telling
 from federator.protocol.messages import control
 from federator.protocol.types import BrokerId
 from lab.sim.large.plan import LargePlan
@@ -167,7 +167,7 @@ class LargeWorld(HubWorld):
         wanted = self.wanted_by_clients[id]
         if id in self.switches:
             switch = self.switches[id]
-            self._told(id, switch, switch.on_clients(sorted(wanted), (), self._ms))
+            self._tell_sides(id, switch, switch.on_clients(sorted(wanted), (), self._ms))
         else:
             self.set_filters(id, wanted)
 
@@ -185,15 +185,18 @@ class LargeWorld(HubWorld):
             return
         for id, change in news:
             if id == hub:
-                self._told(hub, switch, switch.on_mesh(change, self._ms))
+                self._tell_sides(hub, switch, switch.on_mesh(change, self._ms))
             else:
-                self._told(hub, switch, switch.on_leaf(id, change, self._ms))
+                self._tell_sides(hub, switch, switch.on_leaf(id, change, self._ms))
 
-    def _told(self, hub: BrokerId, switch: Switch, told: Told) -> None:
+    def _tell_sides(self, hub: BrokerId, switch: Switch, telling: Telling) -> None:
         untold = self._untold.setdefault(hub, set())
-        if not untold and (told.mesh or told.leaves):
+        waited = bool(untold)
+        for told in telling:
+            if told is not None:
+                untold.update(told.leaves, [hub] if told.mesh else [])
+        if untold and not waited:
             self.agenda.at(self.now_ms, self._tell_all, hub)
-        untold.update(told.leaves, [hub] if told.mesh else [])
         due_ms = switch.next_deadline_ms()
         if due_ms is not None and due_ms < self._due_ms.get(hub, due_ms + 1):
             self._due_ms[hub] = due_ms
@@ -206,7 +209,7 @@ class LargeWorld(HubWorld):
     def _on_switch_time(self, hub: BrokerId, switch: Switch) -> None:
         self._due_ms.pop(hub, None)
         now = self.switches[hub]  # another one, when the hub died meanwhile
-        self._told(hub, now, now.on_deadline(self._ms))
+        self._tell_sides(hub, now, now.on_deadline(self._ms))
 
     def _local_attempt(self, agent: Agent) -> None:
         # No log is heard, so nothing of what ports subscribe is held against it.

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from federator.protocol.filters import CoverChange
-from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Told
+from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
 from federator.protocol.types import BrokerId, Epoch, Millis
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
@@ -130,7 +130,8 @@ class HubWorld(MessageWorld):
             super().interest_changed(agent, added, removed)
             return
         agent.data.forwarder.widen(self.hosts[agent.id].discovery.widened)
-        self._told(agent.id, switch, switch.on_clients(sorted(added), sorted(removed), self._ms))
+        telling = switch.on_clients(sorted(added), sorted(removed), self._ms)
+        self._tell_sides(agent.id, switch, telling)
 
     def _wanted(self, id: BrokerId, added: Sequence[str], removed: Sequence[str]) -> None:
         """The mesh or a leaf wants otherwise: tell the other sides in the next turn."""
@@ -142,18 +143,20 @@ class HubWorld(MessageWorld):
     def _decide(self, id: BrokerId, switch: Switch, change: CoverChange) -> None:
         hub = self._hub_of(id)
         if self.switches[hub] is switch:
-            told = (
+            telling = (
                 switch.on_mesh(change, self._ms)
                 if id == hub
                 else switch.on_leaf(id, change, self._ms)
             )
-            self._told(hub, switch, told)
+            self._tell_sides(hub, switch, telling)
 
-    def _told(self, hub: BrokerId, switch: Switch, told: Told) -> None:
-        for id, change in ((hub, told.mesh), *told.leaves.items()):
-            if change:
-                self.fired["hub told"] += 1
-                self.set_filters(id, self._asked(id).filters)
+    def _tell_sides(self, hub: BrokerId, switch: Switch, telling: Telling) -> None:
+        for told in telling:
+            sides = () if told is None else ((hub, told.mesh), *told.leaves.items())
+            for id, change in sides:
+                if change:
+                    self.fired["hub told"] += 1
+                    self.set_filters(id, self._asked(id).filters)
         due_ms = switch.next_deadline_ms()
         if due_ms is not None:
             self.fired["hub filter lingers"] += 1
@@ -162,7 +165,7 @@ class HubWorld(MessageWorld):
     def _on_switch_time(self, hub: BrokerId, switch: Switch) -> None:
         due_ms = switch.next_deadline_ms()
         if self.switches[hub] is switch and due_ms is not None and due_ms <= self.now_ms:
-            self._told(hub, switch, switch.on_deadline(self._ms))
+            self._tell_sides(hub, switch, switch.on_deadline(self._ms))
 
     # --- inside ---
 

@@ -140,3 +140,19 @@ def test_what_a_plan_keeps_or_has_collected_is_told_and_what_hinders_it():
     assert "collects: city/#, but what is kept at edges" in said
     assert "a steerer may not place topics here: [rules] placed" in said
     assert not any(word in quiet for word in ("kept at", "collects", "may not place"))
+
+
+def test_a_hub_says_how_much_was_brought_in_vain():
+    sides = {
+        "mesh": {"publications": 5, "bytes": 1_000, "in_vain": 1, "bytes_in_vain": 25},
+        "leaves": {"publications": 0, "bytes": 0, "in_vain": 0, "bytes_in_vain": 0},
+    }
+    leaves = [{"id": 417, "up": True}, {"id": 418, "up": False}]
+
+    lines = as_text({"ready": True, "hub": {"filters_asked": 3, **sides}, "leaves": leaves})
+
+    at = lines.index("leaves: 1 of 2 up")
+    assert lines[at + 1 : at + 3] == [
+        "  brought by the mesh: 1000 bytes, 2.5% of them in vain",
+        "  brought by leaves: 0 bytes, 0.0% of them in vain",
+    ]

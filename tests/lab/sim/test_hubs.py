@@ -42,7 +42,8 @@ def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch
     real = Switch.on_leaf
 
     def silent(self, leaf, change, now_ms):
-        return Told(leaves=real(self, leaf, change, now_ms).leaves)
+        for told in filter(None, real(self, leaf, change, now_ms)):
+            yield Told(leaves=told.leaves)
 
     monkeypatch.setattr(Switch, "on_leaf", silent)
 
@@ -50,31 +51,31 @@ def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch
 
 
 def test_a_summary_that_misses_a_filter_is_found(monkeypatch):
-    real = BoundedCover.update
+    real = BoundedCover.steps
 
     def narrow(self, added, removed):
-        change = real(self, added, removed)
+        change = yield from real(self, added, removed)
         if len(self.filters) == self._max:
             for filter_ in change.subscribe:
                 if "+" in filter_ and not self.wants(filter_):
                     self._let_go(filter_)
         return change
 
-    monkeypatch.setattr(BoundedCover, "update", narrow)
+    monkeypatch.setattr(BoundedCover, "steps", narrow)
     monkeypatch.setattr(stories, "FILTERS_MAX", (3,))
 
     assert found_by({"arrives_in_the_calm", "owed", "converges"})
 
 
 def test_a_port_that_hears_itself_is_found(monkeypatch):
-    real = HubWorld._told
+    real = HubWorld._tell_sides
 
-    def echo(self, hub, switch, told):
-        real(self, hub, switch, told)
+    def echo(self, hub, switch, telling):
+        real(self, hub, switch, telling)
         for session in self.local[hub].sessions.values():
             session.no_local = False
 
-    monkeypatch.setattr(HubWorld, "_told", echo)
+    monkeypatch.setattr(HubWorld, "_tell_sides", echo)
 
     assert found_by({"once_per_subscriber", "not_back_home", "once_per_broker", "in_order"})
 

@@ -43,9 +43,9 @@ def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch
     real = Switch.on_leaf
 
     def silent(self, leaf, change, now_ms):
-        told = real(self, leaf, change, now_ms)
+        told = [*real(self, leaf, change, now_ms)]
         self.mesh.update(change.unsubscribe, change.subscribe, now_ms)
-        return Told(leaves=told.leaves)
+        yield from (Told(leaves=each.leaves) for each in told if each is not None)
 
     monkeypatch.setattr(Switch, "on_leaf", silent)
 
@@ -73,14 +73,14 @@ def test_a_hub_that_forgets_since_when_its_sides_want_what_they_want_is_found(mo
 
 
 def test_agents_beside_a_broker_that_hear_themselves_are_found(monkeypatch):
-    real = LargeWorld._told
+    real = LargeWorld._tell_sides
 
-    def echo(self, hub, switch, told):
-        real(self, hub, switch, told)
+    def echo(self, hub, switch, telling):
+        real(self, hub, switch, telling)
         for session in self.local[hub].sessions.values():
             session.no_local = False
 
-    monkeypatch.setattr(LargeWorld, "_told", echo)
+    monkeypatch.setattr(LargeWorld, "_tell_sides", echo)
 
     found = ("once_per_subscriber", "not_back_home", "once_per_broker", "in_order")
     assert any(name in story(deaths=0).violation for name in found)

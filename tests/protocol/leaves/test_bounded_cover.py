@@ -1,11 +1,15 @@
 """The bounded cover: never narrower than what is wanted, never more than so many filters."""
 
+import random
+import time
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.filters import contains
 from federator.protocol.leaves.bounded_cover import BoundedCover, widenings
+from federator.protocol.leaves.level_names import FanOuts, LevelNames
 
 LEVELS = st.sampled_from(["a", "b", "c", "+", ""])
 FILTERS = st.builds(
@@ -99,3 +103,77 @@ def test_one_change_moves_few_filters_in_a_full_cover():
         moved.append(len(change.subscribe) + len(change.unsubscribe))
 
     assert sum(moved) / len(moved) < 4
+
+
+def test_what_was_wide_for_one_client_falls_apart_little_by_little():
+    cover = BoundedCover(50)
+    cover.update(["site/#", *(f"site/{n // 20}/{n}" for n in range(1_000))], [])
+    assert cover.filters == ("site/#",)
+
+    steps = cover.steps([], ["site/#"])
+    pauses = sum(1 for _ in steps)
+
+    assert pauses >= 1_000
+    assert 40 < len(cover.filters) <= 50
+
+
+def test_a_full_cover_is_not_searched_for_each_filter_that_goes():
+    cover = BoundedCover(2_000)
+    names = [f"site/{n // 50}/{n}/value" for n in range(100_000)]
+    cover.update(names, [])
+    began_s = time.process_time()
+
+    for name in names[::100]:
+        cover.update([], [name])
+
+    assert time.process_time() - began_s < 0.5, "0.05 ms each; 1.3 ms when it was searched"
+
+
+@pytest.mark.parametrize("most", [200, 400, 1_000, 4_000])
+def test_sites_stay_apart_when_devices_are_called_alike_everywhere(most):
+    cover = BoundedCover(most)
+
+    for site in range(100):
+        cover.update([f"site/{site}/door-{n}/{w}" for n in range(40) for w in ("set", "ask")], [])
+
+    assert len(cover.filters) <= most
+    assert not any(f.startswith("site/+") for f in cover.filters)
+
+
+def test_what_turns_out_to_be_too_wide_falls_apart():
+    names = LevelNames()
+    cover = BoundedCover(999, names)
+    rng = random.Random(1)
+    for site in range(100):
+        cover.update([f"site/{site}/dev-{n}/set" for n in rng.sample(range(1_000), 100)], [])
+    assert any(f.startswith("site/+") for f in cover.filters), "devices have more names than sites"
+
+    for site in range(5_000):
+        names.note(f"site/{site}/dev-1/set")
+    change = cover.update([], [])
+
+    assert set(cover.filters) >= {f"site/{site}/+/set" for site in range(50)}
+    assert not any(f.startswith("site/+") for f in cover.filters)
+    assert len(cover.filters) <= 999
+    assert change.subscribe
+
+
+@given(CHANGES, st.integers(1, 12), st.data())
+def test_it_holds_whatever_is_learned_of_names_meanwhile(changes, most, data):
+    names = LevelNames()
+    cover, wanted = BoundedCover(most, names), set()
+    for adds, filter_ in changes:
+        if data.draw(st.integers(0, 3)) == 0:
+            level = (data.draw(st.sampled_from(["", "a", "b"])), data.draw(st.integers(0, 3)))
+            found = names.fan_outs.by_level | {level: data.draw(st.sampled_from([8, 64, 512]))}
+            names.fan_outs = FanOuts(found)
+        (wanted.add if adds else wanted.discard)(filter_)
+        before = set(cover.filters)
+
+        change = cover.update([filter_] if adds else [], [] if adds else [filter_])
+
+        told = set(cover.filters)
+        assert (before | set(change.subscribe)) - set(change.unsubscribe) == told
+        assert len(told) <= most
+        assert all(any(contains(wide, f) for wide in told) for f in wanted)
+        assert all(any(contains(wide, f) for f in wanted) for wide in told)

@@ -1,11 +1,12 @@
 """What the sides of a hub are told of each other: all of it, within a bound, and not themselves."""
 
 import tracemalloc
+from collections import Counter
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from federator.protocol.filters import CoverChange, contains
+from federator.protocol.filters import CoverChange, canonical, contains, matches
 from federator.protocol.leaves.switch import Asked, Switch
 from federator.protocol.types import BrokerId, Millis
 from tests.protocol.leaves.test_bounded_cover import FILTERS
@@ -53,12 +54,13 @@ class Hub:
         if due_ms is not None and due_ms <= self.now_ms:
             self.take(self.switch.on_deadline(self.now_ms))
 
-    def take(self, told):
-        for side, change in {MESH: told.mesh, **told.leaves}.items():
-            assert not self.told[side] & set(change.subscribe)
-            assert self.told[side] >= set(change.unsubscribe)
-            self.told[side] |= set(change.subscribe)
-            self.told[side] -= set(change.unsubscribe)
+    def take(self, telling):
+        for told in filter(None, telling):
+            for side, change in {MESH: told.mesh, **told.leaves}.items():
+                assert not self.told[side] & set(change.subscribe)
+                assert self.told[side] >= set(change.unsubscribe)
+                self.told[side] |= set(change.subscribe)
+                self.told[side] -= set(change.unsubscribe)
 
     def wanted_of(self, side):
         """What all others want of ``side``."""
@@ -82,6 +84,7 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
             assert len(told) <= 3 * most
             asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
             assert asked.filters == told
+            assert len(asked) == len(told)
 
     hub.wait(2 * LINGER_MS)
     hub.wait(2 * LINGER_MS)
@@ -127,13 +130,23 @@ def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
         switch = Switch(map(BrokerId, range(leaves)), filters_max=20, linger_ms=0)
         for leaf in range(leaves):
             said = CoverChange(tuple(f"site/{leaf}/{each}" for each in range(50)), ())
-            switch.on_leaf(BrokerId(leaf), said, Millis(0))
-            switch.on_deadline(Millis(0))
+            _ = [*switch.on_leaf(BrokerId(leaf), said, Millis(0))]
+            _ = [*switch.on_deadline(Millis(0))]
         size, _ = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         return size
 
     assert kept(64) < 6 * kept(16)
+
+
+def test_what_is_told_for_two_reasons_counts_once():
+    asked = Asked(2, LINGER_MS)
+    asked.update(["a", "b/c"], [], Millis(0))
+    asked.update([], ["b/c"], Millis(0))
+    asked.update(["#"], [], Millis(0))
+
+    assert asked.filters == {"#", "a"}
+    assert len(asked) == 2
 
 
 def test_a_leaf_does_not_hear_of_its_own_wishes():
@@ -187,3 +200,17 @@ def test_what_was_told_before_a_restart_lingers_and_bounds_hold(before, after):
     assert all(any(contains(wide, f) for wide in asked.filters) for f in after)
     asked.on_deadline(Millis(2 * LINGER_MS))
     assert len(asked.filters) <= 4
+
+
+@given(STEPS, st.sampled_from(["a", "a/b", "b/c", "c/a/b"]))
+def test_what_clients_and_leaves_want_is_found_by_topic(steps, topic):
+    hub = Hub(8)
+    for source, adds, filter_, _ in steps:
+        hub.step(source, adds, filter_)
+
+    wanting = Counter(
+        canonical(f) for s in SOURCES if s != MESH for f in hub.wants[s] if matches(f, topic)
+    )
+    found = dict(hub.switch.wishes(topic))
+    assert set(found) == set(wanting)
+    assert all(1 <= found[f] <= wanting[f] for f in found)

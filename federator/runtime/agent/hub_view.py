@@ -1,0 +1,93 @@
+"""What a hub tells of its leaves, and of what it carries for them: ``/status`` and ``/metrics``.
+
+What ports do is told as sums, and of each leaf only what an alarm may rest on: there may be 256 of
+them, and a scrape is a turn of the loop.
+
+Source: docs/hubs.md; docs/observability.md.
+"""
+
+from collections.abc import Sequence
+
+from federator.protocol.data.arrivals import Arrivals
+from federator.protocol.types import BrokerId
+from federator.runtime.agent.agent import Agent
+from federator.runtime.agent.hub import Hub
+from federator.runtime.observability.agent_metrics import Values
+from federator.runtime.observability.agent_view import Answer
+
+
+def hub_section(hub: Hub | None) -> Answer | None:
+    """What the mesh is asked for, and what it and the leaves brought; ``None``: no hub."""
+    if hub is None:
+        return None
+    return {
+        "filters_asked": len(hub.asked),
+        **{
+            side: {
+                "publications": sum(each.publications for each in told),
+                "bytes": sum(each.size for each in told),
+                "in_vain": sum(each.in_vain for each in told),
+                "bytes_in_vain": sum(each.size_in_vain for each in told),
+            }
+            for side, told in _sides(hub).items()
+        },
+    }
+
+
+def leaves_section(hub: Hub | None) -> list[dict[str, int]]:
+    """Each leaf: whether its link is up, what it wants, what it is told, what came and went."""
+    return [] if hub is None else [_leaf(hub, id, port) for id, port in sorted(hub.ports.items())]
+
+
+def _leaf(hub: Hub, id: BrokerId, port: Agent) -> dict[str, int]:
+    counters, links = port.data.path.counters, port.control.connections.all
+    return {
+        "id": id,
+        "up": bool(port.control.node.links.up),
+        "served_by": hub.served_by(id),
+        "filters_wanted": hub.wanted[id],
+        "filters_told": len(hub.switch.leaves[id]),
+        "bytes_out": counters.frame_bytes_out,
+        "bytes_in": counters.frame_bytes_in,
+        "bytes_in_vain": hub.arrivals[id].size_in_vain,
+        "queued": sum(link.queued_bytes for each in links for link in each.links),
+        "dropped": counters.dropped,
+    }
+
+
+def _sides(hub: Hub) -> dict[str, Sequence[Arrivals]]:
+    leaves = [arrivals for side, arrivals in hub.arrivals.items() if side is not None]
+    return {"mesh": [hub.arrivals[None]], "leaves": leaves}
+
+
+LEAF_KEYS = ("up", "filters_wanted", "filters_told", "bytes_out", "bytes_in", "queued", "dropped")
+
+
+def hub_values(hub: Hub | None) -> Values:
+    """The metrics of a hub; none of who has no leaves."""
+    if hub is None:
+        return {}
+    told, sides = leaves_section(hub), _sides(hub)
+    paths = [port.data.path for port in hub.ports.values()]
+    planes = [path.counters for path in paths]
+    custody = [path.custody for path in paths]
+    stores = [path.stores for path in paths]
+    values: Values = {
+        "leaves": len(told),
+        "mesh_asked": len(hub.asked),
+        "brought": {(s,): sum(a.publications for a in sides[s]) for s in sides},
+        "brought_bytes": {(s,): sum(a.size for a in sides[s]) for s in sides},
+        "in_vain": {(s,): sum(a.in_vain for a in sides[s]) for s in sides},
+        "in_vain_bytes": {(s,): sum(a.size_in_vain for a in sides[s]) for s in sides},
+        "leaves_taken": sum(plane.publications_in for plane in planes),
+        "leaves_frames_out": sum(plane.frames_out for plane in planes),
+        "leaves_frames_in": sum(plane.frames_in for plane in planes),
+        "leaves_deferred": sum(plane.deferred for plane in planes),
+        "leaves_log_bytes": sum(each.log.bytes for each in stores),
+        "leaves_log_overflowed": sum(each.log.dropped_for_room for each in stores),
+        "leaves_log_failures": sum(each.failures for each in stores),
+        "leaves_owed": sum(len(each.owed) for each in custody),
+        "leaves_gaps": sum(each.destination.receiver.gaps for each in custody),
+        "leaves_gone": sum(each.destination.receiver.voids for each in custody),
+    }
+    return values | {f"leaf_{key}": {(str(t["id"]),): t[key] for t in told} for key in LEAF_KEYS}

@@ -1,0 +1,102 @@
+"""``federator-lab over-delivery``: what a bounded cover brings that no leaf wanted."""
+
+import signal
+import sys
+from pathlib import Path
+
+import click
+import structlog
+import uvloop
+
+from federator.cli.options import FILE, FOLDER, option
+from federator.config.topology import HubSettings
+from lab.cli.common import folder_for, numbers, until_stopped
+from lab.cli.line_chart import line_chart
+from lab.leaves.naming import NAMINGS, SKEW
+from lab.leaves.over_delivery import OverDelivery, over_delivery
+from lab.leaves.over_delivery_live import Counted, counted
+
+FAILED = 1
+IN_VAIN_MAX = 0.1
+JUDGED = "shops"
+DEFAULT = HubSettings().filters_max
+BOUNDS = "125,250,350,500,700,1000,1400,2000,4000,12000"
+
+
+@click.command(name="over-delivery")
+@click.option("--bounds", callback=numbers, default=BOUNDS, help="Filters told at most, in turn.")
+@option("--publications", type=click.IntRange(2, 10_000_000), default=200_000, help="Drawn.")
+@option("--skew", type=click.FloatRange(0, 2), default=SKEW, help="Zipf's exponent of traffic.")
+@option("--seed", type=int, default=1)
+@click.option("--svg", type=FILE, help="Draw it.")
+@click.option("--live", is_flag=True, help="And once on real brokers and agents.")
+@click.option("--keep", type=FOLDER, help="Keep their configurations and logs in this folder.")
+def command(
+    bounds: tuple[int, ...],
+    publications: int,
+    skew: float,
+    seed: int,
+    svg: Path | None,
+    live: bool,
+    keep: Path | None,
+) -> int:
+    """Draw what 100 leaves of 100 filters want and the world publishes; add up what none wanted.
+
+    Exits 1 when a hub with the default bound carries 10 % or more of its bytes in vain for a chain
+    of shops, drawn or (--live) counted by itself on real processes; otherwise 0.
+    """
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    every = dict.fromkeys((*bounds, DEFAULT))
+    results = {
+        name: over_delivery(naming, every, seed=seed, publications=publications, skew=skew)
+        for name, naming in NAMINGS.items()
+    }
+    click.echo("\n".join(_table(results)))
+    if svg is not None:
+        svg.write_text(_drawn(results), encoding="utf-8")
+    worst = next(each for each in results[JUDGED] if each.bound == DEFAULT).then.in_vain
+    if live:
+        with folder_for(keep, verb="over-delivery") as folder:
+            measured = counted(
+                folder, NAMINGS[JUDGED], seed=seed, skew=skew, publications=publications
+            )
+            ended = uvloop.run(until_stopped(measured, name="over-delivery"))
+        if isinstance(ended, signal.Signals):
+            return 128 + ended
+        click.echo(_live(ended))
+        worst = max(worst, ended.then.in_vain)
+    return 0 if worst < IN_VAIN_MAX else FAILED
+
+
+def _table(results: dict[str, list[OverDelivery]]) -> list[str]:
+    lines = ["naming      bound  filters  in vain at first   then"]
+    for name, each in results.items():
+        lines += [
+            f"{name:9}  {r.bound:>6,}  {r.filters:>7,}  "
+            f"{r.first.in_vain:>16.1%}  {r.then.in_vain:>5.1%}"
+            for r in each
+        ]
+    return lines
+
+
+def _live(measured: Counted) -> str:
+    first, then = measured.first, measured.then
+    return (
+        f"live, {JUDGED}, bound {DEFAULT}: {measured.filters_asked} filters asked for; "
+        f"{first.in_vain:.1%} of {first.size} bytes in vain at first, "
+        f"{then.in_vain:.1%} of {then.size} then"
+    )
+
+
+def _drawn(results: dict[str, list[OverDelivery]]) -> str:
+    curves = {
+        name: {float(r.bound): 100 * r.then.in_vain for r in each} for name, each in results.items()
+    }
+    curves["pooled, at first"] = {float(r.bound): 100 * r.first.in_vain for r in results["pooled"]}
+    return line_chart(
+        "100 leaves of 100 filters: carried to their hub in vain",
+        "hub.filters_max",
+        "% of bytes",
+        curves,
+        log_x=True,
+    )
