@@ -78,7 +78,6 @@ class World:
         say: Callable[[c.Message], None],
         now_ms: Millis,
     ) -> None:
-        self.filters = filters
         self._say = say
         self._rng = random.Random(brokers)
         self._renamed = 0
