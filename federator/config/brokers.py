@@ -25,7 +25,9 @@ from federator.protocol.messages.broker_names import NAME_BYTES_MAX, objection_t
 from federator.protocol.policy.rules import EVERYTHING, LinkRules
 
 URL_CHARACTERS_MAX = 512
-_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+_DEFAULT_PATH: Final = "/mqtt"
+_PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
 PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
@@ -44,15 +46,23 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens."""
+    """Where a broker listens.
+
+    Attributes:
+        path: Of its WebSockets; ``None``: it speaks MQTT there without.
+    """
 
     host: str
     port: int
     tls: bool
+    path: str | None = None
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read ``mqtt[s]://host[:port]``. Raises ``ValueError``: ``what: how to mend``."""
+        """Read ``mqtt[s]://host[:port]``, or ``ws[s]://host[:port][/path]``.
+
+        Raises ``ValueError``: ``what: how to mend``.
+        """
         shown = repr(url[:60])
         if len(url) > URL_CHARACTERS_MAX or not url.isprintable() or " " in url:
             raise ValueError(f"{shown} is not a URL: write one like mqtt://gateway:1883")
@@ -62,16 +72,26 @@ class Address:
         except ValueError:
             raise ValueError(f"{shown} has a bad host or port: write mqtt://host:1883") from None
         if parts.scheme not in _DEFAULT_PORTS:
-            raise ValueError(f"{shown} has no scheme we know: use mqtt://host or mqtts://host")
+            mend = "use mqtt://host, mqtts://host, ws://host/path or wss://host/path"
+            raise ValueError(f"{shown} has no scheme we know: {mend}")
         if "@" in parts.netloc:
             # Never shown: what stands before the @ is a secret.
             raise ValueError("the URL holds credentials: use username and password_file")
-        if parts.path.strip("/") or parts.query or parts.fragment or not parts.hostname:
+        path = (parts.path or _DEFAULT_PATH) if parts.scheme in ("ws", "wss") else None
+        more = parts.query or parts.fragment
+        if path is not None and (more or not _PATH.fullmatch(path)):
+            raise ValueError(f"{shown} is not host, port and path only: write wss://host/mqtt")
+        if not parts.hostname or (path is None and (more or parts.path.strip("/"))):
             raise ValueError(f"{shown} is not host and port only: write mqtt://host:1883")
         if port == 0:
             raise ValueError(f"{shown} has port 0: give 1 to 65535")
-        tls = parts.scheme == "mqtts"
-        return cls(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], tls)
+        tls = parts.scheme in ("mqtts", "wss")
+        return cls(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], tls, path)
+
+    @property
+    def with_tls(self) -> str:
+        """The scheme of the same way with TLS."""
+        return "mqtts://" if self.path is None else "wss://"
 
     @property
     def is_exposed(self) -> bool:
@@ -178,7 +198,8 @@ class BrokerAddress(Credentials):
     """A broker's address and who we are there."""
 
     url: Url
-    """mqtt://host[:1883] or mqtts://host[:8883]."""
+    """mqtt://host[:1883] or mqtts://host[:8883]; in WebSockets ws://host[:80][/mqtt] or
+    wss://host[:443][/mqtt]."""
 
     @property
     def address(self) -> Address:
@@ -196,7 +217,7 @@ class BrokerAddress(Credentials):
         return tuple(getattr(self, key) for key in BrokerAddress.model_fields)
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
-        """As ``verifying_context`` for ``mqtts://``, ``None`` for ``mqtt://``."""
+        """As ``verifying_context`` for ``mqtts://`` and ``wss://``, else ``None``."""
         return self.verifying_context(now) if self.address.tls else None
 
     def with_credentials_of(self, login: Credentials) -> Self:
@@ -219,8 +240,8 @@ class BrokerAddress(Credentials):
         if not self.address.tls:
             for name in ("ca_file", "cert_file"):
                 if getattr(self, name) is not None:
-                    what = f"{name} with a mqtt:// url"
-                    raise wrong(name, what, f"use mqtts://, or remove {name}")
+                    what = f"{name} with {self.url}, which is without TLS"
+                    raise wrong(name, what, f"use {self.address.with_tls}, or remove {name}")
         return self
 
 

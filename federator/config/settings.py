@@ -232,8 +232,9 @@ class Settings(Section):
             named = [(f"{at}.url", connection.url) for at, connection in self.connections()]
             named += [(f"topology.seeds.{i}", url) for i, url in enumerate(self.topology.seeds)]
             for key, url in named:
-                if Address.parse(url).is_exposed:
-                    mend = "use mqtts://, or set links.allow_plaintext = true"
+                address = Address.parse(url)
+                if address.is_exposed:
+                    mend = f"use {address.with_tls}, or set links.allow_plaintext = true"
                     raise wrong(key, f"{url} is plaintext off this host", mend)
         return self
 

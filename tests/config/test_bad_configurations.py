@@ -41,6 +41,24 @@ SPOILT = {
     "a port beyond 16 bits": (("0.1:1883", "0.1:70000"), 78, 4, "has a bad host or port"),
     "port zero": (("0.1:1883", "0.1:0"), 78, 4, "has port 0"),
     "a path in the URL": (("0.1:1883", "0.1:1883/x"), 78, 4, "host and port only"),
+    "a query in a WebSocket's URL": (
+        ("mqtt://127.0.0.1:1883", "ws://127.0.0.1/mqtt?token=1"),
+        78,
+        4,
+        "is not host, port and path only: write wss://host/mqtt",
+    ),
+    "a WebSocket's path in other letters": (
+        ("mqtt://127.0.0.1:1883", "wss://h/\u00e9"),
+        78,
+        4,
+        "is not host, port and path only",
+    ),
+    "TLS files with a WebSocket in clear": (
+        ('mqtt://127.0.0.1:1883"', 'ws://127.0.0.1"\nca_file = "x"'),
+        78,
+        5,
+        "ca_file with ws://127.0.0.1, which is without TLS: use wss://, or remove ca_file",
+    ),
     "a name that rings a terminal's bell": (
         ("id = 1\n", 'id = 1\nname = "hall\\u0007"\n'),
         78,

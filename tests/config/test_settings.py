@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from federator.cli.agent_pages import agent_url
+from federator.config.brokers import Address
 from federator.config.reading import load
 from federator.config.reference import meanings
 from federator.config.reload import merged
@@ -62,6 +63,21 @@ def test_a_neighbour_has_its_own_word_on_dialling_and_proxy_and_else_that_of_the
     assert (settings.takes_outbox(far), settings.takes_outbox(near)) == (True, False)
     assert (far.proxy_address, near.proxy_address) == (("proxy", 3128), ("::1", 8080))
     assert settings.dialled_back("mqtt://elsewhere").proxy_address == ("proxy", 3128)
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("mqtt://h", Address("h", 1883, False)),
+        ("mqtts://h:1", Address("h", 1, True)),
+        ("ws://h", Address("h", 80, False, "/mqtt")),
+        ("wss://h", Address("h", 443, True, "/mqtt")),
+        ("wss://[::1]:8/", Address("::1", 8, True, "/")),
+        ("wss://h/a/b%20c-d_e", Address("h", 443, True, "/a/b%20c-d_e")),
+    ],
+)
+def test_a_url_says_where_and_how_a_broker_is_reached(url, address):
+    assert Address.parse(url) == address
 
 
 def test_relative_paths_go_by_the_folder_of_their_file(write):

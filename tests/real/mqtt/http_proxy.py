@@ -14,7 +14,7 @@ class HttpProxy:
 
     def __init__(self, *, answer=None):
         self.asked, self.answer = [], answer
-        self._tasks = set()
+        self._tasks, self._writers = set(), []
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -25,6 +25,12 @@ class HttpProxy:
         self._server.close()
         for task in self._tasks:
             task.cancel()
+
+    def hang_up(self):
+        """Break all connections that are open, wherever they are in what they carry."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
 
     @property
     def url(self):
@@ -42,6 +48,7 @@ class HttpProxy:
                 return
             host, _, port = line.split(" ")[1].rpartition(":")
             there, onward = await asyncio.open_connection(host.strip("[]"), int(port))
+            self._writers += [writer, onward]
             writer.write(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 test\r\n\r\n")
             await asyncio.gather(_pump(reader, onward), _pump(there, writer))
 

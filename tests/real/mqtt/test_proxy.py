@@ -8,7 +8,7 @@ from federator.config.certificates import client_context
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.mqtt.proxy import HEAD_BYTES_MAX, HttpProxy
+from federator.runtime.ways.proxy import HEAD_BYTES_MAX, HttpProxy
 from lab.grid.processes.ports import free_ports
 from tests.certificates import tls_listener
 from tests.real.flow import running
