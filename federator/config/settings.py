@@ -16,8 +16,10 @@ from federator.config.brokers import (
     BrokerSettings,
     Credentials,
     NeighbourSettings,
+    ProxySettings,
     Transport,
     in_clear,
+    proxies_in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
 from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
@@ -355,9 +357,9 @@ class Settings(Section):
         return [*self.connections(), ("links", self.links)]
 
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
-        """``neighbour`` with what ``[links]`` says where it names no credentials or proxy."""
+        """``neighbour`` with what ``[links]`` says where it names no credentials, or no proxy."""
         named = neighbour.with_credentials_of(self.links)
-        return named.model_copy(update={"proxy": named.proxy or self.links.proxy})
+        return named.model_copy(update=named.with_proxy_of(self.links))
 
     def dialled_back(self, url: str) -> NeighbourSettings:
         """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""
@@ -439,7 +441,12 @@ class Settings(Section):
         """What an operator should hear at start: credentials that travel in clear."""
         neighbours = enumerate(map(self.neighbour_connection, self.neighbours))
         named = ((f"neighbours.{index}", each) for index, each in neighbours)
-        return in_clear([("broker", self.broker), *named])
+        return in_clear([("broker", self.broker), *named]) + proxies_in_clear(self.proxy_holders())
+
+    def proxy_holders(self) -> list[tuple[str, ProxySettings]]:
+        """Every section that may name a proxy, with its key."""
+        neighbours = [(f"neighbours.{i}", each) for i, each in enumerate(self.neighbours)]
+        return [*neighbours, ("links", self.links)]
 
 
 class PortSettings(Settings):

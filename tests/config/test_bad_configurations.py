@@ -440,7 +440,37 @@ SPOILT = {
         ("", '[links]\nproxy = "http://me:hush@proxy:3128"\n'),
         78,
         8,
-        "the URL holds credentials: use a proxy that asks for none",
+        "the URL holds credentials: use proxy_username and proxy_password_file",
+    ),
+    "a user name for no proxy": (
+        ("", '[links]\nproxy_username = "me"\n'),
+        78,
+        8,
+        "proxy_username without proxy: add proxy, or remove it",
+    ),
+    "a user name for a proxy that would end early": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_username = "a:b"\nproxy_password_file = "x"\n'),
+        78,
+        9,
+        "proxy_username holds a colon: correct it",
+    ),
+    "a user name for a proxy without a password": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_username = "me"\n'),
+        78,
+        9,
+        "proxy_username without proxy_password_file: add proxy_password_file, or remove",
+    ),
+    "a password for a proxy without a user name": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_password_file = "x"\n'),
+        78,
+        9,
+        "proxy_password_file without proxy_username: add proxy_username, or remove",
+    ),
+    "a password for a proxy that is nowhere": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_username = "u"\nproxy_password_file = "/n"\n'),
+        78,
+        10,
+        "/n: no such file or directory: correct the path",
     ),
     "a broker that only dials and is to be found": (
         ("", '[topology]\nmode = "auto"\n[links]\ndial = "out"\n'),
@@ -611,6 +641,28 @@ def test_a_password_file_open_to_others_is_77(mode, write, tmp_path, capsys):
 
     assert code == 77
     assert line == f"federator: {path}:5: {secret} is open to others: chmod o= {secret}"
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "code", "told"),
+    [
+        ("hush\n", 0o644, 77, "is open to others: chmod o="),
+        ("\nhush\n", 0o600, 78, "its first line is empty: write the password there"),
+    ],
+)
+def test_a_password_for_a_proxy_is_kept_as_others_are(content, mode, code, told, write, capsys):
+    path = write(GOOD)
+    secret = path.parent / "proxy-password"
+    secret.write_text(content)
+    secret.chmod(mode)
+    lines = 'proxy = "http://p:1"\nproxy_username = "me"\nproxy_password_file = "proxy-password"'
+    path.write_text(GOOD.replace("[[neighbours]]", f"[links]\n{lines}\n[[neighbours]]", 1))
+
+    got, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert got == code
+    assert told in line
+    assert "hush" not in line
 
 
 def test_a_configuration_with_a_password_open_to_others_is_77(write, capsys):

@@ -65,6 +65,26 @@ def test_a_neighbour_has_its_own_word_on_dialling_and_proxy_and_else_that_of_the
     assert settings.dialled_back("mqtt://elsewhere").proxy_address == ("proxy", 3128)
 
 
+def test_who_we_are_at_a_proxy_is_told_to_that_proxy_alone(write, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n")
+    secret.chmod(0o600)
+    ours = f'proxy = "http://proxy:3128"\nproxy_username = "me"\nproxy_password_file = "{secret}"\n'
+    text = GOOD.partition("[[neighbours]]")[0] + (
+        f"[links]\n{ours}"
+        '[[neighbours]]\nurl = "mqtt://far"\n'
+        '[[neighbours]]\nurl = "mqtt://near"\nproxy = "http://127.0.0.1:8080"\n'
+    )
+
+    settings = load(write(text), {})
+
+    far, near = map(settings.neighbour_connection, settings.neighbours)
+    assert (far.proxy_login(), near.proxy_login()) == (b"me:hush", None)
+    assert [notice.details for notice in settings.notices()] == [
+        {"key": "links.proxy", "url": "http://proxy:3128"}
+    ]
+
+
 @pytest.mark.parametrize(
     ("url", "address"),
     [

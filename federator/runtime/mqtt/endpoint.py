@@ -90,7 +90,9 @@ def endpoint_of(connection: BrokerAddress) -> Endpoint:
     """
     address = connection.address
     socket = connection.socket if isinstance(connection, BrokerSettings) else None
-    proxy = connection.proxy_address if isinstance(connection, NeighbourSettings) else None
+    proxy = None
+    if isinstance(connection, NeighbourSettings) and (there := connection.proxy_address):
+        proxy = HttpProxy(*there, connection.proxy_login())
     return Endpoint(
         address.host,
         address.port,
@@ -98,6 +100,6 @@ def endpoint_of(connection: BrokerAddress) -> Endpoint:
         password=connection.secret(),
         tls=None if socket else connection.tls_context(datetime.now(UTC)),
         socket=socket,
-        proxy=HttpProxy(*proxy) if proxy else None,
+        proxy=proxy,
         websocket=address.path,
     )
