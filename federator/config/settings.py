@@ -316,6 +316,11 @@ class Settings(Section):
         return True
 
     @property
+    def members(self) -> frozenset[BrokerId] | None:
+        """The only brokers that are spoken of in this federation; ``None``: anybody may be."""
+        return None
+
+    @property
     def key_federation(self) -> str:
         """The federation that certificates are of: one for all leaves, which speak apart."""
         return key_federation(self.federation)
@@ -323,6 +328,8 @@ class Settings(Section):
     def for_leaf(self, leaf: LeafSettings) -> "PortSettings":
         """With what settings this broker speaks to ``leaf``: in a federation of the two alone."""
         neighbours = () if leaf.url is None else (NeighbourSettings(url=leaf.url, id=leaf.id),)
+        # What it is told stands in the same table, and may not take the room of what it wants.
+        filters_max = self.hub.leaf_filters_max + self.hub.told_max
         links = {"dial_back": False, "outboxes": (leaf.id,), "dial": "both", "transport": "tcp"}
         return PortSettings(
             leaf=leaf,
@@ -332,7 +339,7 @@ class Settings(Section):
             broker=self.broker,
             neighbours=neighbours,
             links=self.links.model_copy(update=links),
-            mesh=self.mesh.model_copy(update={"filters_max": self.hub.leaf_filters_max}),
+            mesh=self.mesh.model_copy(update={"filters_max": filters_max}),
             routing=RoutingSettings(strategy="shortest-path"),
             custody=self.custody,
             data=self.data,
@@ -458,6 +465,11 @@ class PortSettings(Settings):
     def minds_broker(self) -> bool:
         """The hub's agent does."""
         return False
+
+    @property
+    def members(self) -> frozenset[BrokerId]:
+        """The leaf and we."""
+        return frozenset((BrokerId(self.leaf.id), self.broker_id))
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
         """The rules of the one link there is."""

@@ -103,7 +103,13 @@ class HubSettings(TrustSettings):
     here want; where that are more, several become a wider one. For a while after that those that
     were replaced are told besides, twice as many at most."""
     leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
-    """Filters one leaf may want; more are refused."""
+    """Filters one leaf may want, beside room for what it is told, four times filters_max; more are
+    refused."""
+
+    @property
+    def told_max(self) -> int:
+        """Filters that one side is told of: what is asked for, what lingers, and some to spare."""
+        return 4 * self.filters_max
 
     @property
     def keys(self) -> KeySettings:

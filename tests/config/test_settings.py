@@ -324,6 +324,16 @@ def test_a_hub_speaks_to_each_leaf_in_the_federation_that_the_leaf_names(write):
     assert port.key_federation == "demo.leaves"
     assert port.parameters().outboxes == {417}
     assert not port.parameters().dial_back
+    assert port.members == {417, hub.broker_id}
+    assert hub.members is None
+
+
+def test_what_a_leaf_is_told_takes_no_room_of_what_it_may_want(write):
+    text = GOOD + "[hub]\nfilters_max = 500\nleaf_filters_max = 10\n[[leaves]]\nid = 417\n"
+    hub = load(write(text), {})
+
+    told_max = 3 * hub.hub.filters_max  # the cover, and twice as many that linger
+    assert hub.for_leaf(hub.leaves[0]).parameters().filters_max >= told_max + 10
 
 
 def test_what_a_reload_merges_stays_a_leaf(write):

@@ -32,9 +32,6 @@ from federator.runtime.storage.state_dir import StateDir
 ASKED: Final = "asked"
 """The file that lists what one side was asked for."""
 
-ROOM: Final = 4
-"""Times ``hub.filters_max``: what is told, what lingers, and some to spare."""
-
 LEAVES_PER_TURN: Final = 16
 
 _log = structlog.get_logger()
@@ -77,7 +74,7 @@ class Hub:
         self._wanted = dict.fromkeys(self.ports, 0)  # how many filters
         places = {None: settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
         self._asked_before = {
-            side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
+            side: FilterFile(folder, ASKED, filters_max=settings.hub.told_max)
             for side, folder in places.items()
         }
         self._asking: deque[tuple[BrokerId, CoverChange]] = deque()  # not asked yet
@@ -204,7 +201,7 @@ class Hub:
     # For operators
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """Each leaf: whether its link is up, what it wants, and what it is told."""
+        """Each leaf: whether its link is up, what it wants and is told, what it may not say."""
         return [
             {
                 "id": leaf,
@@ -212,6 +209,7 @@ class Hub:
                 "served_by": _served_by(self._agent.settings.broker_id, leaf, port),
                 "filters_wanted": self._wanted[leaf],
                 "filters_told": len(self.switch.leaves[leaf].filters),
+                **_refused(port),
             }
             for leaf, port in sorted(self.ports.items())
         ]
@@ -221,6 +219,22 @@ def _served_by(hub: BrokerId, leaf: BrokerId, port: Agent) -> BrokerId:
     """The hub by which a leaf is served: as far as we know, us."""
     served = port.control.node.serving.of(leaf)
     return hub if served is None else served.hub
+
+
+def _refused(port: Agent) -> dict[str, int]:
+    """What came from a leaf and was not taken, since we started: sealed or said by who may not,
+    beyond its bound of filters, against the rules of its entry.
+    """
+    control, data = port.control, port.data
+    node, traffic, frames = control.node, control.traffic, data.path.plane.counters
+    words = [traffic.presumed, traffic.malformed]
+    words += [] if control.trust is None else [control.trust.words.refused]
+    return {
+        "frames_refused": frames.frames_of_strangers + frames.malformed_frames,
+        "words_refused": sum(sum(each.values()) for each in words),
+        "filters_refused": node.meshes.refused + node.topic_routing.refused,
+        "publications_refused": data.link_policies.withheld_in,
+    }
 
 
 def _publications(added: Sequence[str], removed: Sequence[str]) -> CoverChange:
