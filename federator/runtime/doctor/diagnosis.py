@@ -266,6 +266,9 @@ def _way_back(address: str, back: WayBack, settings: Settings) -> Finding:
     if back.heard:
         return Finding("neighbour", "ok", found)
     mend = "once our agent runs, its agent answers there, unless its links.dial_back = false"
+    if settings.role == "leaf":
+        mend = "once our agent runs, its agent answers there if it has [[leaves]] with id = "
+        mend += f"{settings.broker.id}; a leaf has none: name a hub"
     return Finding("neighbour", "ok", found, mend)
 
 
