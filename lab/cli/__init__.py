@@ -20,6 +20,7 @@ VERBS = {
     "nat": ("nat", "Hold a site behind real NAT against one that can be reached."),
     "hub-death": ("hub_death", "Kill a hub whose leaves have another one in reserve."),
     "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
+    "ways": ("ways", "Measure what a link carries in WebSockets beside one by TCP."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),
