@@ -19,7 +19,7 @@ from federator.runtime.mqtt.link import Endpoint
 from lab.grid.clients import Arrivals
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.children import Sections, spawn
+from lab.grid.processes.children import spawn
 from lab.grid.processes.ports import free_ports
 from lab.grid.streams import Stream
 
@@ -130,7 +130,7 @@ def _configs(hub: _Place, sites: dict[str, _Place]) -> list[AgentConfig]:
     """The hub names nobody, and dials back who can be dialled."""
     configs = [AgentConfig(HUB, hub.broker.url, {}, more={"links": {"dial_back": True}})]
     for name, site in sites.items():
-        more: Sections = {}
+        more: dict[str, dict[str, str]] = {}
         if name == WEBSOCKETS:
             more["broker"] = {"advertise": site.websockets}
         if name == ALONE:
