@@ -103,3 +103,17 @@ async def test_the_doctor_speaks_in_websockets_and_tells_which_listener_does_not
     assert f"{at_here}: leads here" in told
     assert f"{at_there}: we may speak there" in told
     assert f"{no_websocket}: hung up when asked for a WebSocket: is this its listener?" in told
+
+
+async def test_the_doctor_of_a_site_that_only_dials_measures_how_long_packets_come(plain, tmp_path):
+    """Mosquitto 2.0 has 16 turns to write them, of up to 100 ms each; later ones have one."""
+    here = await plain.broker()
+    _, at_there = await in_websockets(plain)
+    config = tmp_path / "federator.toml"
+    lines = [f'[broker]\nid = 1\nurl = "{here.url}"', f'[[neighbours]]\nurl = "{at_there}"']
+    config.write_text("\n".join(['security = "open"', *lines, '[links]\ndial = "out"', ""]))
+
+    _, told, _ = await ran("doctor", "-c", str(config))
+
+    slow = f"{at_there}: 65536 bytes that are said to us there took "
+    assert (slow in told) == ("mosquitto version 2.0" in told), told
