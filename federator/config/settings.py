@@ -212,14 +212,6 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _links_that_arrange_themselves_can_be_dialled(self) -> Self:
-        if self.topology.mode == "auto" and self.links.dial == "out":
-            what = "others would be told to dial this broker, which nobody can"
-            mend = 'use topology.mode = "static" and name [[neighbours]]; theirs may be "auto"'
-            raise wrong("links.dial", what, mend)
-        return self
-
-    @model_validator(mode="after")
     def _no_link_asks_for_what_is_denied(self) -> Self:
         for index, neighbour in enumerate(self.neighbours):
             explicit = neighbour.model_fields_set & {"imports", "exports"}
@@ -412,6 +404,7 @@ class Settings(Section):
             kept=frozenset(neighbour.url for neighbour in self.neighbours),
             known=known,
             forget_ms=Millis(1_000 * topology.forget_s),
+            hidden=self.links.dial == "out",
         )
 
     def failover_parameters(self) -> FailoverParameters:

@@ -472,12 +472,6 @@ SPOILT = {
         10,
         "/n: no such file or directory: correct the path",
     ),
-    "a broker that only dials and is to be found": (
-        ("", '[topology]\nmode = "auto"\n[links]\ndial = "out"\n'),
-        78,
-        10,
-        'use topology.mode = "static" and name [[neighbours]]',
-    ),
     "a third manner of dialling": (("", '[links]\ndial = "in"\n'), 78, 8, "links.dial"),
     "plaintext that is not wanted": (
         ("127.0.0.1:2883", 'gw2"\n[links]\nallow_plaintext = false\n#'),
