@@ -113,8 +113,7 @@ class DataPlane:
         self._inbox_key = inbox_key(self_id)
         self._own = OwnFrames(self_id, epoch, hop_limit)
         self._outlet = outlet
-        self._seals = seals
-        self._frame_events = frame_events
+        self._seals, self._frame_events = seals, frame_events
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
         # Tails have the numbers of QoS 0, which anybody may take in another's name.

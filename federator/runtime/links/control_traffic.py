@@ -15,7 +15,7 @@ from mqtt5 import PublishPacket, QoS, TopicFilter, Will
 from federator.errors import DecodeError
 from federator.protocol.links.links import Links
 from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kind_of
-from federator.protocol.messages.control import Bye, Hello, Message, sender_of
+from federator.protocol.messages.control import Bye, Hello, Message, Solicit, sender_of
 from federator.protocol.messages.subjects import subjects
 from federator.protocol.messages.topics import DOCTORS_WORD, control_topic, outbox_topic
 from federator.protocol.rate_limiter import RateLimiter
@@ -214,7 +214,8 @@ class ControlTraffic:
             self._on_malformed(kind, packet.payload, str(error))
             return None
         if self.members is not None and not subjects(message) <= self.members:
-            self._on_presumed(kind, sender_of(message))
+            if not isinstance(message, Solicit):  # a leaf may ask each of two hubs for the other
+                self._on_presumed(kind, sender_of(message))
             return None
         self.received[kind] += 1
         if self.peers is not None:
