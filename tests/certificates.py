@@ -28,3 +28,12 @@ def tls_listener(keys: Path, port: int) -> tuple[str, ...]:
         f"cafile {keys}/client.pem",
         "require_certificate true",
     )
+
+
+WEBSOCKETS = "protocol websockets"
+"""What makes a listener one for WebSockets, behind its other lines."""
+
+
+def websocket_listener(port: int) -> tuple[str, ...]:
+    """Configuration of a broker that speaks MQTT in WebSockets there."""
+    return (f"listener {port} 127.0.0.1", WEBSOCKETS)

@@ -25,7 +25,9 @@ from federator.protocol.messages.broker_names import NAME_BYTES_MAX, objection_t
 from federator.protocol.policy.rules import EVERYTHING, LinkRules
 
 URL_CHARACTERS_MAX = 512
-_DEFAULT_PORTS = {"mqtt": 1883, "mqtts": 8883}
+_DEFAULT_PORTS: Final = {"mqtt": 1883, "mqtts": 8883, "ws": 80, "wss": 443}
+_DEFAULT_PATH: Final = "/mqtt"
+_PATH: Final = re.compile(r"/[!$&-;=@-Z_a-z~%]*")
 PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
@@ -44,15 +46,23 @@ def is_loopback(host: str) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Address:
-    """Where a broker listens."""
+    """Where a broker listens.
+
+    Attributes:
+        path: Of its WebSockets; ``None``: it speaks MQTT there without.
+    """
 
     host: str
     port: int
     tls: bool
+    path: str | None = None
 
     @classmethod
     def parse(cls, url: str) -> Self:
-        """Read ``mqtt[s]://host[:port]``. Raises ``ValueError``: ``what: how to mend``."""
+        """Read ``mqtt[s]://host[:port]``, or ``ws[s]://host[:port][/path]``.
+
+        Raises ``ValueError``: ``what: how to mend``.
+        """
         shown = repr(url[:60])
         if len(url) > URL_CHARACTERS_MAX or not url.isprintable() or " " in url:
             raise ValueError(f"{shown} is not a URL: write one like mqtt://gateway:1883")
@@ -62,16 +72,26 @@ class Address:
         except ValueError:
             raise ValueError(f"{shown} has a bad host or port: write mqtt://host:1883") from None
         if parts.scheme not in _DEFAULT_PORTS:
-            raise ValueError(f"{shown} has no scheme we know: use mqtt://host or mqtts://host")
+            mend = "use mqtt://host, mqtts://host, ws://host/path or wss://host/path"
+            raise ValueError(f"{shown} has no scheme we know: {mend}")
         if "@" in parts.netloc:
             # Never shown: what stands before the @ is a secret.
             raise ValueError("the URL holds credentials: use username and password_file")
-        if parts.path.strip("/") or parts.query or parts.fragment or not parts.hostname:
+        path = (parts.path or _DEFAULT_PATH) if parts.scheme in ("ws", "wss") else None
+        more = parts.query or parts.fragment
+        if path is not None and (more or not _PATH.fullmatch(path)):
+            raise ValueError(f"{shown} is not host, port and path only: write wss://host/mqtt")
+        if not parts.hostname or (path is None and (more or parts.path.strip("/"))):
             raise ValueError(f"{shown} is not host and port only: write mqtt://host:1883")
         if port == 0:
             raise ValueError(f"{shown} has port 0: give 1 to 65535")
-        tls = parts.scheme == "mqtts"
-        return cls(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], tls)
+        tls = parts.scheme in ("mqtts", "wss")
+        return cls(parts.hostname, port or _DEFAULT_PORTS[parts.scheme], tls, path)
+
+    @property
+    def with_tls(self) -> str:
+        """The scheme of the same way with TLS."""
+        return "mqtts://" if self.path is None else "wss://"
 
     @property
     def is_exposed(self) -> bool:
@@ -116,13 +136,67 @@ def _parse_proxy(url: str) -> tuple[str, int]:
         host = port = None
     if "@" in url:
         # Never shown: what stands before the @ is a secret.
-        raise ValueError("the URL holds credentials: use a proxy that asks for none")
+        raise ValueError("the URL holds credentials: use proxy_username and proxy_password_file")
     if not (host and port) or parts.scheme != "http" or parts.path.strip("/"):
         raise ValueError(f"{shown} is no proxy: write one like http://proxy:3128")
     return host, port
 
 
 ProxyUrl = Annotated[str, readable_by(_parse_proxy)]
+
+
+class ProxySettings(Section):
+    """By which proxy neighbours' brokers are reached, and who we are there."""
+
+    proxy: Annotated[ProxyUrl | None, Takes.RESTART] = None
+    """The HTTP proxy, http://host:port, by which we connect to neighbours' brokers (CONNECT). That
+    of [links] holds for neighbours that name none of their own."""
+    proxy_username: Annotated[str | None, Takes.RESTART] = Field(
+        default=None, min_length=1, max_length=USERNAME_CHARACTERS_MAX
+    )
+    """Who we are there (Basic)."""
+    proxy_password_file: Annotated[Path | None, Takes.RESTART] = None
+    """File whose first line is the password there; closed to others."""
+
+    @model_validator(mode="after")
+    def _who_we_are_there_is_whole(self) -> Self:
+        if self.proxy_username is not None and self.proxy is None:
+            raise wrong("proxy_username", "proxy_username without proxy", "add proxy, or remove it")
+        if self.proxy_username is not None and ":" in self.proxy_username:
+            raise wrong("proxy_username", "proxy_username holds a colon", "correct it")
+        if (self.proxy_username is None) != (self.proxy_password_file is None):
+            has, lacks = "proxy_username", "proxy_password_file"
+            has, lacks = (has, lacks) if self.proxy_username else (lacks, has)
+            raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
+        return self
+
+    @property
+    def proxy_address(self) -> tuple[str, int] | None:
+        """Host and port of the proxy, if there is one."""
+        return _parse_proxy(self.proxy) if self.proxy else None
+
+    def proxy_login(self) -> bytes | None:
+        """User name and password there, if any. Raises ``OSError``: the file is gone."""
+        if self.proxy_username is None or self.proxy_password_file is None:
+            return None
+        return self.proxy_username.encode() + b":" + first_line(self.proxy_password_file)
+
+    def with_proxy_of(self, other: "ProxySettings") -> dict[str, object]:
+        """What to change in a section that names no proxy of its own."""
+        names = () if self.proxy else ProxySettings.model_fields
+        return {name: getattr(other, name) for name in names}
+
+    @property
+    def tells_proxy_in_clear(self) -> bool:
+        """Whether others on the way to the proxy can read our password there."""
+        address = self.proxy_address
+        return address is not None and bool(self.proxy_username) and not is_loopback(address[0])
+
+
+def first_line(path: Path) -> bytes:
+    """The secret in a file. Raises ``OSError``."""
+    with path.open("rb") as file:
+        return file.readline(PASSWORD_BYTES_MAX).rstrip(b"\r\n")
 
 
 def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
@@ -162,10 +236,7 @@ class Credentials(Section):
         """The password, if any. Raises ``OSError``: its file is gone since it was checked."""
         if self.password is not None:
             return self.password.get_secret_value().encode()
-        if self.password_file is not None:
-            with self.password_file.open("rb") as file:
-                return file.readline(PASSWORD_BYTES_MAX).rstrip(b"\r\n")
-        return None
+        return None if self.password_file is None else first_line(self.password_file)
 
     def verifying_context(self, now: datetime) -> ssl.SSLContext:
         """Verifies whom we call and presents our certificate. Raises as ``client_context``."""
@@ -178,7 +249,8 @@ class BrokerAddress(Credentials):
     """A broker's address and who we are there."""
 
     url: Url
-    """mqtt://host[:1883] or mqtts://host[:8883]."""
+    """mqtt://host[:1883] or mqtts://host[:8883]; in WebSockets ws://host[:80][/mqtt] or
+    wss://host[:443][/mqtt]."""
 
     @property
     def address(self) -> Address:
@@ -196,7 +268,7 @@ class BrokerAddress(Credentials):
         return tuple(getattr(self, key) for key in BrokerAddress.model_fields)
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
-        """As ``verifying_context`` for ``mqtts://``, ``None`` for ``mqtt://``."""
+        """As ``verifying_context`` for ``mqtts://`` and ``wss://``, else ``None``."""
         return self.verifying_context(now) if self.address.tls else None
 
     def with_credentials_of(self, login: Credentials) -> Self:
@@ -219,8 +291,8 @@ class BrokerAddress(Credentials):
         if not self.address.tls:
             for name in ("ca_file", "cert_file"):
                 if getattr(self, name) is not None:
-                    what = f"{name} with a mqtt:// url"
-                    raise wrong(name, what, f"use mqtts://, or remove {name}")
+                    what = f"{name} with {self.url}, which is without TLS"
+                    raise wrong(name, what, f"use {self.address.with_tls}, or remove {name}")
         return self
 
 
@@ -247,6 +319,15 @@ def in_clear(connections: Iterable[tuple[str, BrokerAddress]]) -> tuple[Notice, 
         Notice("config.credentials_in_clear", "warning", {"key": f"{at}.url", "url": named.url})
         for at, named in connections
         if named.address.is_exposed and named.username
+    )
+
+
+def proxies_in_clear(holders: Iterable[tuple[str, ProxySettings]]) -> tuple[Notice, ...]:
+    """The same of what a proxy is told."""
+    return tuple(
+        Notice("config.credentials_in_clear", "warning", {"key": f"{at}.proxy", "url": each.proxy})
+        for at, each in holders
+        if each.tells_proxy_in_clear and each.proxy is not None
     )
 
 
@@ -310,7 +391,7 @@ Capacity = Annotated[
 """bit/s, which may be written as text with a unit."""
 
 
-class NeighbourSettings(BrokerAddress):
+class NeighbourSettings(BrokerAddress, ProxySettings):
     """A broker we talk to directly. Naming any one existing broker joins the federation."""
 
     id: BrokerNumber | None = None
@@ -326,8 +407,6 @@ class NeighbourSettings(BrokerAddress):
     """How frames reach this one, whatever links.transport says."""
     dial: Annotated[Dial | None, Takes.RESTART] = None
     """Who dials whom, whatever links.dial says."""
-    proxy: Annotated[ProxyUrl | None, Takes.RESTART] = None
-    """By which HTTP proxy its broker is reached, whatever links.proxy says."""
     imports: TopicFilters = Field(default=EVERYTHING, alias="import")
     """Publications are taken from this neighbour when one of these matches,"""
     exports: TopicFilters = Field(default=EVERYTHING, alias="export")
@@ -344,11 +423,6 @@ class NeighbourSettings(BrokerAddress):
                 what = f"neighbour.{name} without neighbour.id"
                 raise wrong(name, what, "add its id, by which it is known also when it calls us")
         return self
-
-    @property
-    def proxy_address(self) -> tuple[str, int] | None:
-        """Host and port of the proxy, if there is one."""
-        return _parse_proxy(self.proxy) if self.proxy else None
 
     def rules(self, denied: tuple[str, ...]) -> LinkRules:
         """The rules of this link, with what is denied to the federation."""

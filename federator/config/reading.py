@@ -24,7 +24,7 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
-from federator.config.brokers import Credentials
+from federator.config.brokers import Credentials, first_line
 from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
 from federator.config.gateway import GatewaySettings
@@ -77,6 +77,7 @@ def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True)
     if not secrets:
         return settings
     _check_credentials(path, settings, source)
+    _check_proxies(settings, source)
     for key in ("agent_file", "operator_file"):
         _check_key_file(settings.keys, key, source)
     _check_key_file(settings.hub, "agent_file", source, section="hub")
@@ -326,6 +327,17 @@ def _check_secrets(
                 if key == "password_file" and not holder.secret():
                     what = f"{file}: its first line is empty: write the password there"
                     raise source.error((*location, key), what)
+
+
+def _check_proxies(settings: Settings, source: _Source) -> None:
+    """Refuse files of passwords for proxies as those of other passwords."""
+    for at, holder in settings.proxy_holders():
+        if (file := holder.proxy_password_file) is not None:
+            location = (*located(at), "proxy_password_file")
+            _check_secret_file(file, location, source)
+            if not first_line(file):
+                what = f"{file}: its first line is empty: write the password there"
+                raise source.error(location, what)
 
 
 def _check_key_file(keys: Section, name: str, source: _Source, section: str = "keys") -> None:

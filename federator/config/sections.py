@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, Strict, StringConstraints, model_validator
 
-from federator.config.brokers import Credentials, Dial, ProxyUrl, Transport, Url, is_loopback
+from federator.config.brokers import Credentials, Dial, ProxySettings, Transport, Url, is_loopback
 from federator.config.section import BrokerNumber, Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
@@ -27,7 +27,7 @@ Span = Annotated[int, Strict(), Field(ge=1, le=SPAN_MS_MAX)]
 HostName = Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9_.-]{1,253}$")]
 
 
-class LinkSettings(Credentials):
+class LinkSettings(Credentials, ProxySettings):
     """Links to neighbours. Credentials here hold for neighbours that name none of their own,
     and for those that are dialled back.
     """
@@ -53,9 +53,6 @@ class LinkSettings(Credentials):
     """Who dials whom: "both": we connect to neighbours' brokers, and their agents to ours; "out":
     we connect to theirs, and hear them over the same connections. For a broker behind NAT or a
     firewall, which nobody can connect to. A neighbour may have its own."""
-    proxy: ProxyUrl | None = None
-    """The HTTP proxy, http://host:port, by which we connect to neighbours' brokers (CONNECT, for
-    mqtt:// and mqtts:// alike)."""
     outboxes: tuple[BrokerNumber, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
     """Where dial_back = false: ids of brokers with dial = "out" that may link with ours."""
     notifications: Switch = True

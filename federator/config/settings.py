@@ -16,8 +16,10 @@ from federator.config.brokers import (
     BrokerSettings,
     Credentials,
     NeighbourSettings,
+    ProxySettings,
     Transport,
     in_clear,
+    proxies_in_clear,
 )
 from federator.config.datagrams import UdpSettings, require_codec
 from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
@@ -210,14 +212,6 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _links_that_arrange_themselves_can_be_dialled(self) -> Self:
-        if self.topology.mode == "auto" and self.links.dial == "out":
-            what = "others would be told to dial this broker, which nobody can"
-            mend = 'use topology.mode = "static" and name [[neighbours]]; theirs may be "auto"'
-            raise wrong("links.dial", what, mend)
-        return self
-
-    @model_validator(mode="after")
     def _no_link_asks_for_what_is_denied(self) -> Self:
         for index, neighbour in enumerate(self.neighbours):
             explicit = neighbour.model_fields_set & {"imports", "exports"}
@@ -232,8 +226,9 @@ class Settings(Section):
             named = [(f"{at}.url", connection.url) for at, connection in self.connections()]
             named += [(f"topology.seeds.{i}", url) for i, url in enumerate(self.topology.seeds)]
             for key, url in named:
-                if Address.parse(url).is_exposed:
-                    mend = "use mqtts://, or set links.allow_plaintext = true"
+                address = Address.parse(url)
+                if address.is_exposed:
+                    mend = f"use {address.with_tls}, or set links.allow_plaintext = true"
                     raise wrong(key, f"{url} is plaintext off this host", mend)
         return self
 
@@ -313,6 +308,11 @@ class Settings(Section):
         return True
 
     @property
+    def members(self) -> frozenset[BrokerId] | None:
+        """The only brokers that are spoken of in this federation; ``None``: anybody may be."""
+        return None
+
+    @property
     def key_federation(self) -> str:
         """The federation that certificates are of: one for all leaves, which speak apart."""
         return key_federation(self.federation)
@@ -320,9 +320,11 @@ class Settings(Section):
     def for_leaf(self, leaf: LeafSettings) -> "PortSettings":
         """With what settings this broker speaks to ``leaf``: in a federation of the two alone."""
         neighbours = () if leaf.url is None else (NeighbourSettings(url=leaf.url, id=leaf.id),)
+        # What it is told stands in the same table, and may not take the room of what it wants.
+        filters_max = self.hub.leaf_filters_max + self.hub.told_max
         links = {"dial_back": False, "outboxes": (leaf.id,), "dial": "both", "transport": "tcp"}
         gap_ms = min(self.hub.leaf_ann_gap_ms, self.mesh.core_ann_interval_ms - 1)
-        mesh = {"filters_max": self.hub.leaf_filters_max, "core_ann_gap_ms": gap_ms}
+        mesh = {"filters_max": filters_max, "core_ann_gap_ms": gap_ms}
         return PortSettings(
             leaf=leaf,
             federation=federation_of_leaf(self.federation, leaf.id),
@@ -356,9 +358,9 @@ class Settings(Section):
         return [*self.connections(), ("links", self.links)]
 
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
-        """``neighbour`` with what ``[links]`` says where it names no credentials or proxy."""
+        """``neighbour`` with what ``[links]`` says where it names no credentials, or no proxy."""
         named = neighbour.with_credentials_of(self.links)
-        return named.model_copy(update={"proxy": named.proxy or self.links.proxy})
+        return named.model_copy(update=named.with_proxy_of(self.links))
 
     def dialled_back(self, url: str) -> NeighbourSettings:
         """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""
@@ -404,6 +406,7 @@ class Settings(Section):
             kept=frozenset(neighbour.url for neighbour in self.neighbours),
             known=known,
             forget_ms=Millis(1_000 * topology.forget_s),
+            hidden=self.links.dial == "out",
         )
 
     def failover_parameters(self) -> FailoverParameters:
@@ -440,7 +443,12 @@ class Settings(Section):
         """What an operator should hear at start: credentials that travel in clear."""
         neighbours = enumerate(map(self.neighbour_connection, self.neighbours))
         named = ((f"neighbours.{index}", each) for index, each in neighbours)
-        return in_clear([("broker", self.broker), *named])
+        return in_clear([("broker", self.broker), *named]) + proxies_in_clear(self.proxy_holders())
+
+    def proxy_holders(self) -> list[tuple[str, ProxySettings]]:
+        """Every section that may name a proxy, with its key."""
+        neighbours = [(f"neighbours.{i}", each) for i, each in enumerate(self.neighbours)]
+        return [*neighbours, ("links", self.links)]
 
 
 class PortSettings(Settings):
@@ -452,6 +460,11 @@ class PortSettings(Settings):
     def minds_broker(self) -> bool:
         """The hub's agent does."""
         return False
+
+    @property
+    def members(self) -> frozenset[BrokerId]:
+        """The leaf and we."""
+        return frozenset((BrokerId(self.leaf.id), self.broker_id))
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
         """The rules of the one link there is."""

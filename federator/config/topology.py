@@ -110,10 +110,16 @@ class HubSettings(TrustSettings):
     here want; where that are more, several become a wider one. For a while after that those that
     were replaced are told besides, twice as many at most."""
     leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
-    """Filters one leaf may want; more are refused."""
+    """Filters one leaf may want, beside room for what it is told, four times filters_max; more are
+    refused."""
     leaf_ann_gap_ms: WholeNumber = Field(default=250, ge=0, le=60_000)
     """Least time between two times that a leaf is told of changes; the first after a quiet time is
     told at once."""
+
+    @property
+    def told_max(self) -> int:
+        """Filters that one side is told of: what is asked for, what lingers, and some to spare."""
+        return 4 * self.filters_max
 
     @property
     def keys(self) -> KeySettings:

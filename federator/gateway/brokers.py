@@ -24,7 +24,7 @@ import structlog
 from mqtt5 import PublishPacket, TopicFilter
 
 from federator.config.gateway import GatewayBrokerSettings, GatewaySettings
-from federator.errors import DecodeError
+from federator.errors import DecodeError, LinkError
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.wire import V5, Connect, Property, with_value, write_connect
 from federator.protocol.discovery import RollCall
@@ -168,6 +168,15 @@ class Broker:
     def may_recall(self) -> bool:
         """Whether what clients published may be asked and told there: only gateways hear it."""
         return self._recalls_always or self.strangers.speakers is Speakers.NOBODY
+
+    async def connect(self, protocol: asyncio.BaseProtocol, *, within_s: float) -> bool:
+        """Open a connection for a client's ``protocol``; whether there is one."""
+        try:
+            async with asyncio.timeout(within_s):
+                await self.endpoint.connect(lambda: protocol)
+        except (OSError, TimeoutError, UnicodeError, LinkError):
+            return False
+        return True
 
     # -- what the link tells --------------------------------------------------------------------
 
@@ -363,7 +372,7 @@ class SessionCleanup:
             try:
                 async with asyncio.timeout(WIPE_S):
                     done = await wipe_session(broker.endpoint, write_connect(blank))
-            except (OSError, TimeoutError):
+            except (OSError, TimeoutError, UnicodeError, LinkError):
                 done = False
             if not done:
                 _log.info("gateway.session_left", client=client_id, broker=broker.id)

@@ -76,6 +76,7 @@ class DataPlane:
         frame_events: What happens is written down here, frame by frame.
         datagrams: Carries frames past the brokers, if anybody does.
         flows_max: Flows of our clients that are measured; 0: none is.
+        members: Whose frames alone are taken; ``None``: anybody's.
     """
 
     def __init__(
@@ -99,6 +100,7 @@ class DataPlane:
         frame_events: FrameEventBuffer | None = None,
         datagrams: ports.Datagrams | None = None,
         flows_max: int = 0,
+        members: frozenset[BrokerId] | None = None,
     ) -> None:
         # Sees what our clients publish, and gets the frames for our inbox, if anybody does.
         self.shared: ports.Shared | None = None
@@ -107,12 +109,11 @@ class DataPlane:
         self.forwarder, self.trees = forwarder, forwarder.trees
         self.counters = DataCounters()
         self.data_topic = data_topic(federation)
-        self._self_id = self_id
+        self._self_id, self._members = self_id, members
         self._inbox_key = inbox_key(self_id)
         self._own = OwnFrames(self_id, epoch, hop_limit)
         self._outlet = outlet
-        self._seals = seals
-        self._frame_events = frame_events
+        self._seals, self._frame_events = seals, frame_events
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
         self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
         # Tails have the numbers of QoS 0, which anybody may take in another's name.
@@ -371,10 +372,9 @@ class DataPlane:
         except DecodeError as error:
             self.delivery.malformed(error, now.ms)
             return
-        if sealed_by is not None and frame.sender != sealed_by:
-            counters.frames_of_strangers += 1
-            return
-        if self.senders.until_ms.get(frame.sender, 0.0) <= now.ms:
+        strange = sealed_by is not None and frame.sender != sealed_by
+        strange |= self._members is not None and frame.origin not in self._members
+        if strange or self.senders.until_ms.get(frame.sender, 0.0) <= now.ms:
             counters.frames_of_strangers += 1
             return
         judge = self.custody.judge

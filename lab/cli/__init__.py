@@ -21,6 +21,7 @@ VERBS = {
     "hub-death": ("hub_death", "Kill a hub whose leaves have another one in reserve."),
     "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
     "over-delivery": ("over_delivery", "Add up what a bounded cover carries in vain."),
+    "ways": ("ways", "Measure what a link carries in WebSockets beside one by TCP."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "sim-large": ("sim_large", "Run hubs and leaves by the thousand in a simulated world."),

@@ -41,6 +41,24 @@ SPOILT = {
     "a port beyond 16 bits": (("0.1:1883", "0.1:70000"), 78, 4, "has a bad host or port"),
     "port zero": (("0.1:1883", "0.1:0"), 78, 4, "has port 0"),
     "a path in the URL": (("0.1:1883", "0.1:1883/x"), 78, 4, "host and port only"),
+    "a query in a WebSocket's URL": (
+        ("mqtt://127.0.0.1:1883", "ws://127.0.0.1/mqtt?token=1"),
+        78,
+        4,
+        "is not host, port and path only: write wss://host/mqtt",
+    ),
+    "a WebSocket's path in other letters": (
+        ("mqtt://127.0.0.1:1883", "wss://h/\u00e9"),
+        78,
+        4,
+        "is not host, port and path only",
+    ),
+    "TLS files with a WebSocket in clear": (
+        ('mqtt://127.0.0.1:1883"', 'ws://127.0.0.1"\nca_file = "x"'),
+        78,
+        5,
+        "ca_file with ws://127.0.0.1, which is without TLS: use wss://, or remove ca_file",
+    ),
     "a name that rings a terminal's bell": (
         ("id = 1\n", 'id = 1\nname = "hall\\u0007"\n'),
         78,
@@ -422,13 +440,37 @@ SPOILT = {
         ("", '[links]\nproxy = "http://me:hush@proxy:3128"\n'),
         78,
         8,
-        "the URL holds credentials: use a proxy that asks for none",
+        "the URL holds credentials: use proxy_username and proxy_password_file",
     ),
-    "a broker that only dials and is to be found": (
-        ("", '[topology]\nmode = "auto"\n[links]\ndial = "out"\n'),
+    "a user name for no proxy": (
+        ("", '[links]\nproxy_username = "me"\n'),
+        78,
+        8,
+        "proxy_username without proxy: add proxy, or remove it",
+    ),
+    "a user name for a proxy that would end early": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_username = "a:b"\nproxy_password_file = "x"\n'),
+        78,
+        9,
+        "proxy_username holds a colon: correct it",
+    ),
+    "a user name for a proxy without a password": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_username = "me"\n'),
+        78,
+        9,
+        "proxy_username without proxy_password_file: add proxy_password_file, or remove",
+    ),
+    "a password for a proxy without a user name": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_password_file = "x"\n'),
+        78,
+        9,
+        "proxy_password_file without proxy_username: add proxy_username, or remove",
+    ),
+    "a password for a proxy that is nowhere": (
+        ("", '[links]\nproxy = "http://p:1"\nproxy_username = "u"\nproxy_password_file = "/n"\n'),
         78,
         10,
-        'use topology.mode = "static" and name [[neighbours]]',
+        "/n: no such file or directory: correct the path",
     ),
     "a third manner of dialling": (("", '[links]\ndial = "in"\n'), 78, 8, "links.dial"),
     "plaintext that is not wanted": (
@@ -593,6 +635,28 @@ def test_a_password_file_open_to_others_is_77(mode, write, tmp_path, capsys):
 
     assert code == 77
     assert line == f"federator: {path}:5: {secret} is open to others: chmod o= {secret}"
+
+
+@pytest.mark.parametrize(
+    ("content", "mode", "code", "told"),
+    [
+        ("hush\n", 0o644, 77, "is open to others: chmod o="),
+        ("\nhush\n", 0o600, 78, "its first line is empty: write the password there"),
+    ],
+)
+def test_a_password_for_a_proxy_is_kept_as_others_are(content, mode, code, told, write, capsys):
+    path = write(GOOD)
+    secret = path.parent / "proxy-password"
+    secret.write_text(content)
+    secret.chmod(mode)
+    lines = 'proxy = "http://p:1"\nproxy_username = "me"\nproxy_password_file = "proxy-password"'
+    path.write_text(GOOD.replace("[[neighbours]]", f"[links]\n{lines}\n[[neighbours]]", 1))
+
+    got, line = complaint(["check-config", "-c", str(path)], capsys)
+
+    assert got == code
+    assert told in line
+    assert "hush" not in line
 
 
 def test_a_configuration_with_a_password_open_to_others_is_77(write, capsys):

@@ -126,7 +126,7 @@ def test_a_long_list_is_told_in_short():
 
 def test_every_daemon_says_what_a_reload_takes_up():
     assert list(taken_by_reload(Settings)) == [
-        "neighbours but transport, dial, proxy",
+        "neighbours but proxy, proxy_username, proxy_password_file, transport, dial",
         "leaves.import",
         "leaves.export",
         "leaves.deny",

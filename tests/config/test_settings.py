@@ -6,6 +6,7 @@ import pytest
 from pydantic import BaseModel
 
 from federator.cli.agent_pages import agent_url
+from federator.config.brokers import Address
 from federator.config.reading import load
 from federator.config.reference import meanings
 from federator.config.reload import merged
@@ -62,6 +63,41 @@ def test_a_neighbour_has_its_own_word_on_dialling_and_proxy_and_else_that_of_the
     assert (settings.takes_outbox(far), settings.takes_outbox(near)) == (True, False)
     assert (far.proxy_address, near.proxy_address) == (("proxy", 3128), ("::1", 8080))
     assert settings.dialled_back("mqtt://elsewhere").proxy_address == ("proxy", 3128)
+
+
+def test_who_we_are_at_a_proxy_is_told_to_that_proxy_alone(write, tmp_path):
+    secret = tmp_path / "secret"
+    secret.write_text("hush\n")
+    secret.chmod(0o600)
+    ours = f'proxy = "http://proxy:3128"\nproxy_username = "me"\nproxy_password_file = "{secret}"\n'
+    text = GOOD.partition("[[neighbours]]")[0] + (
+        f"[links]\n{ours}"
+        '[[neighbours]]\nurl = "mqtt://far"\n'
+        '[[neighbours]]\nurl = "mqtt://near"\nproxy = "http://127.0.0.1:8080"\n'
+    )
+
+    settings = load(write(text), {})
+
+    far, near = map(settings.neighbour_connection, settings.neighbours)
+    assert (far.proxy_login(), near.proxy_login()) == (b"me:hush", None)
+    assert [notice.details for notice in settings.notices()] == [
+        {"key": "links.proxy", "url": "http://proxy:3128"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("url", "address"),
+    [
+        ("mqtt://h", Address("h", 1883, False)),
+        ("mqtts://h:1", Address("h", 1, True)),
+        ("ws://h", Address("h", 80, False, "/mqtt")),
+        ("wss://h", Address("h", 443, True, "/mqtt")),
+        ("wss://[::1]:8/", Address("::1", 8, True, "/")),
+        ("wss://h/a/b%20c-d_e", Address("h", 443, True, "/a/b%20c-d_e")),
+    ],
+)
+def test_a_url_says_where_and_how_a_broker_is_reached(url, address):
+    assert Address.parse(url) == address
 
 
 def test_relative_paths_go_by_the_folder_of_their_file(write):
@@ -288,6 +324,16 @@ def test_a_hub_speaks_to_each_leaf_in_the_federation_that_the_leaf_names(write):
     assert port.key_federation == "demo.leaves"
     assert port.parameters().outboxes == {417}
     assert not port.parameters().dial_back
+    assert port.members == {417, hub.broker_id}
+    assert hub.members is None
+
+
+def test_what_a_leaf_is_told_takes_no_room_of_what_it_may_want(write):
+    text = GOOD + "[hub]\nfilters_max = 500\nleaf_filters_max = 10\n[[leaves]]\nid = 417\n"
+    hub = load(write(text), {})
+
+    told_max = 3 * hub.hub.filters_max  # the cover, and twice as many that linger
+    assert hub.for_leaf(hub.leaves[0]).parameters().filters_max >= told_max + 10
 
 
 @pytest.mark.parametrize(

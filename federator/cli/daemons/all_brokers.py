@@ -11,8 +11,8 @@ broker_option = click.option(
     "brokers",
     multiple=True,
     metavar="URL",
-    help="A broker to begin with, mqtt://HOST[:PORT] or mqtts://...; any one finds the others. May "
-    "be given more than once.",
+    help="A broker to begin with, mqtt://HOST[:PORT], mqtts://, ws:// or wss://; any one finds the "
+    "others. May be given more than once.",
 )
 only_option = click.option(
     "--only", is_flag=True, help="Keep to the brokers given; look for no others."

@@ -229,6 +229,7 @@ CHARACTERS_MIN: Final = 4
 KEY_FILE_BYTES_MAX: Final = 1_048_576
 SECRET_FILES: Final = (
     "password_file",
+    "proxy_password_file",
     "key_file",
     "agent_file",
     "operator_file",

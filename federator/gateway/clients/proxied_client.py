@@ -447,10 +447,7 @@ class ProxiedClient:
         may end: ``broker`` is there, or the client is not.
         """
         port = Port(self)
-        try:
-            async with asyncio.timeout(self._attempt_s):
-                await broker.endpoint.connect(lambda: port)
-        except (OSError, TimeoutError, UnicodeError):
+        if not await broker.connect(port, within_s=self._attempt_s):
             port.abort()
             return False
         there = self._client_port.open or self.session.will_only

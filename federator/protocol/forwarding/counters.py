@@ -41,7 +41,8 @@ class DataCounters:
     in_doubt_bytes: int = 0  # of the frames with those
     hop_limit_exceeded: int = 0  # frames that travelled too far to be carried on
     malformed_frames: int = 0  # frames that do not decode or that no broker would take
-    frames_of_strangers: int = 0  # frames whose sender has no link to us; dropped
+    # Frames whose sender has no link to us, or from a leaf in another one's name; dropped
+    frames_of_strangers: int = 0
     unproven_frames: int = 0  # frames under custody that their origin did not prove; dropped
     dropped: int = 0  # refused by a connection: it is down, or its queue is full. Lost
     # As ``dropped`` or kept out of a full queue, but under custody: to be asked for.

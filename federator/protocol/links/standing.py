@@ -26,6 +26,8 @@ hear of it for ever."""
 REASONS_MAX: Final = 20
 
 NOT_HEARD: Final = "connected, but its agent is not heard"
+SHAKING_HANDS: Final = "shaking hands"
+NO_LEAF: Final = "A leaf is heard by its hub alone"
 TO_MEND: Final = 'correct broker.advertise there, or set links.dial = "out" there'
 
 
@@ -80,6 +82,11 @@ class Standing:
     reasons: tuple[str, ...] = ()
 
     @property
+    def settling(self) -> bool:
+        """Whether more will be known of some link soon."""
+        return any(reason.endswith(SHAKING_HANDS) for reason in self.reasons)
+
+    @property
     def well(self) -> bool:
         """Whether nothing is to be mended."""
         return self.word is Word.JOINED or (self.word is Word.ALONE and not self.reasons)
@@ -94,10 +101,12 @@ class LinkJudge:
 
     Args:
         turned_away: Lately, the newest of each broker.
+        leaf: We are one, and speak with a hub.
     """
 
     links: Links
     turned_away: Mapping[BrokerId, TurnedAway]
+    leaf: bool = False
 
     def find(self, way: Way, *, now_ms: Millis) -> LinkFinding:
         """What became of ``way``."""
@@ -135,17 +144,22 @@ class LinkJudge:
             reason = "its broker does not let us read what is said to us there: let its operator "
             reason += "print an ACL with federator doctor --acl --outbound ID, ID being ours"
             return LinkFinding(id_, up=False, reason=reason, refuses=True, unheard=True)
-        if connection.takes_outbox:
+        if connection.takes_outbox and not self.leaf:
             reason = f"{NOT_HEARD}: is it running, does it keep an outbox for us (links.dial_back "
-            reason += "there), and may we read it (ACL)?"
+            reason += f"there), and may we read it (ACL)? {NO_LEAF}"
             return LinkFinding(id_, up=False, reason=reason)
-        if leads_nowhere(ours, way.peer):
+        if not connection.takes_outbox and leads_nowhere(ours, way.peer):
             reason = f"one way only: nobody there can connect to our broker at {ours}, so its "
             reason += 'agent is not heard: correct broker.advertise, or set links.dial = "out"'
             return LinkFinding(id_, up=False, reason=reason, refuses=True, unheard=True)
+        if self.leaf:
+            reason = f"{NOT_HEARD}: is it running, has it [[leaves]] with id = "
+            reason += f"{self.links.self_id} (a leaf has none: name a hub), and may we read our "
+            reason += "outbox there (ACL)?"
+            return LinkFinding(id_, up=False, reason=reason)
         at = ours or "no address (broker.advertise)"
         reason = f"{NOT_HEARD}: is it running, and does it reach our broker at {at}? If nobody "
-        reason += 'can connect to ours: links.dial = "out"'
+        reason += f'can connect to ours: links.dial = "out". {NO_LEAF}'
         return LinkFinding(id_, up=False, reason=reason)
 
     def _who(self, connection: LinkConnection) -> BrokerId | None:
@@ -189,7 +203,7 @@ class LinkJudge:
                 return LinkFinding(id_, up=False, reason=known.reason)
             deaf_ms = now_ms - max(since_ms, connection.since_ms)
             if deaf_ms <= links.parameters.hello_timeout_ms:
-                return LinkFinding(id_, up=False, reason="shaking hands")
+                return LinkFinding(id_, up=False, reason=SHAKING_HANDS)
             reason = "it speaks and does not hear us: it refuses us (trust.refused in its log says "
             reason += "why), or its broker drops what we publish there (ACL)"
             return LinkFinding(id_, up=False, reason=reason, refuses=True)
@@ -197,7 +211,7 @@ class LinkJudge:
             reason = f"who speaks as broker {id_} is turned away: {stranger.reason}"
             return LinkFinding(id_, up=False, reason=reason, refuses=True)
         if now_ms - connection.since_ms <= links.parameters.hello_timeout_ms:
-            return LinkFinding(id_, up=False, reason="shaking hands")
+            return LinkFinding(id_, up=False, reason=SHAKING_HANDS)
         if known is not None and known.ups:
             return LinkFinding(id_, up=False, reason=known.reason)
         return self._unheard(way, connection, id_)

@@ -97,7 +97,8 @@ class Meshes:
         self._timers: Timers[tuple[BrokerId, BrokerId]] = Timers()  # (core, child) to expire
         self._handovers: Timers[str] = Timers()
         self._shared_routes = {NO_ROUTE: NO_ROUTE}  # equal routes are one object
-        self._refused = 0
+        self._refused = 0  # not told of yet
+        self.refused = 0  # filters beyond the bound, each time that they are wanted
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -271,6 +272,7 @@ class Meshes:
         if state is None:
             if len(self.states) >= self._parameters.filters_max:
                 self._refused += 1
+                self.refused += 1
                 return None
             state = self.states[filter_] = FilterState()
         return state

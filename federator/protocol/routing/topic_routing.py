@@ -61,7 +61,8 @@ class TopicRouting:
         self._announcements = announcements
         self._parameters = parameters
         self._shared: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}  # equal ones are one
-        self._refused = 0
+        self._refused = 0  # not told of yet
+        self.refused = 0  # filters beyond the bound, each time that they are wanted
 
     def asks_for(self, filter_: str) -> bool:
         """Whether our own clients' interest in ``filter_`` is announced as a destination."""
@@ -194,6 +195,7 @@ class TopicRouting:
         if state is None:
             if len(self.states) >= self._parameters.filters_max:
                 self._refused += 1
+                self.refused += 1
                 return None
             state = self.states[filter_] = DestinationState()
         return state

@@ -454,7 +454,7 @@ class TopologyManager:
         )
 
     def _say(self) -> list[Step]:
-        if not self._links.address:
+        if not self._links.address or self.parameters.hidden:
             return []
         place, before = self.place(), self.said
         if place == before:

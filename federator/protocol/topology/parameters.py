@@ -30,6 +30,7 @@ class TopologyParameters:
     forget_ms: Millis = Millis(86_400_000)  # how long a broker that is gone is still dialled
     members_max: int = 4_096  # brokers remembered
     guests_max: int = 16  # links beyond ``neighbours`` for brokers that join by us
+    hidden: bool = False  # nobody can dial us, so we announce no place: we choose, and are guests
 
     @property
     def rings(self) -> int:

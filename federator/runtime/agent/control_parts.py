@@ -140,6 +140,7 @@ class ControlParts:
             connections=self.connections,
             trust=trust,
             peers=PeerTraffic() if settings.metrics.enabled else None,
+            members=settings.members,
         )
         self.outboxes = KeptOutboxes(
             self_id=settings.broker_id, traffic=self.traffic, connections=self.connections

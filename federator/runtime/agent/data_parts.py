@@ -198,6 +198,7 @@ class DataParts:
             frame_events=self.frame_events,
             datagrams=self.datagrams,
             flows_max=settings.steer.flows_max,
+            members=settings.members,
         )
         plane.delivery.link = self._data_link
         plane.delivery.stamps = self.stamps

@@ -36,6 +36,9 @@ LINKS_TOLD_MAX = 1_000
 STANDS_S = 3.0
 """How long we stand alike before the log says so: while we start it changes with every hello."""
 
+SETTLES_S = 10.0
+"""The same while it is about to be known why a link is not up."""
+
 _log = structlog.get_logger()
 
 State = Literal["ready", "not_ready", "down"]
@@ -117,7 +120,8 @@ class HealthReporter:
         """Say in the log how we stand, once the word is another one for a while."""
         self._stood = self._stood + 1 if standing.word == self._word else 1
         self._word = standing.word
-        if self._stood >= STANDS_S / CHECK_S and standing.word != self._logged:
+        stands_s = SETTLES_S if standing.settling else STANDS_S
+        if self._stood >= stands_s / CHECK_S and standing.word != self._logged:
             self._logged = standing.word
             told = {"word": standing.word.value, "reasons": list(standing.reasons)}
             if standing.well:

@@ -35,9 +35,6 @@ from federator.runtime.storage.state_dir import StateDir
 ASKED: Final = "asked"
 """The file that lists what one side was asked for."""
 
-ROOM: Final = 4
-"""Times ``hub.filters_max``: what is told, what lingers, and some to spare."""
-
 TURN_S: Final = 0.01
 """How long one turn of the loop decides and asks; the last step may take some milliseconds more."""
 
@@ -90,7 +87,7 @@ class Hub:
         self.wanted = dict.fromkeys(self.ports, 0)  # how many filters
         places = {None: settings.state_dir} | {leaf: f.path for leaf, f in folders.items()}
         self._asked_before = {
-            side: FilterFile(folder, ASKED, filters_max=ROOM * settings.hub.filters_max)
+            side: FilterFile(folder, ASKED, filters_max=settings.hub.told_max)
             for side, folder in places.items()
         }
         self._asked_mesh: set[str] = set()

@@ -52,6 +52,23 @@ def _leaf(hub: Hub, id: BrokerId, port: Agent) -> dict[str, int]:
         "bytes_in_vain": hub.arrivals[id].size_in_vain,
         "queued": sum(link.queued_bytes for each in links for link in each.links),
         "dropped": counters.dropped,
+        **_refused(port),
+    }
+
+
+def _refused(port: Agent) -> dict[str, int]:
+    """What came from a leaf and was not taken, since we started: sealed or said by who may not,
+    beyond its bound of filters, against the rules of its entry.
+    """
+    control, data = port.control, port.data
+    node, traffic, frames = control.node, control.traffic, data.path.plane.counters
+    words = [traffic.presumed, traffic.malformed]
+    words += [] if control.trust is None else [control.trust.words.refused]
+    return {
+        "frames_refused": frames.frames_of_strangers + frames.malformed_frames,
+        "words_refused": sum(sum(each.values()) for each in words),
+        "filters_refused": node.meshes.refused + node.topic_routing.refused,
+        "publications_refused": data.link_policies.withheld_in,
     }
 
 

@@ -20,7 +20,7 @@ from federator.protocol.discovery.log_lines import (
     UNSUBSCRIBE_TOPIC,
 )
 from federator.protocol.messages.topics import all_topics
-from federator.runtime.doctor.neighbours import NeighbourFacts, WayBack
+from federator.runtime.doctor.neighbours import LONG_BYTES, NeighbourFacts, WayBack
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 from federator.runtime.mqtt.probe import is_taken
@@ -37,6 +37,7 @@ LOG_KINDS = tuple(LOG_LINES.values())
 QUEUE_LINE = "max_queued_messages 100000"
 ADVERTISE = "set broker.advertise to what other hosts reach this broker by"
 PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
+LONG_S_MAX = 0.5
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
 
 Outcome = Literal["ok", "warn", "fail"]
@@ -261,11 +262,18 @@ def _way_back(address: str, back: WayBack, settings: Settings) -> Finding:
         mend += f"`federator doctor --acl --outbound {settings.broker.id}=OUR-USER` there"
         found = f"{address}: we may speak there, and not hear what is said to us there"
         return Finding("neighbour", "fail", found, mend)
+    if back.long_s is not None and back.long_s > LONG_S_MAX:
+        found = f"{address}: {LONG_BYTES} bytes that are said to us there took {back.long_s:.1f} s"
+        mend = "Mosquitto 2.0 is slow to write long packets into WebSockets: take 2.1, or mqtts://"
+        return Finding("neighbour", "warn", found, mend)
     speaks = "its agent speaks" if back.heard else "nobody speaks"
     found = f"{address}: we may speak there, and hear what is said to us there; {speaks} to us"
     if back.heard:
         return Finding("neighbour", "ok", found)
     mend = "once our agent runs, its agent answers there, unless its links.dial_back = false"
+    if settings.role == "leaf":
+        mend = "once our agent runs, its agent answers there if it has [[leaves]] with id = "
+        mend += f"{settings.broker.id}; a leaf has none: name a hub"
     return Finding("neighbour", "ok", found, mend)
 
 

@@ -9,6 +9,7 @@ Source: docs/protocol.md 3, 19.
 """
 
 import asyncio
+import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
@@ -37,6 +38,12 @@ HEARD_MAX: Final = 64
 """Agents that are named; strangers can say hello, too."""
 
 
+LONG_BYTES: Final = 65_536
+"""What is long: Mosquitto 2.0, when idle, takes 1.6 s to write it into a WebSocket."""
+
+LONG_SECONDS_MAX: Final = 5.0
+
+
 @dataclass(frozen=True, slots=True)
 class WayThere:
     """What came of speaking at one address. ``failure`` is empty where it worked."""
@@ -54,6 +61,7 @@ class WayBack:
 
     may_read: bool
     heard: bool  # its agent speaks to us there
+    long_s: float | None = None  # what ``LONG_BYTES`` took to come in WebSockets
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,7 +121,8 @@ async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str
                 if not is_taken(answer):
                     return WayThere(at.url, f"publishing on {topic}: {answer}", refused=True)
             if settings.takes_outbox(at):
-                return WayThere(at.url, back=await _hear(settings, probe))
+                in_websockets = at.address.path is not None
+                return WayThere(at.url, back=await _hear(settings, probe, long=in_websockets))
             unreached = leads_nowhere(settings.broker.advertised, probe.peer)
     except RefusedError as error:
         return WayThere(at.url, _without(at, error), refused=True)
@@ -122,8 +131,8 @@ async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str
     return WayThere(at.url, unreached=unreached)
 
 
-async def _hear(settings: Settings, probe: BrokerProbe) -> WayBack:
-    """Listen in our outbox for our own word, and for the agent there.
+async def _hear(settings: Settings, probe: BrokerProbe, *, long: bool) -> WayBack:
+    """Listen in our outbox for our own word, and for the agent there; how ``long`` ones come.
 
     Who may read it may write that word there. Mosquitto with ``max_queued_messages 0`` hangs up on
     who publishes what its ACL denies (2.0.11).
@@ -133,6 +142,7 @@ async def _hear(settings: Settings, probe: BrokerProbe) -> WayBack:
         for kind in (OUTBOX_TRIED, HELLO)
     )
     came: set[str] = set()
+    long_s: float | None = None
     await probe.subscribe(tried, hello)
     try:
         await probe.publish(tried, DOCTORS_WORD)
@@ -141,7 +151,22 @@ async def _hear(settings: Settings, probe: BrokerProbe) -> WayBack:
                 came.add((await probe.next_message()).topic)
     except (TimeoutError, LinkError):
         pass
-    return WayBack(may_read=bool(came), heard=hello in came)
+    if long and tried in came:
+        long_s = await _long_way(probe, tried)
+    return WayBack(may_read=bool(came), heard=hello in came, long_s=long_s)
+
+
+async def _long_way(probe: BrokerProbe, topic: str) -> float:
+    """How long a long publication takes to us."""
+    began_s = time.monotonic()
+    try:
+        await probe.publish(topic, bytes(LONG_BYTES))
+        async with asyncio.timeout(LONG_SECONDS_MAX):
+            while len((await probe.next_message()).payload) < LONG_BYTES:
+                pass
+    except (TimeoutError, LinkError):
+        return LONG_SECONDS_MAX
+    return time.monotonic() - began_s
 
 
 def _without(at: NeighbourSettings, error: LinkError) -> str:

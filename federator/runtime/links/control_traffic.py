@@ -15,7 +15,8 @@ from mqtt5 import PublishPacket, QoS, TopicFilter, Will
 from federator.errors import DecodeError
 from federator.protocol.links.links import Links
 from federator.protocol.messages.codec import CONTROL_KINDS, decode, encode, kind_of
-from federator.protocol.messages.control import Bye, Hello, Message, sender_of
+from federator.protocol.messages.control import Bye, Hello, Message, Solicit, sender_of
+from federator.protocol.messages.subjects import subjects
 from federator.protocol.messages.topics import DOCTORS_WORD, control_topic, outbox_topic
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.telemetry.records import Direction
@@ -71,8 +72,12 @@ class PeerTraffic:
 class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 
+    Args:
+        members: Of whom alone messages may speak; ``None``: of anybody.
+
     Attributes:
         sent, sent_bytes, received, malformed, dropped, refused: Messages (or bytes) by kind.
+        presumed: Messages about others than ``members``, by kind; nobody hears them.
     """
 
     federation: str
@@ -80,12 +85,14 @@ class ControlTraffic:
     connections: NeighbourLinks
     trust: Trust | None
     peers: PeerTraffic | None
+    members: frozenset[BrokerId] | None = None
     sent: Counter[str] = field(default_factory=Counter, init=False)
     sent_bytes: Counter[str] = field(default_factory=Counter, init=False)
     received: Counter[str] = field(default_factory=Counter, init=False)
     malformed: Counter[str] = field(default_factory=Counter, init=False)
     dropped: Counter[str] = field(default_factory=Counter, init=False)
     refused: Counter[str] = field(default_factory=Counter, init=False)
+    presumed: Counter[str] = field(default_factory=Counter, init=False)
 
     def __post_init__(self) -> None:
         self._kind_of = {control_topic(self.federation, kind): kind for kind in CONTROL_KINDS}
@@ -94,7 +101,7 @@ class ControlTraffic:
         }
         self._kind_at = self._kind_of | ours
         self._complaints: RateLimiter[str] = RateLimiter(
-            gap_ms=COMPLAINT_GAP_MS, keys_max=len(CONTROL_KINDS)
+            gap_ms=COMPLAINT_GAP_MS, keys_max=2 * len(CONTROL_KINDS)
         )
         self._encoded: tuple[Message | None, bytes] = (None, b"")
         self.turned_away = TurnedAwayLog()
@@ -206,10 +213,20 @@ class ControlTraffic:
         except DecodeError as error:
             self._on_malformed(kind, packet.payload, str(error))
             return None
+        if self.members is not None and not subjects(message) <= self.members:
+            if not isinstance(message, Solicit):  # a leaf may ask each of two hubs for the other
+                self._on_presumed(kind, sender_of(message))
+            return None
         self.received[kind] += 1
         if self.peers is not None:
             self.peers.note(sender_of(message), kind, "in", len(packet.payload))
         return message
+
+    def _on_presumed(self, kind: str, sender: BrokerId | None) -> None:
+        self.presumed[kind] += 1
+        if self._complaints.allow(f"presumed {kind}", monotonic_ms()):
+            so_far = self.presumed[kind]
+            _log.warning("control.presumed", kind=kind, neighbour=sender, so_far=so_far)
 
     def _on_malformed(self, kind: str, payload: bytes, reason: str) -> None:
         now_ms = monotonic_ms()

@@ -11,7 +11,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from federator.config.brokers import BrokerAddress, BrokerSettings, NeighbourSettings
-from federator.runtime.mqtt.proxy import HttpProxy
+from federator.runtime.ways import websocket_transport
+from federator.runtime.ways.proxy import HttpProxy
+from federator.runtime.ways.websocket import WebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,6 +23,7 @@ class Endpoint:
     Attributes:
         socket: Path of a Unix socket to be used instead of host, port and TLS.
         proxy: By which we go there, instead of straight.
+        websocket: The path at which it speaks MQTT in WebSockets, when it is to do so.
     """
 
     host: str
@@ -30,6 +33,7 @@ class Endpoint:
     tls: ssl.SSLContext | None = None
     socket: str | None = None
     proxy: HttpProxy | None = None
+    websocket: str | None = None
 
     def __repr__(self) -> str:  # never the password
         return f"Endpoint({self.place}{' tls' if self.tls else ''})"
@@ -45,27 +49,34 @@ class Endpoint:
         Raises:
             OSError: Nobody there.
             UnicodeError: ``host`` is no name of a host.
-            LinkError: The proxy does not let us through.
+            LinkError: The proxy does not let us through, or no WebSocket answers.
         """
-        loop = asyncio.get_running_loop()
-        if self.socket is not None:
-            await loop.create_unix_connection(make_protocol, self.socket)
-        elif self.proxy is not None:
-            await self.proxy.connect(make_protocol(), self.host, self.port, self.tls)
-        else:
-            await loop.create_connection(make_protocol, self.host, self.port, ssl=self.tls)
+        await self._open(make_protocol)
 
     async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
         """Open a connection to be read and written by whoever waits. Raises as ``connect``."""
+        reader = asyncio.StreamReader()
+        protocol = asyncio.StreamReaderProtocol(reader)
+        transport = await self._open(lambda: protocol)
+        loop = asyncio.get_running_loop()
+        return reader, asyncio.StreamWriter(transport, protocol, reader, loop)
+
+    async def _open(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
+        if self.websocket is None or self.socket is not None:
+            return await self._reach(make_protocol)
+        port = None if self.port == (443 if self.tls else 80) else self.port
+        websocket = WebSocket(self.host, port, self.websocket)
+        return await websocket_transport.connect(self._reach, websocket, make_protocol)
+
+    async def _reach(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
+        """Open what bytes go over."""
+        loop = asyncio.get_running_loop()
         if self.socket is not None:
-            return await asyncio.open_unix_connection(self.socket)
+            return (await loop.create_unix_connection(make_protocol, self.socket))[0]
         if self.proxy is not None:
-            reader = asyncio.StreamReader()
-            protocol = asyncio.StreamReaderProtocol(reader)
-            way = await self.proxy.connect(protocol, self.host, self.port, self.tls)
-            loop = asyncio.get_running_loop()
-            return reader, asyncio.StreamWriter(way, protocol, reader, loop)
-        return await asyncio.open_connection(self.host, self.port, ssl=self.tls)
+            return await self.proxy.connect(make_protocol(), self.host, self.port, self.tls)
+        opened = await loop.create_connection(make_protocol, self.host, self.port, ssl=self.tls)
+        return opened[0]
 
 
 def endpoint_of(connection: BrokerAddress) -> Endpoint:
@@ -79,7 +90,9 @@ def endpoint_of(connection: BrokerAddress) -> Endpoint:
     """
     address = connection.address
     socket = connection.socket if isinstance(connection, BrokerSettings) else None
-    proxy = connection.proxy_address if isinstance(connection, NeighbourSettings) else None
+    proxy = None
+    if isinstance(connection, NeighbourSettings) and (there := connection.proxy_address):
+        proxy = HttpProxy(*there, connection.proxy_login())
     return Endpoint(
         address.host,
         address.port,
@@ -87,5 +100,6 @@ def endpoint_of(connection: BrokerAddress) -> Endpoint:
         password=connection.secret(),
         tls=None if socket else connection.tls_context(datetime.now(UTC)),
         socket=socket,
-        proxy=HttpProxy(*proxy) if proxy else None,
+        proxy=proxy,
+        websocket=address.path,
     )

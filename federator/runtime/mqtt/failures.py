@@ -23,11 +23,14 @@ _CONNACK_TEXT = {
 
 _CONNACK = 0x20
 _DISCONNECT = 0xE0
+_HTTP = b"HTTP/"
 _OLD_CONNACK_LENGTH = 2  # MQTT 3.1.1; MQTT 5 has at least 3
 
 
 def check_greeting(chunk: memoryview) -> None:
     """Raise a ``LinkError`` when a connection does not begin as that of an MQTT 5 broker."""
+    if bytes(chunk[: len(_HTTP)]) == _HTTP:
+        raise LinkError("this is no MQTT broker, but HTTP: for WebSockets use ws:// or wss://")
     if chunk[0] not in (_CONNACK, _DISCONNECT):
         raise LinkError("this is no MQTT broker")
     if chunk[0] == _CONNACK and len(chunk) > 1 and chunk[1] == _OLD_CONNACK_LENGTH:

@@ -67,7 +67,7 @@ async def wipe_session(endpoint: Endpoint, connect: bytes) -> bool:
         Whether the broker let us in: only then the session is gone.
 
     Raises:
-        OSError: Nobody there.
+        OSError, UnicodeError, LinkError: As ``Endpoint.connect``.
     """
     reader, writer = await endpoint.streams()
     try:

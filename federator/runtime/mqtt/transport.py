@@ -1,4 +1,4 @@
-"""One connection to a broker, by TCP, TLS or a Unix socket: whole reads in, bounded queues out.
+"""One connection to a broker, by whatever way: whole reads in, bounded queues out.
 
 In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
 packet at its end moves to the front. The buffer grows for a packet that needs it and shrinks again.
@@ -91,7 +91,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
         self._tcp: socket.socket | None = None  # the same, where it is one of TCP
-        self._direct: socket.socket | None = None  # the same, where no TLS stands in between
+        self._direct: socket.socket | None = None  # the same, where its bytes are ours
         self._paused = False
         self._resting = False
         self._full_at_s = -math.inf  # when a read last took all that one turn may take
@@ -318,7 +318,7 @@ class PacketTransport(asyncio.BufferedProtocol):
                 self._tcp.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
                 if _NOTSENT_LOWAT is not None:
                     self._tcp.setsockopt(socket.IPPROTO_TCP, _NOTSENT_LOWAT, UNSENT_BYTES_MAX)
-            if transport.get_extra_info("sslcontext") is None:
+            if not any(map(transport.get_extra_info, ("sslcontext", "websocket"))):
                 self._direct = self._socket
         if self._closing:  # given up meanwhile
             self._transport.abort()

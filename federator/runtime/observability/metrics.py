@@ -66,7 +66,11 @@ _TRAFFIC: Final = table(
     ("duplicate_frames", "frames_duplicate", "Frames suppressed: already handled."),
     ("malformed_frames", "frames_malformed", "Frames that do not decode."),
     ("hop_limit_exceeded", "frames_hop_limit", "Frames dropped: too many hops."),
-    ("frames_of_strangers", "frames_of_strangers", "Frames dropped: their sender has no link."),
+    (
+        "frames_of_strangers",
+        "frames_of_strangers",
+        "Frames dropped: their sender has no link, or names no member.",
+    ),
     ("unproven_frames", "frames_unproven", "Frames dropped: their origin did not prove them."),
     ("frames_ahead", "frames_dated_ahead", "Frames dated over 50 ms later than our clock."),
     ("unknown_filters", "frame_filters_unknown", "Filters of frames without a route here."),

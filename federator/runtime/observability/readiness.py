@@ -69,7 +69,9 @@ class Readiness:
 
     def judge(self) -> LinkJudge:
         """What tells of each address what became of it."""
-        return LinkJudge(self.node.links, self.traffic.turned_away.lately(monotonic_ms()))
+        turned_away = self.traffic.turned_away.lately(monotonic_ms())
+        leaf = self.neighbours.settings.role == "leaf"
+        return LinkJudge(self.node.links, turned_away, leaf=leaf)
 
     def why_not(self) -> str | None:
         """What keeps publications of our own broker from flowing; ``None``: nothing."""

@@ -209,6 +209,10 @@ def test_who_is_not_heard_and_what_is_known_of_why(way, takes_outbox, word, told
     found = LinkJudge(made, {}).find(way, now_ms=LATE_MS)
 
     assert told in found.reason
+    as_leaf = LinkJudge(made, {}, leaf=True).find(way, now_ms=LATE_MS)
+    if word is Word.ALONE:
+        assert "A leaf is heard by its hub alone" in found.reason
+        assert f"has it [[leaves]] with id = {made.self_id} (a leaf has none" in as_leaf.reason
     assert found.unheard == (word is Word.DEGRADED)
     assert standing(made, way).word is word
 

@@ -107,6 +107,20 @@ def test_in_static_mode_it_arranges_nothing():
     assert made.topology.directory.present() == []
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_whom_nobody_can_dial_announces_no_place_and_dials_as_others_do(hidden):
+    made, _ = node(hidden=hidden, neighbours=4)
+    link(made, TWO, conn=1, now_ms=10)
+    announce(made, TWO, now_ms=20, places=[place(TWO)])
+    made.handle(Received(announcement(TWO, 3, [place(3)])), now_ms=30)
+
+    effects = later(made, until_ms=60_000)
+
+    assert Dial(3, "mqtt://b3") in effects
+    announced = {f for e in effects if isinstance(e, Send) for f in getattr(e.message, "added", ())}
+    assert any(parse_place(filter) is not None for filter in announced) == (not hidden)
+
+
 def test_nobody_connects_to_an_address_that_is_not_vouched_for():
     made, _ = node(Suspicious())
     link(made, TWO, conn=1, now_ms=10)

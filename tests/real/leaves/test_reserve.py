@@ -122,6 +122,9 @@ async def test_a_hub_dies_and_the_other_one_serves_its_leaf(grid, dies):
         await asyncio.sleep(3)
 
         await all_came(streams, begun)
+    for hub in (1, 2):
+        for leaf in (await grid.agents[hub].status())["leaves"]:
+            assert not any(leaf[key] for key in leaf if key.endswith("_refused")), leaf
 
 
 async def test_a_hub_falls_silent_and_the_other_one_serves_its_leaf(grid):

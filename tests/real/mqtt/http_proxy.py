@@ -1,7 +1,13 @@
 """An HTTP proxy that knows CONNECT and nothing else."""
 
 import asyncio
+import base64
 import contextlib
+
+WHO = (
+    b"HTTP/1.1 407 Proxy Authentication Required\r\n"
+    b'Proxy-Authenticate: Basic realm="way out"\r\nContent-Length: 5\r\n\r\nWho?\n'
+)
 
 
 class HttpProxy:
@@ -10,11 +16,12 @@ class HttpProxy:
     Attributes:
         asked: The request lines so far.
         answer: What every request is answered; ``None``: it is let through.
+        login: ``user:password`` of who is let through; ``None``: everybody.
     """
 
-    def __init__(self, *, answer=None):
-        self.asked, self.answer = [], answer
-        self._tasks = set()
+    def __init__(self, *, answer=None, login=None):
+        self.asked, self.answer, self.login = [], answer, login
+        self._tasks, self._writers = set(), []
 
     async def __aenter__(self):
         self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
@@ -26,9 +33,18 @@ class HttpProxy:
         for task in self._tasks:
             task.cancel()
 
+    def hang_up(self):
+        """Break all connections that are open, wherever they are in what they carry."""
+        for writer in self._writers:
+            writer.transport.abort()
+        self._writers.clear()
+
     @property
     def url(self):
         return f"http://127.0.0.1:{self.port}"
+
+    def _wanted(self):
+        return b"\r\nProxy-Authorization: Basic " + base64.b64encode(self.login) + b"\r\n"
 
     async def _serve(self, reader, writer):
         self._tasks.add(asyncio.current_task())
@@ -36,12 +52,14 @@ class HttpProxy:
             head = await reader.readuntil(b"\r\n\r\n")
             line = head.split(b"\r\n")[0].decode()
             self.asked.append(line)
-            if self.answer is not None:
-                writer.write(self.answer)
+            denied = self.login is not None and self._wanted() not in head
+            if self.answer is not None or denied:
+                writer.write(WHO if self.answer is None else self.answer)
                 writer.close()
                 return
             host, _, port = line.split(" ")[1].rpartition(":")
             there, onward = await asyncio.open_connection(host.strip("[]"), int(port))
+            self._writers += [writer, onward]
             writer.write(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 test\r\n\r\n")
             await asyncio.gather(_pump(reader, onward), _pump(there, writer))
 

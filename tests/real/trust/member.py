@@ -38,10 +38,10 @@ class Ears(Handler):
         heard: (topic's last level, payload), the latest last.
     """
 
-    def __init__(self, port, client_id, *kinds):
+    def __init__(self, port, client_id, *kinds, federation="fed"):
         self.heard = []
         self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter(f"$fed/fed/{kind}") for kind in kinds])
+        self.link.subscribe([mqtt5.TopicFilter(f"$fed/{federation}/{kind}") for kind in kinds])
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:
@@ -69,10 +69,15 @@ class Member(Ears):
         own: The broker beside it.
         victim: The broker of its neighbour.
         neighbour: That one's id.
+        federation: Theirs, and
+        issued_in: that of their certificates, where it is another one.
+        login: There.
     """
 
-    def __init__(self, id, office, *, own, victim, neighbour):
-        super().__init__(own.port, f"federator-{id}-ctl", "#")
+    def __init__(
+        self, id, office, *, own, victim, neighbour, federation="fed", issued_in=None, login=()
+    ):
+        super().__init__(own.port, f"federator-{id}-ctl", "#", federation=federation)
         office.section(id)
         keys = read_key_file((office.folder / f"agent-{id}.key").read_bytes(), AgentKeys)
         public = read_key_file((office.folder / "federation.pub").read_bytes(), FederationPublic)
@@ -80,8 +85,8 @@ class Member(Ears):
         self.neighbour = neighbour
         self.epoch = int(time.time() * 1_000)
         self.guard = Guard(
-            federation="fed",
-            authority=Authority("fed", [public.key], verify),
+            federation=federation,
+            authority=Authority(issued_in or federation, [public.key], verify),
             verify=verify,
             identity=SecretIdentity(keys.signing, keys.exchange),
             certificate=keys.certificate,
@@ -91,8 +96,9 @@ class Member(Ears):
         )
         self.mouth = Handler()
         self.mouth.link = MqttLink(
-            Endpoint("127.0.0.1", victim.port), self.mouth, client_id=f"federator-{id}-to"
+            Endpoint("127.0.0.1", victim.port, *login), self.mouth, client_id=f"federator-{id}-to"
         )
+        self._topics = f"$fed/{federation}"
         self._address = own.url
         self._hello = None
 
@@ -117,7 +123,7 @@ class Member(Ears):
             hears = (HeardNeighbour(h.sender, h.epoch, h.conn, h.sent_at_ms, 0, 1),)
         hello = Hello(1, self.id, self.epoch, 1, _now_ms(), self._address, hears)
         greeting = self.guard.greet("hello", encode(hello), self.neighbour)
-        self.mouth.link.publish("$fed/fed/hello", greeting)
+        self.mouth.link.publish(f"{self._topics}/hello", greeting)
 
     async def run(self):
         while True:
@@ -129,13 +135,13 @@ class Member(Ears):
         kind = kind_of(message)
         sealed = self.guard.seal(CONTROL, kind, encode(message), self.neighbour)
         assert sealed is not None, "the neighbour has not shaken hands"
-        return self.mouth.link.publish(f"$fed/fed/{kind}", sealed)
+        return self.mouth.link.publish(f"{self._topics}/{kind}", sealed)
 
     def send(self, frame):
         """Send a frame, whoever's it says it is."""
         sealed = self.guard.seal(DATA, "data", pack(frame), self.neighbour)
         assert sealed is not None, "the neighbour has not shaken hands"
-        return self.mouth.link.publish("$fed/fed/data", sealed)
+        return self.mouth.link.publish(f"{self._topics}/data", sealed)
 
     def forged(self, real, **changes):
         """``real``, a frame that was overheard, with ``changes`` and we as its sender."""

@@ -576,6 +576,18 @@ def test_a_frame_of_a_stranger_changes_nothing():
     assert [frame.seq for frame in agent.links[N3].frames] == [1]
 
 
+def test_where_only_two_are_no_frame_is_taken_of_a_third():
+    agent = Agent(
+        {"a/b": FilterRoute(local=True, wanted=True, next_hops=(N3,))}, members=frozenset((US, N2))
+    )
+    forged = framed("a/b", body=packet("a/b"), origin=FAR, sender=N2, seq=1)
+
+    agent.read(forged, framed("a/b", body=packet("a/b"), origin=N2, sender=N2, seq=1))
+
+    assert agent.counters.frames_of_strangers == 1
+    assert agent.counters.delivered_publications == 1
+
+
 def test_a_frame_on_its_way_when_its_link_broke_still_arrives():
     agent = Agent({"a/b": FilterRoute(local=True, wanted=False, next_hops=())})
 

@@ -2,12 +2,13 @@
 
 TLS is spoken with the broker through it, so the proxy learns the broker's name and nothing else.
 
-Source: RFC 9110, 9.3.6 (CONNECT).
+Source: RFC 9110, 9.3.6 (CONNECT); RFC 7617 (Basic).
 """
 
 import asyncio
+import base64
 import ssl
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from federator.errors import LinkError
@@ -18,10 +19,11 @@ _END: Final = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class HttpProxy:
-    """Where a proxy listens."""
+    """Where a proxy listens, and who we are there: ``user:password``."""
 
     host: str
     port: int
+    login: bytes | None = field(default=None, repr=False)
 
     def __str__(self) -> str:
         return f"{self.host}:{self.port}"
@@ -43,13 +45,15 @@ class HttpProxy:
         transport, _ = await loop.create_connection(lambda: answer, self.host, self.port)
         plain = transport
         try:
-            transport.write(
-                f"CONNECT {name}:{port} HTTP/1.1\r\nHost: {name}:{port}\r\n\r\n".encode()
-            )
+            transport.write(self._request(f"{name}:{port}"))
             status = await answer.status
             if status is None:
                 raise LinkError(f"the proxy {self} does not answer as an HTTP proxy does")
-            if status.split(" ")[1:2] != ["200"]:
+            if _code(status) == "407":
+                asks = "asks who we are: set proxy_username and proxy_password_file"
+                denies = "does not accept our user name and password"
+                raise LinkError(f"refused: the proxy {self} {denies if self.login else asks}")
+            if _code(status) != "200":
                 raise LinkError(f"the proxy {self} does not let us through: {status!r}")
             if tls is None:
                 transport.set_protocol(protocol)
@@ -62,6 +66,12 @@ class HttpProxy:
             plain.abort()
             raise
         return transport
+
+    def _request(self, place: str) -> bytes:
+        lines = [f"CONNECT {place} HTTP/1.1".encode(), f"Host: {place}".encode()]
+        if self.login is not None:
+            lines.append(b"Proxy-Authorization: Basic " + base64.b64encode(self.login))
+        return b"\r\n".join([*lines, b"", b""])
 
 
 class _Answer(asyncio.Protocol):
@@ -77,9 +87,11 @@ class _Answer(asyncio.Protocol):
     def data_received(self, data: bytes) -> None:
         """More of the head."""
         self._head += data
-        if self._head.endswith(_END):
-            self._tell(self._head.split(b"\r\n", 1)[0].decode("latin-1")[:80])
-        elif len(self._head) > HEAD_BYTES_MAX or _END in self._head:
+        if _END in self._head:
+            status = self._head.split(b"\r\n", 1)[0].decode("latin-1")[:80]
+            opened = _code(status) == "200"  # else there may be a page about it
+            self._tell(status if self._head.endswith(_END) or not opened else None)
+        elif len(self._head) > HEAD_BYTES_MAX:
             self._tell(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -89,3 +101,9 @@ class _Answer(asyncio.Protocol):
     def _tell(self, status: str | None) -> None:
         if not self.status.done():
             self.status.set_result(status)
+
+
+def _code(status: str) -> str:
+    """The status code of a status line, if it is one."""
+    protocol, _, rest = status.partition(" ")
+    return rest[:3] if protocol.startswith("HTTP/1.") else ""

@@ -1,0 +1,55 @@
+"""``federator-lab ways``: what a link carries in WebSockets, as a part of what it does by TCP."""
+
+import signal
+import sys
+from pathlib import Path
+
+import click
+import structlog
+import uvloop
+
+from federator.cli.options import FOLDER, option
+from lab.cli.common import folder_for, until_stopped
+from lab.ways.run import PLAIN, Outcome, Plan, run
+
+FAILED = 1
+
+
+@click.command(name="ways")
+@option("--burst", type=click.IntRange(1, 1_000_000), default=20_000, help="Publications, QoS 1.")
+@option("--rounds", type=click.IntRange(1, 100), default=3, help="Bursts of each way.")
+@option("--seconds", type=click.FloatRange(1, 86_400), default=20.0, help="Of steady streams.")
+@option("--rate", "rate_hz", type=click.FloatRange(1, 2_000), default=100.0, help="msg/s, QoS 1.")
+@click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
+def command(burst: int, rounds: int, seconds: float, rate_hz: float, keep: Path | None) -> int:
+    """Run links by TCP, in WebSockets, and in WebSockets that one end dials, beside each other.
+
+    Exits 0 when every publication arrived once and in order; 1 otherwise.
+    """
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    plan = Plan(burst, rounds, seconds, rate_hz)
+    with folder_for(keep, verb="ways") as folder:
+        ended = uvloop.run(until_stopped(run(plan, folder, click.echo), name="ways"))
+    if isinstance(ended, signal.Signals):
+        return 128 + ended
+    click.echo("\n".join(table(ended)))
+    return 0 if exact(ended) else FAILED
+
+
+def exact(outcome: Outcome) -> bool:
+    """Whether each publication of the steady streams arrived once and in order."""
+    return all(each.arrivals.exact for both in outcome.values() for each in both)
+
+
+def table(outcome: Outcome) -> list[str]:
+    """What each way carried, for people and for a page."""
+    lines = ["| link | to the hub, msg/s | from it | median delay, ms, to it | from it |"]
+    lines += ["| -- | -- | -- | -- | -- |"]
+    for name, both in outcome.items():
+        rates = [
+            f"{each.rate:,.0f} ({each.rate / plain.rate:.2f})"
+            for each, plain in zip(both, outcome[PLAIN], strict=True)
+        ]
+        delays = [f"{each.arrivals.delay_ms_p50:.1f}" for each in both]
+        lines.append(f"| {' | '.join([name, *rates, *delays])} |")
+    return lines
