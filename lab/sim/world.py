@@ -7,7 +7,6 @@ dice are ours. Every control message passes the real codec, every publication a 
 import random
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import replace
 from functools import partial
 
 from mqtt5 import PublishPacket
@@ -20,7 +19,6 @@ from federator.protocol.filters import matches
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
-from federator.protocol.parameters import Strategy
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, LocalLink, number_of, packet_of
@@ -270,12 +268,10 @@ class World(Clocked):
         disk.epoch = Epoch(disk.epoch + 1)
         self.lives[id] += 1
         identity = Identity(id, disk.epoch, address_of(id), self.plan.priorities.get(id, 0))
-        strategy = Strategy.SHORTEST_PATH if id in self.plan.shortest else Strategy.MESH
-        parameters = replace(self.plan.parameters, strategy=strategy)
         agent = Agent(
             id=id,
             life=self.lives[id],
-            node=Node(identity, parameters, self.plan.failover),
+            node=Node(identity, self.plan.parameters_of(id), self.plan.failover),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
         self.data_paths[id] = self._data_path(agent, disk.epoch)
