@@ -401,7 +401,7 @@ class DataPlane:
             return
         origin = frame.origin
         is_ours = origin == self._self_id
-        paused = frame.flags and origin in self.custody.paused
+        paused = origin in self.custody.paused
         # Nobody has anything of ours that we do not; but a tree's destinations may be behind us.
         if paused or (is_ours and (frame.flags & REPAIR_FLAG or not names_tree(frame.keys))):
             self._suppress(frame, size, now)

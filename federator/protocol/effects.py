@@ -118,13 +118,14 @@ class Pause(msgspec.Struct, frozen=True):
 class Proceed(msgspec.Struct, frozen=True):
     """Take again what ``broker`` keeps for us, and remember that over a restart.
 
-    ``since_us``: what it made before then came by another way; by its wall clock, or ours. 0: go on
-    where we were.
+    ``since_us``: what it made before then came by another way; by its wall clock, or ours. 0: none
+    did. ``resumes``: we go on where we were in an earlier life.
     """
 
     broker: BrokerId
     since_us: int
     by_its_clock: bool
+    resumes: bool = False
 
 
 class RenewEpoch(msgspec.Struct, frozen=True):

@@ -112,13 +112,14 @@ class LinksConfigured(msgspec.Struct, frozen=True):
 class HubChosen(msgspec.Struct, frozen=True):
     """We, a leaf, are served by ``hub`` from now on, and not by any of ``others``.
 
-    ``since_us``, our wall clock: what was published before then came by who served before. 0: we
-    go on where we were.
+    ``since_us``, our wall clock: what was published before then came by who served before; 0:
+    nobody did. ``resumes``: it served in an earlier life, and we go on where we were.
     """
 
     hub: BrokerId
     others: frozenset[BrokerId]
     since_us: int
+    resumes: bool = False
 
 
 class DeadlineReached(msgspec.Struct, frozen=True):

@@ -174,8 +174,8 @@ class Node:
                 ]
             case events.Measured(broker, round_trip_ms):
                 return self.topology.on_measured(broker, round_trip_ms)
-            case events.HubChosen(hub, others, since_us):
-                return self.serving.choose(Served(hub, since_us), others)
+            case events.HubChosen(hub, others, since_us, resumes):
+                return self.serving.choose(Served(hub, since_us), others, resumes=resumes)
             case events.LeaveRequested():
                 self._left = True
                 return self.links.farewell()

@@ -111,7 +111,7 @@ def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
         meshes, straight = _by_strategy(part, world.plan.shortest)
         for filter, subscribers in meshes.items():
             yield from _mesh_wrong(world, agents, filter, subscribers)
-        yield from _destinations_wrong(agents, straight)
+        yield from _destinations_wrong(world.plan, agents, straight)
         yield from _collectors_wrong(world, agents)
         if shortest:
             for core in sorted(_cores_in_use(agents, meshes) | _all_of(straight)):
@@ -168,20 +168,26 @@ def _all_of(subscribers: Subscribers) -> set[BrokerId]:
     return {id for who in subscribers.values() for id in who}
 
 
-def _destinations_wrong(agents: dict[BrokerId, Agent], straight: Subscribers) -> Iterator[str]:
-    """Everybody knows every destination, and following the next hops leads there."""
+def _destinations_wrong(
+    plan: WorldPlan, agents: dict[BrokerId, Agent], straight: Subscribers
+) -> Iterator[str]:
+    """Everybody knows every destination, and following the next hops leads there.
+
+    Not so between leaves and their hubs in reserve, and beyond.
+    """
     nobody: frozenset[BrokerId] = frozenset()
+    ends = {end for ends in plan.roaming.items() for end in (ends[0], *ends[1])}
     for id, agent in agents.items():
         states = agent.node.topic_routing.states
         for filter in sorted({*states, *straight}):
-            wanted = straight.get(filter, nobody)
+            wanted = {e for e in straight.get(filter, nobody) if not plan.are_strangers(id, e)}
             state = states.get(filter)
             known = set() if state is None else {*state.brokers, *((id,) if state.local else ())}
             if known != wanted:
                 yield f"{filter!r}: {id} knows destinations {known}, not {sorted(wanted)}"
     for id in agents:
         for end in sorted(_all_of(straight) - {id}):
-            if not _leads(agents, id, end):
+            if not (id in ends and end in ends) and not _leads(agents, id, end):
                 yield f"the next hops from {id} do not lead to {end}"
 
 

@@ -99,14 +99,27 @@ class LocalLink:
 
 
 def packet_of(
-    topic: str, number: int, qos: int, packet_id: int = 1, *, duplicate: bool = False
+    topic: str,
+    number: int,
+    qos: int,
+    packet_id: int = 1,
+    *,
+    duplicate: bool = False,
+    properties: Sequence[tuple[str, str]] = (),
 ) -> bytes:
     """The PUBLISH packet of a publication; ``packet_id`` is the broker's, at QoS 1."""
-    payload = number.to_bytes(NUMBER_BYTES, "big")
+    payload, said = number.to_bytes(NUMBER_BYTES, "big"), list(properties)
     if not qos:
-        return PublishPacket(topic, payload).write()
+        return PublishPacket(topic, payload, user_properties=said).write()
     once = mqtt5.QoS.AT_LEAST_ONCE
-    packet = PublishPacket(topic, payload, qos=once, packet_id=packet_id, duplicate=duplicate)
+    packet = PublishPacket(
+        topic,
+        payload,
+        qos=once,
+        packet_id=packet_id,
+        duplicate=duplicate,
+        user_properties=said,
+    )
     return packet.write()
 
 

@@ -11,6 +11,7 @@ from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from federator.protocol.custody.ports import Delivered, Positions, Record, moved
+from federator.protocol.data.ports import KnownStamp
 from federator.protocol.forwarding.frames import keys_in
 from federator.protocol.forwarding.publications import packets_in
 from federator.protocol.types import BrokerId
@@ -178,6 +179,7 @@ class CustodyDisk:
     journal: Journal = field(default_factory=lambda: Journal(0))
     # Filter -> until when it is owed, by our wall clock; 0: it is wanted now.
     owed: dict[str, int] = field(default_factory=dict)
+    stamps: list[KnownStamp] = field(default_factory=list)
     full_for: int = 0  # causes why nothing can be written
     is_new: bool = True  # nothing was ever written: what an earlier session subscribes is not known
 
@@ -191,6 +193,7 @@ class CustodyDisk:
         """The disk is replaced by an empty one."""
         self.log, self.journal = None, Journal(self.journal.id + 1)
         self.owed = {}
+        self.stamps = []
         self.is_new = True
 
 
@@ -273,6 +276,13 @@ class DiskInUse:
             self._disk.owed.pop(filter_, None)
         else:
             self._disk.owed[filter_] = until_us
+
+    def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
+        """Keep these, which were published here."""
+        if stamps and self._is_full("custody.stamps_failed"):
+            return False
+        self._disk.stamps += stamps
+        return True
 
     def _is_full(self, event: str) -> bool:
         if self._disk.full_for:

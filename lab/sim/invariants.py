@@ -15,6 +15,7 @@ from federator.protocol.events import Event, LocalFiltersChanged, Received
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages import control
 from federator.protocol.messages.destinations import names_tree
+from federator.protocol.messages.serving import is_served_record
 from federator.protocol.messages.session_records import PREFIX
 from federator.protocol.routing.core_route import Number
 from federator.protocol.types import UNREACHABLE, BrokerId, Cost
@@ -112,7 +113,7 @@ class Invariants(Watcher):
                 self.world.fired["sent solicit"] += 1
             return
         for filter in filters:
-            if filter.startswith(PREFIX):
+            if filter.startswith(PREFIX) or is_served_record(filter):
                 continue
             if filter.removeprefix("$fed/to/").startswith("$"):
                 raise InvariantError("local_topics_stay", f"{agent.id} tells {target} {filter!r}")

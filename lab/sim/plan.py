@@ -88,6 +88,8 @@ class WorldPlan:
     delay_changes: tuple[DelayChange, ...] = ()
     failover: FailoverParameters | None = None
     hubs: frozenset[BrokerId] = frozenset()  # those that plans may have collect
+    # Where leaves hang that have two hubs, the preferred place first; they pass nothing on.
+    roaming: Mapping[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
 
     def parameters_of(self, id: BrokerId) -> Parameters:
         """How the agent of broker ``id`` behaves."""
@@ -102,6 +104,17 @@ class WorldPlan:
         """Of the slowest link, at its slowest."""
         delays = [link.delay_ms_max for link in self.links]
         return max((*delays, *(change.delay_ms for change in self.delay_changes)), default=0)
+
+    def parameters_of(self, id: BrokerId) -> Parameters:
+        """What the agent of broker ``id`` goes by."""
+        strategy = Strategy.SHORTEST_PATH if id in self.shortest else Strategy.MESH
+        is_port = any(id in ports for ports in self.roaming.values())
+        passes = id not in self.roaming
+        return replace(self.parameters, strategy=strategy, transit=passes, serves_leaf=is_port)
+
+    def are_strangers(self, one: BrokerId, other: BrokerId) -> bool:
+        """Whether only a leaf stands between them, and so they hear nothing of each other."""
+        return one != other and any({one, other} <= {*ports} for ports in self.roaming.values())
 
 
 def under(strategy: str, plan: WorldPlan, *, seed: int) -> WorldPlan:

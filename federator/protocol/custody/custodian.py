@@ -178,22 +178,31 @@ class Custodian:
             self.origin.on_destinations_moved(concerned, now.ms)
             self._set_due()
 
+    def hold(self, brokers: Collection[BrokerId]) -> None:
+        """Take nothing of ``brokers`` until one of them is proceeded with."""
+        self.paused.update(brokers)
+
     def pause(self, broker: BrokerId) -> None:
         """Take nothing more that ``broker`` keeps for us: we hear it by another way."""
         self.paused.add(broker)
         self.destination.leave(broker)
 
-    def proceed(self, broker: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
+    def proceed(
+        self, broker: BrokerId, since_us: int, *, by_its_clock: bool, resumes: bool = False
+    ) -> None:
         """Take again what ``broker`` keeps for us, from what it made since ``since_us`` on.
 
         Args:
             broker: Who was paused, or is met for the first time.
-            since_us: Wall clock; 0: go on where we were.
+            since_us: Wall clock; 0: since our clients want it.
             by_its_clock: Its wall clock, and not ours.
+            resumes: Where we were in an earlier life counts; this is for chains not met then.
         """
         self.paused.discard(broker)
         if since_us:
-            self.destination.begin_anew(broker, since_us, by_its_clock=by_its_clock)
+            if not resumes:
+                self.destination.leave(broker)
+            self.destination.receiver.begin_anew(broker, since_us, by_its_clock=by_its_clock)
 
     def expect(self, filters: Sequence[str], now: Now, *, since_us: int) -> None:
         """Clients will come that wanted ``filters`` since ``since_us``, our wall clock.

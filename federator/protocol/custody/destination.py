@@ -219,14 +219,6 @@ class Destination:
         self._left.add(origin)
         self._wants += 1
 
-    def begin_anew(self, origin: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
-        """Forget how far we are with what ``origin`` made: only what it made since counts.
-
-        ``since_us`` is its wall clock, or ours.
-        """
-        self.leave(origin)
-        self.receiver.begin_anew(origin, since_us, by_its_clock=by_its_clock)
-
     def end_retrievals(self, now_ms: Millis) -> None:
         """Forget the questions that nobody waits for any more."""
         self.retrievals = [each for each in self.retrievals if now_ms < each.ends_ms]
@@ -351,9 +343,13 @@ class Destination:
         Args:
             leaving: Write it down in any case.
         """
-        if self.started and self._marked != self._journal.last and self.delivery.settled:
-            self._marked = self._journal.last
-            self.disk.note_marked(self._marked)
+        if self.started and self.delivery.settled:
+            if self._marked != self._journal.last:
+                self._marked = self._journal.last
+                self.disk.note_marked(self._marked)
+            stamps = self.delivery.stamps
+            if stamps is not None and self.disk.write_stamps([*stamps.unsaved]):
+                stamps.unsaved.clear()
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):
             return

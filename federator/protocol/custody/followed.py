@@ -98,9 +98,18 @@ class Followed:
     def begin_anew(self, origin: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
         """Of chains of ``origin`` that begin from now on, nothing older is asked for.
 
+        All that is newer is, however lately our clients came.
+
         ``since_us`` is its wall clock, or ours.
         """
         self._anew[origin] = (since_us, by_its_clock)
+
+    def is_fresh(self, origin: BrokerId, key: bytes, now_us: int) -> bool:
+        """Whether our clients came so lately that they ask ``origin`` for nothing of the past.
+
+        What another one brought them may be on its way to them still.
+        """
+        return origin not in self._anew and self._wanted.is_fresh(key, now_us)
 
     def leave(self, origin: BrokerId, key: bytes) -> None:
         """Follow one chain no longer, and remember nothing of it."""

@@ -13,6 +13,7 @@ from typing import Protocol
 
 import msgspec
 
+from federator.protocol.data.ports import KnownStamp
 from federator.protocol.effects import Notice
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId
@@ -159,6 +160,9 @@ class Disk(Protocol):
 
         All of one turn may be written at once, before what is subscribed follows.
         """
+
+    def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
+        """Keep these, which were published here; whether they are written down."""
 
 
 class CustodyContext(Protocol):

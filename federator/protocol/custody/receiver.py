@@ -122,7 +122,7 @@ class Receiver(Followed):
                 return
             chain = known.chains.get(key)
             if chain is None:
-                if self._chains >= self.chains_max or self._wanted.is_fresh(key, now.us):
+                if self._chains >= self.chains_max or self.is_fresh(known.id, key, now.us):
                     continue
                 chain = self._begin(known, key, head, frame.origin_time_us, now.us)
             if chain.unsure or chain.way != self._opened:
@@ -303,7 +303,7 @@ class Receiver(Followed):
     def _begin(self, known: OriginState, key: bytes, prev: int, made_us: int, now_us: int) -> Chain:
         self._chains += 1
         age_us = self._wanted.age_us(key, now_us)
-        known_beginning = prev == 0 or self._wanted.is_fresh(key, now_us)
+        known_beginning = prev == 0 or self.is_fresh(known.id, key, now_us)
         not_before_us = max(1, made_us - age_us, self._anew_us(known.id, made_us, now_us))
         chain = Chain(prev if known_beginning else None, prev, not_before_us)
         chain.begun = known.former.pop(key, 0)

@@ -4,8 +4,8 @@ A connection says at once whether it takes what it is given: what happens next d
 of these calls raises, unless it says so.
 """
 
-from collections.abc import Iterable, Sequence
-from typing import Protocol
+from collections.abc import Iterable, MutableSequence, Sequence
+from typing import NamedTuple, Protocol
 
 from mqtt5 import PublishPacket
 
@@ -92,6 +92,13 @@ class RetainedFlow(Protocol):
         """Some of ``run`` could not be published here after all."""
 
 
+class KnownStamp(NamedTuple):
+    """What a book of stamps has of one."""
+
+    digest: int  # 64 bits of it
+    by_leaf: bool  # who brought it: a leaf, or the mesh
+
+
 class Stamps(Protocol):
     """Who knows publications again that come by several ways: see ``protocol.data.stamps``."""
 
@@ -102,6 +109,10 @@ class Stamps(Protocol):
 
     def arriving(self, frame: Frame, run: bytes) -> bytes:
         """What of the body of a frame is to be published here."""
+
+    @property
+    def unsaved(self) -> MutableSequence[KnownStamp]:
+        """What was published here and is not on disk: to be written once our broker has it."""
 
 
 class Shared(Protocol):

@@ -29,7 +29,7 @@ from typing import Final, NamedTuple
 
 from mqtt5 import PublishPacket
 
-from federator.protocol.data.ports import Inbound
+from federator.protocol.data.ports import Inbound, KnownStamp
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import joined, packets_in, remade, topics_of
 from federator.protocol.types import BrokerId, Millis
@@ -76,16 +76,15 @@ class StampBook:
         self._known: dict[int, bool] = {}  # by whom, a leaf or the mesh; the oldest first
         self._known_max = known_max
 
-    def admit(self, stamp: Stamp, *, by_leaf: bool) -> bool | None:
-        """Note ``stamp``: ``None`` when it is new, else whether a leaf brought it before."""
-        known = self._known
-        key = hash(stamp)
-        if key in known:
-            return known[key]
-        if len(known) >= self._known_max:
-            del known[next(iter(known))]
-        known[key] = by_leaf
-        return None
+    def find(self, stamp: KnownStamp) -> bool | None:
+        """Whether a leaf brought ``stamp`` before; ``None``: nobody did."""
+        return self._known.get(stamp.digest)
+
+    def note(self, stamp: KnownStamp) -> None:
+        """It was published here, or is now."""
+        if len(self._known) >= self._known_max:
+            del self._known[next(iter(self._known))]
+        self._known[stamp.digest] = stamp.by_leaf
 
 
 class OwnNumbers:
@@ -130,6 +129,8 @@ class Stamps:
     Attributes:
         stamping: Publications under custody that bear no stamp get one here: their frame's.
         repeats: Publications that had been published here by another way.
+        unsaved: What was published here and is not on disk. It is written once our broker has it,
+            or the next life would think that it has.
     """
 
     def __init__(
@@ -144,6 +145,7 @@ class Stamps:
         self.again = again
         self.stamping = False
         self.repeats = 0
+        self.unsaved: deque[KnownStamp] = deque(maxlen=KNOWN_MAX)
         self._self_id = self_id
         self._is_port = is_port
 
@@ -211,7 +213,7 @@ class Stamps:
             # What bears no stamp yet came by one way only: the mesh numbered it.
             before = None
             if given is not None or self._is_port:
-                before = self.book.admit(stamp, by_leaf=self._is_port)
+                before = self._admit(stamp)
             if before is None and stamp.home != self._self_id:
                 parts.append(wire)
                 continue
@@ -221,6 +223,16 @@ class Stamps:
         if again and self.again is not None:
             self.again(b"".join(again))
         return b"".join(parts)
+
+    def _admit(self, stamp: Stamp) -> bool | None:
+        """Note ``stamp``: ``None`` when it is new, else whether a leaf brought it before."""
+        digest = blake2b(_WIRE.pack(*stamp), digest_size=8).digest()
+        known = KnownStamp(int.from_bytes(digest, "big"), self._is_port)
+        before = self.book.find(known)
+        if before is None:
+            self.book.note(known)
+            self.unsaved.append(known)
+        return before
 
     def _stamped(self, packet: PublishPacket, stamp: Stamp, mark: int | None) -> PublishPacket:
         """``packet`` as our broker gets it; ``mark`` is its content's, if that is known."""

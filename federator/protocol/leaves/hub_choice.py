@@ -18,6 +18,15 @@ from federator.protocol.types import BrokerId, Millis, Now
 FIRST_WAIT_MS: Final = 1_000
 """How long a leaf that starts waits for the hub that served it, or that it prefers."""
 
+CATCH_UP_MS: Final = 15_000
+"""How long a hub serves until all has come that was missed before: tails come every 10 s."""
+
+TICK_MS: Final = 1_000
+"""``on_time`` is to be called so often while we are served."""
+
+ASLEEP_MS: Final = 2 * TICK_MS
+"""Who was not called for longer was stopped, or its machine: nobody noticed what was lost then."""
+
 LOOK_BACK_MS: Final = 2_000
 """Beyond the time in which a dead link is noticed: publications under way, and what waits."""
 
@@ -26,12 +35,13 @@ LOOK_BACK_MS: Final = 2_000
 class Choice:
     """We are served by ``hub`` from now on.
 
-    ``since_us``, our wall clock: what was made before then came by who served before; 0: we go on
-    where we were.
+    ``since_us``, our wall clock: what was made before then came by who served before; 0: nobody
+    did. ``resumes``: it served in an earlier life, and we go on where we were.
     """
 
     hub: BrokerId
     since_us: int
+    resumes: bool = False
 
 
 class HubChoice:
@@ -41,7 +51,8 @@ class HubChoice:
         hubs: The preferred one first.
         look_back_ms: How late a dead link may be noticed.
         return_after_ms: How long the preferred hub must be back; 0: stay until told to return.
-        served_by: Who served in an earlier life, and
+        served_by: Who served in an earlier life,
+        served_since_us: since when, as was said then, and
         served_until_us: until when at least, by our wall clock.
     """
 
@@ -53,16 +64,20 @@ class HubChoice:
         look_back_ms: int,
         return_after_ms: int,
         served_by: BrokerId | None = None,
+        served_since_us: int = 0,
         served_until_us: int = 0,
     ) -> None:
         self.hub = served_by if served_by in hubs else None
+        self._said_us = served_since_us  # the hub may not have heard of it yet
         self._hubs = tuple(hubs)
         self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000
         self._return_after_ms = return_after_ms
         self._up: dict[BrokerId, Millis] = {}  # since when
         self._chosen = False
         self._started_ms = now.ms
-        self._lost_us = served_until_us  # when the link of who serves was lost; 0: it stands
+        self._behind_us = served_until_us  # since when something may be missing; 0: nothing is
+        self._served_ms: Millis | None = None  # since when we are served without a break
+        self._awake = now
 
     @property
     def others(self) -> frozenset[BrokerId]:
@@ -76,14 +91,16 @@ class HubChoice:
 
     def on_link(self, hub: BrokerId, up: bool, now: Now) -> Choice | None:
         """The link to ``hub`` came up, or was lost."""
+        self._wake_up(now)
         if hub not in (*self._hubs, self.hub):
             return None
         if up:
             self._up.setdefault(hub, now.ms)
-            if self._chosen and hub == self.hub:
-                self._lost_us = 0
+            if self._chosen and hub == self.hub and self._served_ms is None:
+                self._served_ms = now.ms
         elif self._up.pop(hub, None) is not None and hub == self.hub:
-            self._lost_us = now.us
+            self._behind_us = self._since_us(now)
+            self._served_ms = None
         return self.on_time(now)
 
     def prefer(self, hubs: Sequence[BrokerId]) -> None:
@@ -99,13 +116,21 @@ class HubChoice:
         """When ``on_time`` has something to do."""
         if not self._chosen:
             return Millis(self._started_ms + FIRST_WAIT_MS) if self._up else None
+        if not self.is_served:
+            return None
+        tick_ms, return_ms = self._awake.ms + TICK_MS, self._return_ms()
+        return Millis(tick_ms if return_ms is None else min(tick_ms, return_ms))
+
+    def _return_ms(self) -> int | None:
+        """When we return to the preferred hub."""
         since_ms = self._up.get(self._hubs[0])
         if self.hub == self._hubs[0] or since_ms is None or not self._return_after_ms:
             return None
-        return Millis(since_ms + self._return_after_ms)
+        return since_ms + self._return_after_ms
 
     def on_time(self, now: Now) -> Choice | None:
         """Choose, where there is a reason to."""
+        self._wake_up(now)
         if not self._up:
             return None
         first = self._hubs[0] if self.hub is None else self.hub
@@ -113,16 +138,31 @@ class HubChoice:
             if now.ms < self._started_ms + FIRST_WAIT_MS:
                 return None
         elif self._chosen and self.hub in self._up:
-            due_ms = self.next_deadline_ms()
+            due_ms = self._return_ms()
             return None if due_ms is None or now.ms < due_ms else self._choose(self._hubs[0], now)
         there = [hub for hub in (first, *self._hubs) if hub in self._up]
         return self._choose(there[0], now)
 
     def _choose(self, hub: BrokerId, now: Now) -> Choice | None:
-        before = self.hub
+        before, resumes = self.hub, not self._chosen
         if self._chosen and hub == before:
             return None
         moved = before is not None and hub != before
-        since_us = max(1, (self._lost_us or now.us) - self._look_back_us) if moved else 0
-        self.hub, self._lost_us, self._chosen = hub, 0, True
+        if before is not None:
+            self._behind_us = self._since_us(now)
+        since_us = max(1, self._behind_us - self._look_back_us) if moved else 0
+        self.hub, self._served_ms, self._chosen = hub, now.ms, True
+        if hub == before and resumes:
+            return Choice(hub, self._said_us, resumes=True)
         return Choice(hub, since_us)
+
+    def _wake_up(self, now: Now) -> None:
+        """Time has passed. Who slept may have missed since then what others did not send twice."""
+        if self.is_served and now.ms - self._awake.ms > ASLEEP_MS:
+            self._behind_us, self._served_ms = self._since_us(self._awake), now.ms
+        self._awake = now
+
+    def _since_us(self, now: Now) -> int:
+        """Since when something may be missing, if we are not served any longer now."""
+        caught_up = self._served_ms is not None and now.ms >= self._served_ms + CATCH_UP_MS
+        return now.us if caught_up or not self._behind_us else self._behind_us

@@ -40,14 +40,24 @@ class Serving:
         """What ``leaf`` said last of who serves it."""
         return self._of.get(leaf)
 
+    def wait(self, hubs: Collection[BrokerId]) -> None:
+        """We, a leaf, do not know yet who of ``hubs`` serves us; none is linked yet."""
+        for hub in hubs:
+            self._routing.pause(hub)
+
     def resume(self, leaf: BrokerId, served: Served) -> None:
         """In an earlier life we heard that of ``leaf``; nothing is linked yet."""
         self._of[leaf] = served
         if served.hub != self._self_id:
             self._routing.pause(leaf)
 
-    def choose(self, served: Served, others: Collection[BrokerId]) -> list[Step]:
-        """We, a leaf, are served so from now on, and not by any of ``others``."""
+    def choose(
+        self, served: Served, others: Collection[BrokerId], *, resumes: bool = False
+    ) -> list[Step]:
+        """We, a leaf, are served so from now on, and not by any of ``others``.
+
+        ``resumes``: as in an earlier life.
+        """
         before = set() if self.served is None else {served_record(self.served)}
         now = {served_record(served)}
         self.served = served
@@ -56,7 +66,7 @@ class Serving:
             steps.append(OwnFiltersChanged(frozenset(now - before), frozenset(before - now)))
         for other in sorted(others):
             steps += [Pause(other), *self._routing.pause(other)]
-        proceed = Proceed(served.hub, served.since_us, by_its_clock=False)
+        proceed = Proceed(served.hub, served.since_us, by_its_clock=False, resumes=resumes)
         notice = Notice("hub.chosen", "info", {"hub": served.hub})
         return [*steps, proceed, *self._routing.proceed(served.hub), notice]
 

@@ -66,6 +66,8 @@ class DataParts:
         renames = self.policy.renames
         topic = data_topic(settings.federation)
         self.stamps = Stamps(settings.broker_id, self.stamp_book, is_port=not settings.minds_broker)
+        for known in self.stores.load_stamps():
+            self.stamp_book.note(known)
         self.renaming = Renaming(renames, topic) if renames else None
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self.enter)
         self.forwarder = Forwarder(

@@ -201,8 +201,9 @@ class Hub:
         self._want(None, added, removed)
 
     def _on_roaming(self) -> None:
-        """A leaf has another hub besides: what the mesh brings it must be known again there."""
-        self._agent.data.stamps.stamping = True
+        """A leaf has another hub besides: what it gets from here must be known again there."""
+        for agent in (self._agent, *self.ports.values()):
+            agent.data.stamps.stamping = True
 
     def _tell_mesh_again(self, run: bytes) -> None:
         """A leaf says what the mesh brought here already by its other hub: others may lack it."""

@@ -22,14 +22,12 @@ from federator.protocol.events import HubChosen
 from federator.protocol.leaves.hub_choice import Choice, HubChoice
 from federator.protocol.messages.serving import Served, latest, served_record
 from federator.protocol.node import Node
-from federator.protocol.types import BrokerId, Millis, Now
+from federator.protocol.types import BrokerId, Now
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.storage.durable import write_whole
 
 FILE: Final = "served"
-TOUCH_MS: Final = 5_000
-"""How old the file of a leaf may be while it is served."""
 
 _log = structlog.get_logger()
 
@@ -61,6 +59,9 @@ class LeafServing:
             self.node.serving.resume(leaf, self._known)
             if self._known.hub != self.settings.broker_id:
                 self.path.custody.pause(leaf)
+            else:
+                since_us = self._known.since_us
+                self.path.custody.proceed(leaf, since_us, by_its_clock=True, resumes=True)
 
     def start(self) -> None:
         """Begin with what an earlier life knew."""
@@ -79,8 +80,11 @@ class LeafServing:
             look_back_ms=settings.links.hello_timeout_ms,
             return_after_ms=1_000 * settings.links.return_after_s,
             served_by=None if self._known is None else self._known.hub,
+            served_since_us=0 if self._known is None else self._known.since_us,
             served_until_us=until_us,
         )
+        self.node.serving.wait(settings.hubs)
+        self.path.custody.hold(settings.hubs)
 
     # What happens
 
@@ -101,16 +105,19 @@ class LeafServing:
             self.path.custody.pause(effect.broker)
         else:
             self.path.custody.proceed(
-                effect.broker, effect.since_us, by_its_clock=effect.by_its_clock
+                effect.broker,
+                effect.since_us,
+                by_its_clock=effect.by_its_clock,
+                resumes=effect.resumes,
             )
         served = self.node.serving.served
         if isinstance(self.settings, PortSettings):
             served = self.node.serving.of(BrokerId(self.settings.leaf.id))
             self._roams()
         if served is not None and served != self._known:
-            self._known = served
             try:
                 write_whole(self._file, served_record(served).encode())
+                self._known = served
             except OSError as error:
                 _log.warning("leaf.note_failed", reason=error.strerror or str(error))
 
@@ -131,16 +138,15 @@ class LeafServing:
         if self.choice is None:
             return
         self._follow(self.choice.on_time(self._now()))
-        if self.choice.is_served:
+        if self.choice.is_served and self._known == self.node.serving.served:
             with contextlib.suppress(OSError):
                 os.utime(self._file)
 
     def _follow(self, choice: Choice | None) -> None:
         assert self.choice is not None, "only a leaf with two hubs chooses"
         if choice is not None:
-            self.handle(HubChosen(choice.hub, self.choice.others, choice.since_us))
-        due_ms, soon_ms = self.choice.next_deadline_ms(), monotonic_ms() + TOUCH_MS
-        self._timer.set(Millis(soon_ms if due_ms is None else min(due_ms, soon_ms)))
+            self.handle(HubChosen(choice.hub, self.choice.others, choice.since_us, choice.resumes))
+        self._timer.set(self.choice.next_deadline_ms())
 
     def _read(self) -> Served | None:
         try:

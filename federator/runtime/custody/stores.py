@@ -11,8 +11,10 @@ from pathlib import Path
 from federator.config.sections import CustodySettings
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.custody.ports import Delivered, Positions, Record
+from federator.protocol.data.ports import KnownStamp
 from federator.runtime.custody.delivery_journal import DeliveryJournal
 from federator.runtime.custody.log import CustodyLog
+from federator.runtime.custody.stamp_file import StampFile
 from federator.runtime.storage.durable import DiskTrouble
 from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
@@ -43,6 +45,7 @@ class CustodyStores:
         self.owed = FilterFile(folder, OWED)  # filters that stay wanted
         self._owed_changes: dict[str, int | None] = {}
         self.subscribed = FilterFile(folder, SUBSCRIBED)  # what our session may hold
+        self._stamps = StampFile(folder)
         self._trouble = DiskTrouble()
 
     @property
@@ -53,7 +56,7 @@ class CustodyStores:
     def close(self) -> None:
         """Write down what is not written yet."""
         self.flush_owed()
-        for file in (self.log, self.journal, self.owed, self.subscribed):
+        for file in (self.log, self.journal, self.owed, self.subscribed, self._stamps):
             file.close()
 
     def _tried(self, event: str, write: Callable[[], object]) -> bool:
@@ -103,6 +106,18 @@ class CustodyStores:
         would take longer than all else.
         """
         self._owed_changes[filter_] = until_us
+
+    def load_stamps(self) -> list[KnownStamp]:
+        """What was published here in earlier lives."""
+        try:
+            return self._stamps.load()
+        except OSError as error:
+            self._trouble.on_error("custody.stamps_failed", error)
+            return []
+
+    def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
+        """Keep these, which were published here; whether they are written down."""
+        return self._tried("custody.stamps_failed", lambda: self._stamps.append(stamps))
 
     def flush_owed(self) -> None:
         """Write down what is owed, before anybody acts on it."""

@@ -47,6 +47,7 @@ def run_story(story: MessageStory, *, reloads: int = 0) -> SeedResult:
             story.plan,
             story.ports,
             filters_max=story.hub_filters_max,
+            return_after_ms=story.return_after_ms,
             seed=story.seed,
             watcher=invariants,
         )
@@ -63,6 +64,7 @@ def tell(
     counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
     bound_ms = convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
     bound_ms *= SIDES if story.ports else 1
+    bound_ms += story.return_after_ms
 
     def acts() -> Iterator[int]:
         _settle(world, story)
@@ -154,6 +156,8 @@ def _complaints(world: MessageWorld) -> Iterator[str]:
     # There something new may have made up for something gone while nobody listened.
     doubtful = {client.plan.broker for client in each if client.heard != client.filters}
     yield from convergence.complaints(world)
+    if isinstance(world, HubWorld):
+        yield from world.complaints()
     for id, subscriber in world.subscribers.items():
         broker = subscriber.plan.broker
         if not world.brokers[broker].running or broker not in world.agents:

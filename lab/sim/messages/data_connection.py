@@ -98,8 +98,8 @@ class DataConnection(Writer):
         if self.session is None or self._agent.doomed:
             return False
         for packet in packets_in(b"".join(parts)):
-            number = self._delivered(packet)
-            self._broker.publish(self._client_id, Message(packet.topic, 0, number))
+            message = Message(packet.topic, 0, self._delivered(packet), properties=_said(packet))
+            self._broker.publish(self._client_id, message)
         return True
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
@@ -114,7 +114,7 @@ class DataConnection(Writer):
         number = self._delivered(parsed)
         if not self.noted:
             self._ledger.tolerate_at(self._agent.id, number)
-        self._offer(Message(parsed.topic, qos, number))
+        self._offer(Message(parsed.topic, qos, number, properties=_said(parsed)))
         return True
 
     def _delivered(self, packet: PublishPacket) -> int:
@@ -224,3 +224,7 @@ class DataConnection(Writer):
         if self._in_flight and self._in_flight[0] is message:
             self._in_flight.popleft()
             self._fill()
+
+
+def _said(packet: PublishPacket) -> tuple[tuple[str, str], ...]:
+    return tuple(packet.user_properties)

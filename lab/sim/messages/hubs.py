@@ -7,26 +7,35 @@ its ports are one process: they stop, pause and start together.
 Source: docs/hubs.md.
 """
 
+import itertools
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from federator.protocol import effects as e
+from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.filters import CoverChange
 from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
 from federator.protocol.types import BrokerId, Epoch, Millis
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
+from lab.sim.messages.ledger import LOOK_BACK_MS
+from lab.sim.messages.serving import Serving
 from lab.sim.messages.sessions import control_client_id, data_client_id
 from lab.sim.messages.world import DOOMED_MS, MessagePlan, MessageWorld
 from lab.sim.network import Agent
 from lab.sim.plan import Link
 from lab.sim.watcher import Watcher
+from lab.sim.world import World
 
 FIRST_LEAF, FIRST_PORT = 10, 1_000
 HUBS_MAX = LEAVES_MAX = 3
 FILTERS_MAX = (3, 4, 1_000)
 """Room for what each side is told: hardly any, or enough."""
+
+ROAMING_SHARE = 0.7
+"""Of leaves, where there are two hubs."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,17 +48,36 @@ class Port:
 
 
 def draw_ports(rng: random.Random) -> tuple[list[BrokerId], list[Link], tuple[Port, ...]]:
-    """Hubs, all linked with the first, and the ports of their leaves; hubs and leaves; links."""
+    """Hubs, all linked with the first or each with each, and the ports of their leaves, of which
+    most have a second hub in reserve; hubs and leaves; links.
+    """
     hubs = [BrokerId(id) for id in range(1, 1 + rng.randint(1, HUBS_MAX))]
     links: list[Link] = [(hubs[0], other) for other in hubs[1:]]
+    if rng.random() < 0.5:
+        links += itertools.combinations(hubs[1:], 2)
     ports: list[Port] = []
+    leaves: list[BrokerId] = []
     for hub in hubs:
         for _ in range(rng.randint(1 if hub == 1 else 0, LEAVES_MAX)):
-            number = len(ports)
-            port = Port(BrokerId(FIRST_PORT + number), hub, BrokerId(FIRST_LEAF + number))
-            ports.append(port)
-            links.append((port.leaf, port.id))
-    return [*hubs, *(port.leaf for port in ports)], links, tuple(ports)
+            leaf = BrokerId(FIRST_LEAF + len(leaves))
+            leaves.append(leaf)
+            places = [hub]
+            if len(hubs) > 1 and rng.random() < ROAMING_SHARE:
+                places.append(rng.choice([other for other in hubs if other != hub]))
+            ports += [
+                Port(BrokerId(FIRST_PORT + len(ports) + at), place, leaf)
+                for at, place in enumerate(places)
+            ]
+    links += [(port.leaf, port.id) for port in ports]
+    return [*hubs, *leaves], links, tuple(ports)
+
+
+def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
+    """Where each leaf hangs that has two hubs, the preferred place first."""
+    places: dict[BrokerId, tuple[BrokerId, ...]] = {}
+    for port in ports:
+        places[port.leaf] = (*places.get(port.leaf, ()), port.id)
+    return {leaf: at for leaf, at in places.items() if len(at) > 1}
 
 
 class HubWorld(MessageWorld):
@@ -61,11 +89,17 @@ class HubWorld(MessageWorld):
         ports: Sequence[Port],
         *,
         filters_max: int,
+        return_after_ms: int,
         seed: int,
         watcher: Watcher | None = None,
     ) -> None:
         self.ports = {port.id: port for port in ports}
+        self.serving: dict[BrokerId, Serving] = {}  # of the newest agents
         self._filters_max = filters_max
+        self._return_after_ms = return_after_ms
+        self._books: dict[BrokerId, StampBook] = {}  # of each hub's process
+        self._offsets: dict[BrokerId, int] = {}  # of each hub's process
+        self._stamping: set[BrokerId] = set()  # hubs whose process knows that a leaf has another
         self._hubs = sorted({port.hub for port in ports})
         self._ports_of: dict[BrokerId, list[BrokerId]] = {hub: [] for hub in self._hubs}
         for port in ports:
@@ -75,19 +109,77 @@ class HubWorld(MessageWorld):
         self.ledger.relays = frozenset((*self._hubs, *self.ports))
         for port in ports:
             self.local[port.id] = self.local[port.hub]
+        roaming = {port.hub for port in ports if port.leaf in plan.world.roaming}
+        where = {port.id: port.hub for port in ports} | {hub: hub for hub in self._hubs}
+        self.ledger.stamped = {id: hub for id, hub in where.items() if hub in roaming}
 
     def ports_of(self, hub: BrokerId) -> list[BrokerId]:
         """The ports at which the leaves of ``hub`` hang."""
         return self._ports_of.get(hub, [])
 
-    # --- one process ---
+    # --- one machine, and one process ---
+
+    def stop_broker(self, id: BrokerId, *, orderly: bool = False) -> None:
+        """Kill a broker, and with a hub's what its leaves reach there."""
+        was_running = self.brokers[id].running
+        super().stop_broker(id, orderly=orderly)
+        for port in self.ports_of(id):
+            World.stop_broker(self, port)
+            if was_running:
+                self._recovering.add(port)
+                if port in self.hosts:
+                    self.hosts[port].connection.broker_dies()
+
+    def may_miss(self, id: BrokerId, number: int) -> list[str]:
+        """What waits in a hub's broker the other hub of a leaf has, too, if the leaf can go there.
+
+        Clients of the hub and of leaves without another one may miss it, and what these published
+        all may.
+        """
+        if id not in self.switches:
+            return super().may_miss(id, number)
+        item = self.ledger.published[number]
+        hung = {port.leaf for port in self.ports.values() if port.hub == id}
+        lone = {id, *(leaf for leaf in hung if leaf not in self.plan.roaming)}
+        may_miss = []
+        for client, subscriber in self.subscribers.items():
+            ends = {item.broker, subscriber.plan.broker}
+            sure = all(self._goes_on(leaf, id, item.at_ms) for leaf in ends & hung - lone)
+            if ends & lone or not sure:
+                may_miss.append(client)
+        return may_miss
+
+    def _goes_on(self, leaf: BrokerId, lost: BrokerId, published_ms: int) -> bool:
+        """Whether a leaf goes on at its other hub now, with what was published then."""
+        agent, choice = self.agents.get(leaf), self.serving[leaf].choice
+        if agent is None or agent.pauses or choice is None or choice.hub is None:
+            return False
+        if self.ports[choice.hub].hub != lost:
+            return choice.is_served
+        [other] = choice.others
+        hub = self.agents.get(other)
+        stands = other in agent.reach and hub is not None and not hub.pauses
+        return stands and published_ms > self.now_ms - LOOK_BACK_MS
+
+    def start_broker(self, id: BrokerId) -> None:
+        """End one cause of the absence of a broker, and of a hub's ports there."""
+        super().start_broker(id)
+        for port in self.ports_of(id):
+            World.start_broker(self, port)
 
     def stop_agent(self, id: BrokerId, *, graceful: bool = False) -> None:
         """Stop a hub's agent with its ports."""
         super().stop_agent(id, graceful=graceful)
         for port in self.ports_of(id):
             super().stop_agent(port, graceful=graceful)
+        for each in (id, *self.ports_of(id)) if self.plan.roaming else ():
+            # What was published of late is not known again: it may come by another way.
+            for number in self._unnoted.get(each, ()):
+                self.ledger.tolerate_at(each, number)
         if id in self.switches:
+            self._books.pop(id, None)
+            self._stamping.discard(id)
+            self._offsets.pop(id, None)
             before, self.switches[id] = self.switches[id], self._new_switch(id)
             leaves = {leaf: asked.filters for leaf, asked in before.leaves.items()}
             self.switches[id].recall(before.mesh.filters, leaves, self._ms)
@@ -167,6 +259,81 @@ class HubWorld(MessageWorld):
         if self.switches[hub] is switch and due_ms is not None and due_ms <= self.now_ms:
             self._tell_sides(hub, switch, switch.on_deadline(self._ms))
 
+    # --- who serves whom ---
+
+    def complaints(self) -> Iterator[str]:
+        """Leaves that are not served as they should be, once nothing goes wrong any more."""
+        for leaf, ports in self.plan.roaming.items():
+            if leaf not in self.agents:
+                continue
+            choice = self.serving[leaf].choice
+            assert choice is not None
+            if choice.hub is None or (self._return_after_ms and choice.hub != ports[0]):
+                yield f"leaf {leaf} is served by {choice.hub}, and prefers {ports[0]}"
+            for here, there in [(leaf, port) for port in ports] + [(port, leaf) for port in ports]:
+                if here in self.agents and there in self.agents:
+                    serves = choice.hub in (here, there)
+                    way = self.agents[here].data.forwarder.next_hop_to(there)
+                    if (way is not None) != serves:
+                        yield f"{here} sends {there} by way of {way}, and {choice.hub} serves"
+
+    def _perform(self, agent: Agent, effects: Iterable[e.Effect]) -> None:
+        others: list[e.Effect] = []
+        for effect in effects:
+            if isinstance(effect, e.Pause | e.Proceed):
+                if isinstance(effect, e.Proceed) and agent.id in self.plan.roaming:
+                    now_us = self.now_of(agent).us
+                    age_ms = (now_us - effect.since_us) // 1_000 if effect.since_us else self.now_ms
+                    self.ledger.moves(agent.id, self.now_ms, self.now_ms - age_ms)
+                self.serving[agent.id].perform(effect)
+            else:
+                others.append(effect)
+        super()._perform(agent, others)
+
+    def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
+        super()._reach_changed(agent, neighbour)
+        self.serving[agent.id].on_neighbour(neighbour, neighbour in agent.reach)
+
+    def _serving_of(self, agent: Agent, path: DataPath) -> Serving:
+        id, hub = agent.id, self._hub_of(agent.id)
+        book = StampBook()
+        if hub in self.switches:
+            life = self.now_of(agent).us
+            book = self._books.setdefault(hub, StampBook(b"secret of %d" % hub, life=life))
+        stamps = path.plane.delivery.stamps = Stamps(hub, book, is_port=id in self.ports)
+        for known in self.host_disks[id].custody.stamps:
+            book.note(known)
+        if id in self.ports:
+            stamps.again = partial(self._tell_mesh_again, hub)
+        stamps.stamping = hub in self._stamping
+        return Serving(
+            agent=agent,
+            plane=path.plane,
+            world=self,
+            note=self.host_disks[id].note,
+            stamps=stamps,
+            hubs=self.plan.roaming.get(id, ()),
+            leaf=self.ports[id].leaf if id in self.ports else None,
+            return_after_ms=self._return_after_ms,
+            can_write=lambda: not self.host_disks[id].custody.full_for,
+            handle=partial(self._handle, agent),
+            on_roaming=partial(self._on_roaming, hub),
+        )
+
+    def _on_roaming(self, hub: BrokerId) -> None:
+        self._stamping.add(hub)
+        for id in {hub, *self.ports_of(hub)} & self.agents.keys():
+            self.serving[id].stamps.stamping = True
+
+    def _tell_mesh_again(self, hub: BrokerId, run: bytes) -> None:
+        """As ``runtime.agent.hub``."""
+        self.fired["told mesh again"] += 1
+        if hub in self.agents:
+            path = self.data_paths[hub]
+            path.read(run)
+            path.plane.intake.flush(self.now_of(self.agents[hub]))
+            path.arm()
+
     # --- inside ---
 
     def _local_attempt(self, agent: Agent) -> None:
@@ -192,9 +359,12 @@ class HubWorld(MessageWorld):
             self.agenda.at(self.now_ms + DOOMED_MS, self.start_agent, process)
 
     def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
+        hub = self._hub_of(agent.id)  # a process has one clock
+        agent.clock_offset_ms = self._offsets.setdefault(hub, agent.clock_offset_ms)
         path = super()._data_path(agent, epoch)
         if agent.id in self.ledger.relays:
             path.plane.forwarder.on_wanted = partial(self._wanted, agent.id)
+        self.serving[agent.id] = self._serving_of(agent, path)
         return path
 
     def _new_switch(self, hub: BrokerId) -> Switch:

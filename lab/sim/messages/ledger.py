@@ -24,6 +24,14 @@ from lab.sim.messages.sessions import Message, Session
 from lab.sim.topics import topic_matches
 from lab.sim.watcher import InvariantError
 
+MOVING_MS = 1_000
+"""At most so long may both hubs of a leaf bring it QoS 0, when it is served by another one."""
+
+LOOK_BACK_MS = 4_900
+"""What was published so long before that, and is at the former hub still, comes late: hello timeout
+and look back of ``hub_choice``, and a little less.
+"""
+
 INVENTED = 2**62  # from this number on nobody published it: a member of the federation made it up
 INVENTED_UNDER_CUSTODY = INVENTED + 1
 
@@ -52,6 +60,7 @@ class Ledger:
         self.lied_to = False  # a member lies about numbers: what came may come again, or never was
         self.proven = False  # and such lies under custody are not believed
         self.relays: frozenset[BrokerId] = frozenset()  # brokers where agents hand on to each other
+        self.stamped: Mapping[BrokerId, BrokerId] = {}  # of those, where all is known again
         self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
         self.published: list[Published] = []
         self._home = home
@@ -64,6 +73,7 @@ class Ledger:
         self._distrusted: set[BrokerId] = set()
         self._set_back: set[BrokerId] = set()
         self._waived: set[str] = set()
+        self._moves: dict[BrokerId, list[int]] = {}  # when leaves went on at another hub
         self._newest: dict[tuple[str, str, str], int] = {}
 
     # --- promises ---
@@ -96,6 +106,18 @@ class Ledger:
     def set_back(self, broker: BrokerId) -> None:
         """The clock of ``broker`` was set back: what is published there looks newer than it is."""
         self._set_back.add(broker)
+
+    def moves(self, leaf: BrokerId, now_ms: int, since_ms: int) -> None:
+        """``leaf`` is served by another hub from now on, with what was made since then.
+
+        QoS 0 bears no stamp. What the former hub had not brought of what is older, it may miss.
+        """
+        self._moves.setdefault(leaf, []).append(now_ms)
+        before_ms = min(since_ms, now_ms - LOOK_BACK_MS)
+        for client in self._clients_of(leaf):
+            for number in sorted(self._owed[client]):
+                if self.published[number].at_ms < before_ms:
+                    self.excuse(number, "late at the former hub", client)
 
     def trust_all(self) -> bool:
         """The federation stands again, and says its promises anew; whether a log had been lost."""
@@ -148,14 +170,17 @@ class Ledger:
         if (client, number) in self._may_repeat or number >= INVENTED:
             return True
         item = self.published[number]
+        moves = () if item.qos else self._moves.get(self._home[client], ())
+        moving = any(abs(item.at_ms - at_ms) < MOVING_MS for at_ms in moves)
         lied_to = self.lied_to and not (self.proven and item.qos)
-        return lied_to or item.broker in self._set_back
+        return lied_to or moving or item.broker in self._set_back
 
     def _clients_of(self, broker: BrokerId) -> list[str]:
-        """Who gets what the agent of ``broker`` publishes there."""
-        if broker in self.relays:
+        """Who gets what the agent of ``broker`` publishes there, and does not know it again."""
+        if broker in self.relays and broker not in self.stamped:
             return list(self._home)
-        return [client for client, home in self._home.items() if home == broker]
+        at = self.stamped.get(broker, broker)
+        return [client for client, home in self._home.items() if home == at]
 
     def owed_elsewhere(self, number: int) -> bool:
         """Somebody at another broker was promised this publication, and has not got it."""
@@ -218,6 +243,7 @@ class Ledger:
             self.fired["handed over again"] += 1
             return
         self._received[client].add(number)
+        owed = number in self._owed[client]
         self._owed[client].discard(number)
         item = self.published[number]
         if not item.qos or self._may_get_again(client, number):
@@ -225,8 +251,16 @@ class Ledger:
         key = (item.publisher, item.topic, client)
         newest = self._newest.get(key, -1)
         if number < newest:
+            if self._came_by_former_hub(client, item, owed=owed):
+                self.fired["late by a former hub"] += 1
+                return
             raise InvariantError("in_order", f"{client!r} gets {item} after {newest}")
         self._newest[key] = number
+
+    def _came_by_former_hub(self, client: str, item: Published, *, owed: bool) -> bool:
+        """Whether it came late since a leaf moved; to who came later it need not come at all."""
+        moves = [*self._moves.get(item.broker, ()), *self._moves.get(self._home[client], ())]
+        return any(not owed or item.at_ms <= at_ms - LOOK_BACK_MS for at_ms in moves)
 
     def _is_invented(self, number: int) -> bool:
         if number < INVENTED:
@@ -238,14 +272,23 @@ class Ledger:
 
     # --- brokers that die ---
 
-    def broker_dies(self, sessions: Iterable[Session], database: Mapping[str, Session]) -> None:
-        """A broker forgets everything but its database."""
+    def broker_dies(
+        self,
+        sessions: Iterable[Session],
+        database: Mapping[str, Session],
+        miss: Callable[[int], Iterable[str]],
+    ) -> None:
+        """A broker forgets everything but its database.
+
+        ``miss`` says who may miss a publication that waited there for an agent.
+        """
         for session in sessions:
             saved = database.get(session.client_id)
             client = session.client_id if session.client_id in self._home else None
             for message in session.waiting():
                 if message.number >= 0:
-                    self.excuse(message.number, "died with its broker", client)
+                    for each in (client,) if client else miss(message.number):
+                        self.excuse(message.number, "died with its broker", each)
             if client is not None:
                 self._may_repeat.update((client, number) for number in self._received[client])
                 kept = None if saved is None else saved.filters

@@ -29,6 +29,7 @@ class Message:
     stored: bool = False  # A retained message, sent because somebody subscribed
     retain: bool = False  # the broker is to store it
     duplicate: bool = False  # the broker hands it over again, on another connection
+    properties: tuple[tuple[str, str], ...] = ()  # User Properties
 
 
 Receiver = Callable[["Session", int, int, Message], None]

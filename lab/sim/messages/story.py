@@ -18,12 +18,13 @@ from lab.sim.disks import RECORDS_MAX
 from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_ports
+from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_ports, roaming_in
 from lab.sim.messages.mishaps import Mishap, MishapKind, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
 from lab.sim.scenario import FILTERS, TOPICS, draw_link, pool_of
 from lab.sim.steering import PlanMoment, draw_collected, draw_plans, with_edges
+from lab.sim.topics import topic_matches
 
 PARTS = ("faults", "mishaps", "changes", "publications", "plans")
 """What can be left out of a story, item by item."""
@@ -76,6 +77,7 @@ class MessageStory:
     plans: tuple[PlanMoment, ...] = ()  # of steerers that know nothing
     ports: tuple[Port, ...] = ()  # where leaves hang, if any
     hub_filters_max: int = FILTERS_MAX[-1]
+    return_after_ms: int = 0  # of leaves that have two hubs
 
 
 def draw(
@@ -154,20 +156,30 @@ def draw(
     )
 
 
-UNHURT_AT_HUBS = {
-    FaultKind.BROKER_CRASH, FaultKind.HOST_CRASH, FaultKind.STATE_LOST, FaultKind.DEATH
-}  # fmt: skip
-"""What takes along what waits in a hub's broker, or the way to its leaves for good."""
+UNHURT_AT_HUBS = {FaultKind.BROKER_CRASH, FaultKind.STATE_LOST, FaultKind.DEATH}
+"""What a hub's agents outlive, or lose their memory by, or what ends the way to its leaves."""
+
+RETURN_AFTER_MS = (0, 1_000, 1_000, 4_000)
+HUB_DEATHS_MAX = 2
+HUB_DEATH_MS = (200, 8_000)
+BURST_BEFORE_MS = (0, 1_000)
+TROUBLED_MS = (100, 6_000)
+TROUBLES = (FaultKind.CUT, FaultKind.SILENT, FaultKind.CLOG)
+"""Of a link of a hub, before it dies."""
 
 
 def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
-    """The story of ``seed`` with hubs and leaves: one to three hubs, up to three leaves each."""
+    """The story of ``seed`` with hubs and leaves: one to three hubs, up to three leaves each.
+
+    Most leaves have a second hub in reserve where there is one, and hubs die for a while.
+    """
     rng = random.Random(f"hubs {seed}")
     homes, links, ports = draw_ports(rng)
     ids = sorted([*homes, *(port.id for port in ports)])
     plan = _draw_plan(rng, ids, links, homes)
     leaves = frozenset(port.leaf for port in ports) | {port.id for port in ports}
-    plan = replace(plan, world=replace(plan.world, shortest=leaves))
+    roaming = roaming_in(ports)
+    plan = replace(plan, world=replace(plan.world, shortest=leaves, roaming=roaming))
     if rng.random() < 0.5:
         plan = replace(plan, world=dialled_out(plan.world, seed=seed))
     if not faulty:
@@ -188,6 +200,17 @@ def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
         or each.kind is MishapKind.CRASH_BETWEEN_WRITES
     ]
     faults = [each for each in drawn if each.node not in hubs or each.kind not in UNHURT_AT_HUBS]
+    homes_of_two = {port.hub for port in ports if port.leaf in roaming}
+    publications = list(_draw_publications(rng, homes, settle_ms, heal_ms))
+    for _ in range(rng.randint(0, HUB_DEATHS_MAX) if homes_of_two else 0):
+        hub = rng.choice(sorted(homes_of_two))
+        around = [link for link in links if hub in link]
+        around += [(port.leaf, port.id) for port in ports if port.hub == hub]
+        death = _draw_hub_death(rng, hub, around, settle_ms, heal_ms)
+        faults += death
+        near = sorted({port.leaf for port in ports if port.hub == hub})
+        publications += _draw_bursts(rng, plan, [*near, *homes], death[-1].at_ms)
+    faults.sort(key=lambda fault: fault.at_ms)
     return MessageStory(
         seed=seed,
         topology="hubs",
@@ -195,12 +218,49 @@ def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
         faults=tuple(faults) if faulty else (),
         mishaps=tuple(mishaps) if faulty else (),
         changes=_draw_changes(rng, plan, settle_ms, heal_ms, counts=(1, 4)),
-        publications=_draw_publications(rng, homes, settle_ms, heal_ms),
+        publications=tuple(sorted(publications, key=lambda item: item.at_ms)),
         settle_ms=settle_ms,
         heal_ms=heal_ms,
         ports=ports,
+        return_after_ms=rng.choice(RETURN_AFTER_MS) if roaming else 0,
         hub_filters_max=rng.choice(FILTERS_MAX),
     )
+
+
+def _draw_hub_death(
+    rng: random.Random, hub: BrokerId, links: list[Link], start_ms: int, end_ms: int
+) -> list[Fault]:
+    """A hub's machine is gone for a while; at times it was in trouble just before."""
+    at_ms = rng.randint(start_ms, end_ms - 1)
+    until_ms = min(end_ms, at_ms + rng.randint(*HUB_DEATH_MS))
+    death = Fault(FaultKind.HOST_CRASH, at_ms, until_ms, node=hub)
+    kind = rng.choice((None, None, FaultKind.AGENT_PAUSE, *TROUBLES))
+    since_ms = max(start_ms, at_ms - rng.randint(*TROUBLED_MS))
+    if kind is None:
+        return [death]
+    if kind is FaultKind.AGENT_PAUSE:
+        return [Fault(kind, since_ms, until_ms, node=hub), death]
+    return [Fault(kind, since_ms, until_ms, links=(rng.choice(links),)), death]
+
+
+def _draw_bursts(
+    rng: random.Random, plan: MessagePlan, ids: list[BrokerId], death_ms: int
+) -> list[ClientPublication]:
+    """Much is under way to somebody when a hub dies."""
+    wanted = {filter for each in plan.subscribers for filter, _ in each.filters}
+    topics = [topic for topic in TOPICS if any(topic_matches(f, topic) for f in wanted)]
+    return [
+        ClientPublication(
+            at_ms=death_ms - rng.randint(*BURST_BEFORE_MS),
+            publisher=f"p1-{id}",
+            node=id,
+            topic=rng.choice(topics or TOPICS),
+            qos=1,
+            count=rng.choice((10, 40)),
+            gap_ms=rng.choice((1, 10, 50)),
+        )
+        for id in rng.choices(ids, k=3)
+    ]
 
 
 def simpler(story: MessageStory) -> Iterator[MessageStory]:

@@ -8,6 +8,7 @@ broker's log. Every publication is followed from client to client by the ledger.
 import random
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from federator.protocol import events
 from federator.protocol.messages.control import Message as ControlMessage
@@ -95,7 +96,8 @@ class MessageWorld(World):
         broker = self.local[id]
         if orderly and broker.plan.persistent:
             broker.save()
-        self.ledger.broker_dies(list(broker.sessions.values()), broker.database)
+        died = list(broker.sessions.values())
+        self.ledger.broker_dies(died, broker.database, partial(self.may_miss, id))
         broker.stop()
         host = self.hosts.get(id)
         if host is not None:
@@ -104,6 +106,10 @@ class MessageWorld(World):
         for subscriber in self.subscribers.values():
             if subscriber.plan.broker == id:
                 subscriber.broker_lost()
+
+    def may_miss(self, id: BrokerId, number: int) -> list[str]:
+        """The clients that miss a publication which was lost with broker ``id``."""
+        return list(self.subscribers)
 
     def start_broker(self, id: BrokerId) -> None:
         """End one cause of the broker's absence."""

@@ -197,3 +197,18 @@ def test_the_book_forgets_the_oldest():
     came = [leaf.arriving(frame(HUB, n), runs[n - 1]) for n in (1, 2, 2, 3, 1)]
 
     assert [bool(run) for run in came] == [True, True, False, True, True]
+
+
+def test_a_new_life_knows_what_the_last_one_published():
+    first, hub = Hub(HUB), Hub(HUB)
+    said = run_of(b"x")
+    first.port.arriving(frame(LEAF, 1), said)
+    for known in first.port.unsaved:
+        hub.port.book.note(known)
+
+    other = Hub(OTHER_HUB)
+    run = other.to_mesh(other.port.arriving(frame(LEAF, 1), said))
+
+    assert hub.mesh.arriving(frame(OTHER_HUB, 1), run) == b""
+    assert hub.port.arriving(frame(LEAF, 1), said) == b""
+    assert not hub.again, "a leaf had brought it, so the mesh has it"

@@ -31,6 +31,7 @@ class Broker:
     """What was published on it, by number."""
 
     room = settled = True
+    stamps = None
 
     def __init__(self):
         self.came = []

@@ -1,0 +1,64 @@
+"""Stamps that were published here, on disk: a restart does not make what comes again look new.
+
+A leaf that goes on at its other hub looks some seconds back, also when its hub was only restarted.
+Nine bytes a stamp are appended; when the file is twice as long as it need be, it is written anew
+with the newest. Half a stamp at the end is what a killed agent had not done yet.
+"""
+
+import os
+import struct
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from federator.protocol.data.ports import KnownStamp
+from federator.runtime.storage import durable
+
+NAME: Final = "stamps"
+SAVED_MAX: Final = 16_384
+"""Stamps kept: at 300 publications a second those of the last minute."""
+
+_WIRE: Final = struct.Struct(">Q?")
+
+
+class StampFile:
+    """The file, which is not there before there is a stamp to write.
+
+    Args:
+        folder: Where it is.
+        saved_max: Stamps kept; twice as many are on disk at most.
+    """
+
+    def __init__(self, folder: Path, *, saved_max: int = SAVED_MAX) -> None:
+        self._path = folder / NAME
+        self._saved_max = saved_max
+        self._fd = -1
+        self._size = 0
+
+    def load(self) -> list[KnownStamp]:
+        """The newest that are kept, the oldest first. Raises ``OSError``: it cannot be read."""
+        content = self._path.read_bytes() if self._path.exists() else b""
+        self._size = len(content) - len(content) % _WIRE.size
+        newest = content[: self._size][-self._saved_max * _WIRE.size :]
+        return [KnownStamp(*fields) for fields in _WIRE.iter_unpack(newest)]
+
+    def append(self, stamps: Sequence[KnownStamp]) -> None:
+        """Keep ``stamps``, too. Raises ``OSError``: the disk is full or broken."""
+        if not stamps:
+            return
+        if self._fd < 0:
+            self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
+        content = b"".join(_WIRE.pack(*stamp) for stamp in stamps)
+        durable.write_at(self._fd, content, self._size)
+        self._size += len(content)
+        if self._size > 2 * self._saved_max * _WIRE.size:
+            newest = [_WIRE.pack(*stamp) for stamp in self.load()]
+            fd = durable.replace_file(self._path, newest, sync=False)
+            os.close(self._fd)
+            self._fd, self._size = fd, len(newest) * _WIRE.size
+
+    def close(self) -> None:
+        """Close the file."""
+        if self._fd >= 0:
+            os.close(self._fd)
+            self._fd = -1

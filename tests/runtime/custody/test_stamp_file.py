@@ -1,0 +1,69 @@
+"""What was published here is known again after a restart, as far back as there is room."""
+
+import pytest
+
+from federator.protocol.data.ports import KnownStamp
+from federator.runtime.custody.stamp_file import NAME, StampFile
+
+
+def stamps(*digests):
+    return [KnownStamp(digest, by_leaf=digest % 2 == 0) for digest in digests]
+
+
+def test_a_new_life_knows_what_the_last_one_wrote(tmp_path):
+    file = StampFile(tmp_path)
+    assert file.load() == []
+    file.append(stamps(1, 2**64 - 2))
+    file.append([])
+    file.append(stamps(3))
+    file.close()
+
+    again = StampFile(tmp_path)
+
+    assert again.load() == stamps(1, 2**64 - 2, 3)
+    again.append(stamps(4))
+    again.close()
+    assert StampFile(tmp_path).load() == stamps(1, 2**64 - 2, 3, 4)
+
+
+def test_half_a_stamp_at_the_end_is_written_over(tmp_path):
+    file = StampFile(tmp_path)
+    file.append(stamps(1))
+    file.close()
+    with (tmp_path / NAME).open("ab") as end:
+        end.write(b"half")
+
+    again = StampFile(tmp_path)
+    assert again.load() == stamps(1)
+    again.append(stamps(2))
+    again.close()
+
+    assert StampFile(tmp_path).load() == stamps(1, 2)
+
+
+def test_the_newest_are_kept_and_the_file_stays_short(tmp_path):
+    file = StampFile(tmp_path, saved_max=10)
+    file.load()
+    for digest in range(100):
+        file.append(stamps(digest))
+    size = (tmp_path / NAME).stat().st_size
+    file.close()
+
+    assert StampFile(tmp_path, saved_max=10).load() == stamps(*range(90, 100))
+    assert size <= 20 * 9
+
+
+def test_nothing_is_written_where_there_is_nothing_to_know(tmp_path):
+    file = StampFile(tmp_path)
+    file.load()
+    file.append([])
+    file.close()
+
+    assert not (tmp_path / NAME).exists()
+
+
+def test_a_file_that_cannot_be_read_is_said(tmp_path):
+    (tmp_path / NAME).mkdir()
+
+    with pytest.raises(OSError, match="directory"):
+        StampFile(tmp_path).load()
