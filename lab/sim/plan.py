@@ -91,14 +91,6 @@ class WorldPlan:
     # Where leaves hang that have two hubs, the preferred place first; they pass nothing on.
     roaming: Mapping[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
 
-    def parameters_of(self, id: BrokerId) -> Parameters:
-        """How the agent of broker ``id`` behaves."""
-        return replace(
-            self.parameters,
-            strategy=Strategy.SHORTEST_PATH if id in self.shortest else Strategy.MESH,
-            core_ann_gap_ms=self.gaps_ms.get(id, self.parameters.core_ann_gap_ms),
-        )
-
     @property
     def delay_ms_max(self) -> int:
         """Of the slowest link, at its slowest."""
@@ -110,7 +102,13 @@ class WorldPlan:
         strategy = Strategy.SHORTEST_PATH if id in self.shortest else Strategy.MESH
         is_port = any(id in ports for ports in self.roaming.values())
         passes = id not in self.roaming
-        return replace(self.parameters, strategy=strategy, transit=passes, serves_leaf=is_port)
+        return replace(
+            self.parameters,
+            strategy=strategy,
+            transit=passes,
+            serves_leaf=is_port,
+            core_ann_gap_ms=self.gaps_ms.get(id, self.parameters.core_ann_gap_ms),
+        )
 
     def are_strangers(self, one: BrokerId, other: BrokerId) -> bool:
         """Whether only a leaf stands between them, and so they hear nothing of each other."""

@@ -102,6 +102,7 @@ class LargeWorld(HubWorld):
             large.plan,
             large.ports,
             filters_max=large.filters_max,
+            return_after_ms=0,  # its leaves have one hub each
             seed=large.seed,
             watcher=watcher,
         )
