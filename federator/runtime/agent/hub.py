@@ -97,26 +97,40 @@ class Hub:
         self._is_working = False
         self._is_due = False  # something has lingered long enough
         self._reconsiders = False  # covers are to be thought over
+        self._looking = False
         self._timer = DeadlineTimer(self._on_time)
 
     def start(self) -> None:
         """Tell each of them from now on what the others want, and connect all ports."""
         services = self._agent.services
         services.hub = self
-        services.presence.complete = lambda: all(
-            port.control.data_link.subscribed for port in self.ports.values()
-        )
+        for agent in (self._agent, *self.ports.values()):
+            agent.services.presence.complete = self._all_subscribed
+            agent.services.presence.looked = self._on_looked
         self._agent.data.forwarder.on_wanted = self._on_mesh
         for side, arrivals in self.arrivals.items():
             self._agent_of(side).data.path.plane.delivery.note_arrival = arrivals.note
         for leaf, port in self.ports.items():
-            port.services.presence.looked = services.presence.update
             port.services.serving.on_roaming = self._on_roaming
             port.data.stamps.again = self._tell_mesh_again
             port.data.forwarder.on_wanted = self._listener(leaf)
             port.start()
         self._steps = self._recall()
         self._work_soon()
+
+    def _all_subscribed(self) -> bool:
+        """Whether whatever one of us gives our broker now is heard by all who want it."""
+        agents = (self._agent, *self.ports.values())
+        return all(agent.control.data_link.subscribed for agent in agents)
+
+    def _on_looked(self) -> None:
+        """One of us looked whether it is at our broker: it may be whom others waited for."""
+        if not self._looking:
+            self._looking = True
+            for agent in (self._agent, *self.ports.values()):
+                if not agent.services.presence.up:
+                    agent.services.presence.update()
+            self._looking = False
 
     async def leave(self) -> None:
         """Tell the leaves that we go, as ``Agent.leave``."""
