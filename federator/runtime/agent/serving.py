@@ -28,6 +28,8 @@ from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_c
 from federator.runtime.storage.durable import write_whole
 
 FILE: Final = "served"
+TOUCH_GAP_MS: Final = 10_000
+"""A gateway's disk is flash: a leaf that starts without its hub looks back so much further."""
 
 _log = structlog.get_logger()
 
@@ -51,6 +53,7 @@ class LeafServing:
         self.on_roaming: Callable[[], None] = lambda: None
         self._file = self.folder / FILE
         self._timer = DeadlineTimer(self._on_time)
+        self._touched_ms = monotonic_ms()
         self._known = self._read()
         self.choice: HubChoice | None = None
         self._choose_among(self.settings)
@@ -138,7 +141,9 @@ class LeafServing:
         if self.choice is None:
             return
         self._follow(self.choice.on_time(self._now()))
-        if self.choice.is_served and self._known == self.node.serving.served:
+        noted = self._known == self.node.serving.served
+        if self.choice.is_served and noted and monotonic_ms() >= self._touched_ms + TOUCH_GAP_MS:
+            self._touched_ms = monotonic_ms()
             with contextlib.suppress(OSError):
                 os.utime(self._file)
 
