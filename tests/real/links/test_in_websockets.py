@@ -27,14 +27,16 @@ async def pair(plain, keys):
     (port,) = free_ports(1)
     lines = (*QUICK, *DEEP, *tls_listener(keys, port), WEBSOCKETS)
     inside, outside = await plain.broker(), await plain.broker(extra_config=lines)
-    hub = await plain.agent(2, outside)
+    url = f"wss://127.0.0.1:{port}/mqtt"
+    # What it says of itself is where the site dials, or it could be dialled past the proxy.
+    hub = await plain.agent(2, outside, broker={"advertise": url})
     async with http_proxy.HttpProxy() as proxy:
         tls = [f'ca_file = "{keys}/broker.pem"', f'cert_file = "{keys}/client.pem"']
         named = "\n".join([*tls, f'key_file = "{keys}/client.key"'])
         site = await plain.agent(
             1,
             inside,
-            (f"wss://127.0.0.1:{port}/mqtt", 2, named),
+            (url, 2, named),
             broker={"advertise": NOWHERE},
             links={"dial": "out", "proxy": proxy.url},
         )

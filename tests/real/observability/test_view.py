@@ -17,10 +17,11 @@ NAME = 'hall {} "\\'
 CAPACITY = 'capacity = "2 Mbit/s"'
 
 
-def everything(folder, tls, id):
-    """The sections of an agent that has all there is to have a metric."""
+def everything(folder, leaves, tls, id):
+    """The sections of an agent that has all there is to have a metric: it is a hub, too."""
     sections = {
         "keys": folder.section(id),
+        "hub": leaves.section(id),
         "metrics": {"enabled": True},
         "topology": {"mode": "auto"},
         "udp": {"listen": "127.0.0.1:0"},
@@ -28,6 +29,7 @@ def everything(folder, tls, id):
     lines = []
     for name, section in sections.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
+    lines += ["[[leaves]]", f"id = {10 + id}"]
     certificate = {"cert_file": str(tls / "client.pem"), "key_file": str(tls / "client.key")}
     links = {"transport": "udp-fec", **certificate}
     named = {"name": NAME.format(id)}
@@ -38,10 +40,12 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
     async with Plain(tmp_path) as plain:
         brokers = [await plain.broker() for _ in range(2)]
         folder = KeyFolder(tmp_path / "keys", "fed")
-        agents = [
-            await plain.agent(id, at, (other.url, 3 - id, CAPACITY), **everything(folder, keys, id))
-            for id, (at, other) in enumerate((brokers, brokers[::-1]), 1)
-        ]
+        leaves = KeyFolder(tmp_path / "leaf-keys", "fed.leaves")
+        agents = []
+        for id, (at, other) in enumerate((brokers, brokers[::-1]), 1):
+            named = (other.url, 3 - id, CAPACITY)
+            sections = everything(folder, leaves, keys, id)
+            agents.append(await plain.agent(id, at, named, **sections))
         agent = agents[0]
         await eventually(agent, linked(2), "linked")
         named = {str(id): NAME.format(id) for id in (1, 2)}
