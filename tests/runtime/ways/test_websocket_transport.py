@@ -38,6 +38,7 @@ class Server:
 
     async def __aexit__(self, *error):
         self._server.close()
+        await asyncio.sleep(0.01)  # who was accepted just now is among those that are open then
         for writer in self._open:
             writer.transport.abort()
         await until(lambda: not self._open, "all closed")
