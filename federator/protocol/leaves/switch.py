@@ -187,6 +187,10 @@ class Leaves:
         """All that ``leaf`` is told now."""
         return frozenset(f for f in self._asked.filters if self._kept_from.get(f) != leaf)
 
+    def count_told_to(self, leaf: BrokerId) -> int:
+        """How many filters that are, without gathering them."""
+        return len(self._asked) - sum(each == leaf for each in self._kept_from.values())
+
     def steps(
         self,
         added: Iterable[str],
@@ -336,7 +340,7 @@ class LeafSide:
 
     def __len__(self) -> int:
         """How many filters are told now."""
-        return len(self.filters)
+        return self._all.count_told_to(self._leaf)
 
 
 Telling = Generator[Told | None, None, None]
