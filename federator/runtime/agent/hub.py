@@ -125,7 +125,7 @@ class Hub:
 
     def _on_looked(self) -> None:
         """One of us looked whether it is at our broker: it may be whom others waited for."""
-        if not self._looking:
+        if not self._looking and self._all_subscribed():
             self._looking = True
             for agent in (self._agent, *self.ports.values()):
                 if not agent.services.presence.up:
