@@ -14,7 +14,6 @@ from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.services import Services
-from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 from federator.runtime.process.notices import log_notice
 
@@ -33,7 +32,6 @@ class Driver:
 
     def __post_init__(self) -> None:
         self._timer = DeadlineTimer(self._on_deadline)
-        self._reached: dict[BrokerId, MqttLink] = {}  # neighbours, and where data for them goes
 
     def _on_deadline(self) -> None:
         control = self.control
@@ -122,19 +120,18 @@ class Driver:
             self.services.settling.on_link_down(neighbour)
         elif control.keys is not None:
             control.keys.pass_on(to=conn)
-        if link is None:
-            self._reached.pop(neighbour, None)
-        else:
-            self._reached[neighbour] = link
         self._compare_with(neighbour)
         self.services.serving.on_neighbour(neighbour, link is not None)
 
     def _compare_with(self, neighbour: BrokerId) -> None:
         """Compare retained values with a neighbour while it is reached, and not paused."""
-        data = self.data
+        control, data = self.control, self.data
         if data.retained is not None:
-            paused = neighbour in data.path.custody.paused
-            data.retained.on_neighbour(neighbour, None if paused else self._reached.get(neighbour))
+            link = None
+            up = control.node.links.up.get(neighbour)
+            if up is not None and neighbour not in data.path.custody.paused:
+                link = control.connections.data_of(up.conn)
+            data.retained.on_neighbour(neighbour, link)
 
     def _renew_epoch(self, epoch: Epoch) -> None:
         """Go on with a newer epoch, under which our id is known, also after a restart."""
