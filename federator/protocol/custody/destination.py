@@ -348,7 +348,7 @@ class Destination:
                 self._marked = self._journal.last
                 self.disk.note_marked(self._marked)
             stamps = self.delivery.stamps
-            if stamps is not None and self.disk.write_stamps([*stamps.unsaved]):
+            if stamps and stamps.unsaved and self.disk.write_stamps([*stamps.unsaved]):
                 stamps.unsaved.clear()
         wants_changed = self._saved_wants != self._wants
         if not (leaving or wants_changed or self._journal.is_due):

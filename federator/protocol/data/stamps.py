@@ -161,13 +161,15 @@ class Stamps:
         if not self.stamping and NAME not in bytes(chunk):
             return chunk, publishes
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
+        altered = False
         for packet, start, end in publishes:
             wire: bytes | memoryview = chunk[start:end]
             if packet.topic != but and not self._is_ours(packet):
+                altered = True
                 packet = self._as_our_clients(packet, now_ms)
                 wire = packet.write()
             kept.append((packet, wire))
-        return joined(kept)
+        return joined(kept) if altered else (chunk, publishes)
 
     def _as_our_clients(self, packet: PublishPacket, now_ms: Millis) -> PublishPacket:
         """What a client of our broker published, whatever it says."""
