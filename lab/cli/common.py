@@ -4,12 +4,15 @@ import asyncio
 import contextlib
 import os
 import signal
+import sys
 import tempfile
-from collections.abc import Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any, Self, TypeVar
 
 import click
+import structlog
+import uvloop
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -79,6 +82,18 @@ def folder_for(kept: Path | None, *, verb: str) -> Iterator[Path]:
         return
     with tempfile.TemporaryDirectory(prefix=f"federator-{verb}-") as folder:
         yield Path(folder)
+
+
+def in_folder(
+    work: Callable[[Path], Coroutine[Any, Any, _Outcome]], kept: Path | None, *, verb: str
+) -> _Outcome | signal.Signals:
+    """Carry out ``work`` in ``folder_for``; what our clients log goes to standard error.
+
+    What came of it, or the signal that ended it.
+    """
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    with folder_for(kept, verb=verb) as folder:
+        return uvloop.run(until_stopped(work(folder), name=verb))
 
 
 def new_folder(kept: Path | None, *, verb: str) -> Path:

@@ -1,15 +1,12 @@
 """``federator-lab hub-death``: leaves with a hub in reserve lose nothing when a hub dies."""
 
 import signal
-import sys
 from pathlib import Path
 
 import click
-import structlog
-import uvloop
 
 from federator.cli.options import FOLDER, option
-from lab.cli.common import folder_for, until_stopped
+from lab.cli.common import in_folder
 from lab.leaves.hub_death import Outcome, Plan, run
 
 FAILED = 1
@@ -37,10 +34,8 @@ def command(rate_hz: float, away_s: float, cut_s: float, fresh: int, keep: Path 
     Exits 0 when every publication arrived once and in order, no stream was silent for a second when
     the hub died, and a subscription counts within 50 ms; 1 otherwise.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     plan = Plan(rate_hz, away_s, cut_s, fresh)
-    with folder_for(keep, verb="hub-death") as folder:
-        ended = uvloop.run(until_stopped(run(plan, folder, click.echo), name="hub-death"))
+    ended = in_folder(lambda folder: run(plan, folder, click.echo), keep, verb="hub-death")
     if isinstance(ended, signal.Signals):
         return 128 + ended
     lines, held = told(ended)

@@ -1,15 +1,12 @@
 """``federator-lab leaf-cost``: a leaf pays for what it wants, not for the size of the world."""
 
 import signal
-import sys
 from pathlib import Path
 
 import click
-import structlog
-import uvloop
 
 from federator.cli.options import FOLDER, option
-from lab.cli.common import folder_for, until_stopped
+from lab.cli.common import in_folder
 from lab.leaves.cost import Cost, Size, cost, flat, table
 
 FAILED = 1
@@ -57,7 +54,6 @@ def command(sizes: list[Size], seconds: float, changes_per_s: float, keep: Path 
     the bytes per second, or as much less, while nothing changes, and at most 1.2 times while
     something does; 1 otherwise.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
 
     async def all_of(folder: Path) -> list[Cost]:
         return [
@@ -67,8 +63,7 @@ def command(sizes: list[Size], seconds: float, changes_per_s: float, keep: Path 
             for each in sizes
         ]
 
-    with folder_for(keep, verb="leaf-cost") as folder:
-        ended = uvloop.run(until_stopped(all_of(folder), name="leaf-cost"))
+    ended = in_folder(all_of, keep, verb="leaf-cost")
     if isinstance(ended, signal.Signals):
         return 128 + ended
     held = flat(ended, memory_bytes_max=MEMORY_BYTES_MAX, traffic_max=TRAFFIC_MAX)

@@ -1,15 +1,12 @@
 """``federator-lab nat``: a site behind NAT loses nothing, and its link is as good as others."""
 
 import signal
-import sys
 from pathlib import Path
 
 import click
-import structlog
-import uvloop
 
 from federator.cli.options import FOLDER, option
-from lab.cli.common import folder_for, until_stopped
+from lab.cli.common import in_folder
 from lab.nat.run import WAYS, Outcome, Plan, run
 
 FAILED = 1
@@ -45,10 +42,8 @@ def command(
     Exits 0 when every publication arrived once and in order, and the site's link has 0.9 of the
     other's throughput and at most 1.2 times its median delay; 1 otherwise.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     plan = Plan(seconds, rate_hz, move_every_s, burst, rounds)
-    with folder_for(keep, verb="nat") as folder:
-        ended = uvloop.run(until_stopped(run(plan, folder, click.echo), name="nat"))
+    ended = in_folder(lambda folder: run(plan, folder, click.echo), keep, verb="nat")
     if isinstance(ended, signal.Signals):
         return 128 + ended
     lines, held = told(ended)

@@ -1,16 +1,14 @@
 """``federator-lab over-delivery``: what a bounded cover brings that no leaf wanted."""
 
 import signal
-import sys
+from functools import partial
 from pathlib import Path
 
 import click
-import structlog
-import uvloop
 
 from federator.cli.options import FILE, FOLDER, option
 from federator.config.topology import HubSettings
-from lab.cli.common import folder_for, numbers, until_stopped
+from lab.cli.common import in_folder, numbers
 from lab.cli.line_chart import line_chart
 from lab.leaves.naming import NAMINGS, SKEW
 from lab.leaves.over_delivery import OverDelivery, over_delivery
@@ -45,7 +43,6 @@ def command(
     Exits 1 when a hub with the default bound carries 10 % or more of its bytes in vain for a chain
     of shops, drawn or (--live) counted by itself on real processes; otherwise 0.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     every = dict.fromkeys((*bounds, DEFAULT))
     results = {
         name: over_delivery(naming, every, seed=seed, publications=publications, skew=skew)
@@ -56,11 +53,9 @@ def command(
         svg.write_text(_drawn(results), encoding="utf-8")
     worst = next(each for each in results[JUDGED] if each.bound == DEFAULT).then.in_vain
     if live:
-        with folder_for(keep, verb="over-delivery") as folder:
-            measured = counted(
-                folder, NAMINGS[JUDGED], seed=seed, skew=skew, publications=publications
-            )
-            ended = uvloop.run(until_stopped(measured, name="over-delivery"))
+        shops = NAMINGS[JUDGED]
+        measure = partial(counted, naming=shops, seed=seed, skew=skew, publications=publications)
+        ended = in_folder(measure, keep, verb="over-delivery")
         if isinstance(ended, signal.Signals):
             return 128 + ended
         click.echo(_live(ended))

@@ -1,15 +1,12 @@
 """``federator-lab ways``: what a link carries in WebSockets, as a part of what it does by TCP."""
 
 import signal
-import sys
 from pathlib import Path
 
 import click
-import structlog
-import uvloop
 
 from federator.cli.options import FOLDER, option
-from lab.cli.common import folder_for, until_stopped
+from lab.cli.common import in_folder
 from lab.ways.run import PLAIN, Outcome, Plan, run
 
 FAILED = 1
@@ -26,10 +23,8 @@ def command(burst: int, rounds: int, seconds: float, rate_hz: float, keep: Path 
 
     Exits 0 when every publication arrived once and in order; 1 otherwise.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
     plan = Plan(burst, rounds, seconds, rate_hz)
-    with folder_for(keep, verb="ways") as folder:
-        ended = uvloop.run(until_stopped(run(plan, folder, click.echo), name="ways"))
+    ended = in_folder(lambda folder: run(plan, folder, click.echo), keep, verb="ways")
     if isinstance(ended, signal.Signals):
         return 128 + ended
     click.echo("\n".join(table(ended)))
