@@ -3,12 +3,13 @@
 import asyncio
 import random
 import time
+from itertools import pairwise
 from typing import Final
 
 from mqtt5 import QoS, TopicFilter
 
 from federator.errors import LinkError
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
 from lab.grid.clients import Arrivals, Counting, Tally, stamped
 
 PAYLOAD_BYTES: Final = 64
@@ -23,13 +24,29 @@ AHEAD: Final = 400
 
 
 class Client(Counting):
-    """A client whose session outlasts a connection."""
+    """A client whose session outlasts a connection.
+
+    Attributes:
+        came_s: Monotonic times at which publications came, noted where there is a list.
+    """
 
     def __init__(self, endpoint: Endpoint, name: str, topic: str | None) -> None:
         super().__init__()
+        self.came_s: list[float] | None = None
         self.link = MqttLink(endpoint, self, client_id=name, session_expiry_s=600)
         if topic is not None:
             self.link.subscribe([TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE)])
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Count what one socket read brought."""
+        super().on_publishes(link, chunk, publishes)
+        if self.came_s is not None:
+            self.came_s.append(time.monotonic())
+
+    def longest_gap_s(self, since_s: float, until_s: float) -> float:
+        """The longest silence between these two moments."""
+        ends = [since_s, *(at for at in self.came_s or () if since_s < at < until_s), until_s]
+        return max(after - before for before, after in pairwise(ends))
 
 
 class Stream:
@@ -94,9 +111,24 @@ class Stream:
             await self.publish(number)
             due_s += rng.uniform(0.5, 1.5) / rate_hz
             await asyncio.sleep(max(0.0, due_s - loop.time()))
-        await self.drain(tally, publications)
+        return await self._counted(tally, publications)
+
+    async def until(self, ended: asyncio.Event, rate_hz: float, publications_max: int) -> Arrivals:
+        """Publish at a steady rate until ``ended``, so many at most, and count."""
+        tally = self.begin(publications_max)
+        loop = asyncio.get_running_loop()
+        due_s, sent = loop.time(), 0
+        while not ended.is_set() and sent < publications_max:
+            await self.publish(sent)
+            sent += 1
+            due_s += 1 / rate_hz
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+        return await self._counted(tally, sent)
+
+    async def _counted(self, tally: Tally, sent: int) -> Arrivals:
+        await self.drain(tally, sent)
         await asyncio.sleep(LINGER_S)
-        return tally.arrivals(publications)
+        return tally.arrivals(sent)
 
     async def burst(self, publications: int) -> float:
         """Publish as fast as the link goes; msg/s."""

@@ -60,7 +60,7 @@ class Stage(contextlib.AsyncExitStack):
 
     async def run(self, work: Coroutine[None, None, None]) -> None:
         """Do ``work`` until this ends."""
-        await self.enter_async_context(_running(work))
+        await self.enter_async_context(running(work))
 
 
 def url_of(broker: BrokerProcess) -> str:
@@ -73,25 +73,33 @@ def wanted(filters: Iterable[str]) -> list[TopicFilter]:
     return [TopicFilter(each, max_qos=QoS.AT_LEAST_ONCE) for each in filters]
 
 
-async def told(agent: AgentProcess, holds: Callable[[dict[str, Any]], bool], what: str) -> None:
+async def told(
+    agent: AgentProcess,
+    holds: Callable[[dict[str, Any]], bool],
+    what: str,
+    *,
+    within_s: float = READY_S,
+) -> None:
     """Wait until an agent's ``/status`` is as it should be.
 
     Raises ``LinkError``: ``what`` was to come never did.
     """
     loop = asyncio.get_running_loop()
-    end_s = loop.time() + READY_S
+    end_s = loop.time() + within_s
     while loop.time() < end_s:
         if holds(await agent.status()):
             return
         await asyncio.sleep(POLL_S)
-    raise LinkError(f"{what}: not within {READY_S:.0f} s")
+    raise LinkError(f"{what}: not within {within_s:.0f} s")
 
 
 @contextlib.asynccontextmanager
-async def _running(work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    task = asyncio.create_task(work)
+async def running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do all ``work`` meanwhile."""
+    tasks = [asyncio.create_task(each) for each in work]
     try:
         yield
     finally:
-        task.cancel()
-        await asyncio.gather(task, return_exceptions=True)
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
