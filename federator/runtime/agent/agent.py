@@ -99,7 +99,7 @@ class Agent:
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
         data.cover.start()
-        services.serving.start()
+        services.serving.decides.start()
         data.path.resume()
         data.sharing.resume()
         data.follow_routes()

@@ -111,7 +111,7 @@ class Hub:
         for side, arrivals in self.arrivals.items():
             self._agent_of(side).data.path.plane.delivery.note_arrival = arrivals.note
         for leaf, port in self.ports.items():
-            port.services.serving.on_roaming = self._on_roaming
+            port.services.serving.decides.on_roaming = self._on_roaming
             port.data.stamps.again = self._tell_mesh_again
             port.data.forwarder.on_wanted = self._listener(leaf)
             port.start()

@@ -20,7 +20,7 @@ from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
 from federator.runtime.agent.presence import OwnBrokerPresence
-from federator.runtime.agent.serving import LeafServing
+from federator.runtime.agent.serving import LeafServingService
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
 from federator.runtime.custody.gateway_fetches import GatewayFetches
 from federator.runtime.discovery.echo import BrokerEcho
@@ -97,7 +97,7 @@ class Services:
             tell=control.traffic.tell,
             edge=self._edge(),
         )
-        self.serving = LeafServing(
+        self.serving = LeafServingService(
             settings, data.state.path, node, data.path, data.stamps, control.handle
         )
         self.prepared = self._prepared_sessions()

@@ -18,7 +18,7 @@ from lab.sim.data import DataPath, WakeUp, packet_of
 from lab.sim.disks import KEEP_S, CustodyDisk
 from lab.sim.messages.brokers import MessageBroker
 from lab.sim.messages.data_connection import DataConnection, HostContext
-from lab.sim.messages.serving import Note
+from lab.sim.messages.serving import NoteFile
 from lab.sim.messages.sessions import Message, Session, control_client_id, data_client_id
 from lab.sim.network import Agent
 
@@ -41,13 +41,13 @@ class HostDisk:
     saved_at_ms: int = 0
     record: bytes = b""
     outdated: bool = False  # what came after ``record`` could not be written
-    note: Note = field(default_factory=Note)  # of who serves a leaf with two hubs
+    note: NoteFile = field(default_factory=NoteFile)  # of who serves a leaf with two hubs
     wall_offset_ms: int = 0  # this host's wall clock minus the world's
 
     def lose(self) -> None:
         """The disk is replaced by an empty one."""
         self.closed, self.saved_at_ms, self.record, self.outdated = False, 0, b"", False
-        self.note = Note()
+        self.note = NoteFile()
         self.custody.lose()
 
 

@@ -15,13 +15,15 @@ from functools import partial
 
 from federator.protocol import effects as e
 from federator.protocol.data.stamps import StampBook, Stamps
+from federator.protocol.events import HubChosen
 from federator.protocol.filters import CoverChange
+from federator.protocol.leaf_serving import LeafServing
 from federator.protocol.leaves.switch import Asked, LeafSide, Switch, Telling
 from federator.protocol.types import BrokerId, Epoch, Millis
 from lab.sim.data import DataPath
 from lab.sim.disks import KEEP_S
 from lab.sim.messages.ledger import LOOK_BACK_MS
-from lab.sim.messages.serving import Serving
+from lab.sim.messages.serving import Note, Serving
 from lab.sim.messages.sessions import control_client_id, data_client_id
 from lab.sim.messages.world import DOOMED_MS, MessagePlan, MessageWorld
 from lab.sim.network import Agent
@@ -95,6 +97,7 @@ class HubWorld(MessageWorld):
     ) -> None:
         self.ports = {port.id: port for port in ports}
         self.serving: dict[BrokerId, Serving] = {}  # of the newest agents
+        self._stamps: dict[BrokerId, Stamps] = {}  # of the newest agents
         self._filters_max = filters_max
         self._return_after_ms = return_after_ms
         self._books: dict[BrokerId, StampBook] = {}  # of each hub's process
@@ -151,7 +154,7 @@ class HubWorld(MessageWorld):
 
     def _goes_on(self, leaf: BrokerId, lost: BrokerId, published_ms: int) -> bool:
         """Whether a leaf goes on at its other hub now, with what was published then."""
-        agent, choice = self.agents.get(leaf), self.serving[leaf].choice
+        agent, choice = self.agents.get(leaf), self.serving[leaf].decides.choice
         if agent is None or agent.pauses or choice is None or choice.hub is None:
             return False
         if self.ports[choice.hub].hub != lost:
@@ -266,7 +269,7 @@ class HubWorld(MessageWorld):
         for leaf, ports in self.plan.roaming.items():
             if leaf not in self.agents:
                 continue
-            choice = self.serving[leaf].choice
+            choice = self.serving[leaf].decides.choice
             assert choice is not None
             if choice.hub is None or (self._return_after_ms and choice.hub != ports[0]):
                 yield f"leaf {leaf} is served by {choice.hub}, and prefers {ports[0]}"
@@ -300,30 +303,36 @@ class HubWorld(MessageWorld):
         if hub in self.switches:
             life = self.now_of(agent).us
             book = self._books.setdefault(hub, StampBook(b"secret of %d" % hub, life=life))
-        stamps = path.plane.delivery.stamps = Stamps(hub, book, is_port=id in self.ports)
+        stamps = self._stamps[id] = Stamps(hub, book, is_port=id in self.ports)
+        path.plane.delivery.stamps = stamps
         for known in self.host_disks[id].custody.stamps:
             book.note(known)
         if id in self.ports:
             stamps.again = partial(self._tell_mesh_again, hub)
         stamps.stamping = hub in self._stamping
-        return Serving(
-            agent=agent,
-            plane=path.plane,
-            world=self,
-            note=self.host_disks[id].note,
-            stamps=stamps,
-            hubs=self.plan.roaming.get(id, ()),
-            leaf=self.ports[id].leaf if id in self.ports else None,
-            return_after_ms=self._return_after_ms,
+        note = Note(
+            self.host_disks[id].note,
             can_write=lambda: not self.host_disks[id].custody.full_for,
-            handle=partial(self._handle, agent),
-            on_roaming=partial(self._on_roaming, hub),
+            now_us=lambda: self.now_of(agent).us,
         )
+        leaf = self.ports[id].leaf if id in self.ports else None
+        chosen = partial(self._chosen, agent)
+        decides = LeafServing(agent.node, path.plane.custody, stamps, note, chosen, leaf=leaf)
+        decides.on_roaming = partial(self._on_roaming, hub)
+        if hubs := self.plan.roaming.get(id, ()):
+            return_after_ms = self._return_after_ms
+            decides.choose_among(hubs, self.now_of(agent), return_after_ms=return_after_ms)
+        decides.start()
+        return Serving(agent, self, decides)
+
+    def _chosen(self, agent: Agent, event: HubChosen) -> None:
+        self.fired["hub chosen"] += 1
+        self._handle(agent, event)
 
     def _on_roaming(self, hub: BrokerId) -> None:
         self._stamping.add(hub)
         for id in {hub, *self.ports_of(hub)} & self.agents.keys():
-            self.serving[id].stamps.stamping = True
+            self._stamps[id].stamping = True
 
     def _tell_mesh_again(self, hub: BrokerId, run: bytes) -> None:
         """As ``runtime.agent.hub``."""
