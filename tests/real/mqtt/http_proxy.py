@@ -48,20 +48,25 @@ class HttpProxy:
 
     async def _serve(self, reader, writer):
         self._tasks.add(asyncio.current_task())
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            head = await reader.readuntil(b"\r\n\r\n")
-            line = head.split(b"\r\n")[0].decode()
-            self.asked.append(line)
-            denied = self.login is not None and self._wanted() not in head
-            if self.answer is not None or denied:
-                writer.write(WHO if self.answer is None else self.answer)
-                writer.close()
-                return
-            host, _, port = line.split(" ")[1].rpartition(":")
-            there, onward = await asyncio.open_connection(host.strip("[]"), int(port))
-            self._writers += [writer, onward]
-            writer.write(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 test\r\n\r\n")
-            await asyncio.gather(_pump(reader, onward), _pump(there, writer))
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                await self._answer(reader, writer)
+        finally:
+            writer.close()
+
+    async def _answer(self, reader, writer):
+        head = await reader.readuntil(b"\r\n\r\n")
+        line = head.split(b"\r\n")[0].decode()
+        self.asked.append(line)
+        denied = self.login is not None and self._wanted() not in head
+        if self.answer is not None or denied:
+            writer.write(WHO if self.answer is None else self.answer)
+            return
+        host, _, port = line.split(" ")[1].rpartition(":")
+        there, onward = await asyncio.open_connection(host.strip("[]"), int(port))
+        self._writers += [writer, onward]
+        writer.write(b"HTTP/1.1 200 Connection established\r\nVia: 1.1 test\r\n\r\n")
+        await asyncio.gather(_pump(reader, onward), _pump(there, writer))
 
 
 async def _pump(source, target):
