@@ -105,21 +105,20 @@ class HubSettings(TrustSettings):
 
     agent_file: Path | None = None
     """This broker's key and certificate in the leaves' federation; closed to others."""
-    filters_max: WholeNumber = Field(default=1_000, ge=2, le=1_000_000)
+    filters_max: WholeNumber = Field(default=3_000, ge=3, le=1_000_000)
     """Filters that a leaf is told of what all others want, and the mesh of what leaves and clients
-    here want; where that are more, several become a wider one. For a while after that those that
-    were replaced are told besides, twice as many at most."""
+    here want. Where more than a third of it are wanted, several become a wider one; the rest is for
+    those that were replaced, which are told for a while besides."""
     leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
-    """Filters one leaf may want, beside room for what it is told, four times filters_max; more are
-    refused."""
+    """Filters one leaf may want, beside room for what it is told; more are refused."""
     leaf_ann_gap_ms: WholeNumber = Field(default=250, ge=0, le=60_000)
     """Least time between two times that a leaf is told of changes; the first after a quiet time is
     told at once."""
 
     @property
     def told_max(self) -> int:
-        """Filters that one side is told of: what is asked for, what lingers, and some to spare."""
-        return 4 * self.filters_max
+        """Filters that one side is told of, and some to spare for what it has still to give up."""
+        return self.filters_max * 4 // 3
 
     @property
     def keys(self) -> KeySettings:

@@ -18,7 +18,7 @@ FAILED = 1
 IN_VAIN_MAX = 0.1
 JUDGED = "shops"
 DEFAULT = HubSettings().filters_max
-BOUNDS = "125,250,350,500,700,1000,1400,2000,4000,12000"
+BOUNDS = "375,750,1050,1500,2100,3000,4200,6000,12000,36000"
 
 
 @click.command(name="over-delivery")

@@ -57,7 +57,7 @@ def _measure(hubs: int, leaves: int, deaths: int, seed: int, filters_max: int) -
 @click.option("--deaths", type=click.IntRange(0), help="Of hubs. [as many as there are hubs]")
 @option("--seed", type=click.IntRange(0), default=0, help="What all is drawn from.")
 @click.option(
-    "--filters-max", type=click.IntRange(2), help="hub.filters_max. [room for a hub's own leaves]"
+    "--filters-max", type=click.IntRange(3), help="hub.filters_max. [room for a hub's own leaves]"
 )
 @click.option("--table", is_flag=True, help="100, 1,000 and 10,000 leaves, one after the other.")
 def command(

@@ -180,10 +180,10 @@ SPOILT = {
         "[[leaves]]\nid = 7\n",
     ),
     "no room for filters of leaves": (
-        ("", "[hub]\nfilters_max = 1\n"),
+        ("", "[hub]\nfilters_max = 2\n"),
         78,
         None,
-        "hub.filters_max = 1: it should be greater than or equal to 2",
+        "hub.filters_max = 2: it should be greater than or equal to 3",
     ),
     "the own id as neighbour": (("", "id = 1\n"), 78, 7, "neighbour id 1 is this broker's own id"),
     "a capacity in a unit of its own": (

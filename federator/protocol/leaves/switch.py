@@ -39,7 +39,8 @@ class Asked:
     for it for a while, and all that is below would have to be told again.
 
     Args:
-        filters_max: Filters told at most, ``#`` included; twice as many may linger.
+        filters_max: Filters told at most: a third of it, ``#`` included, for what is wanted now,
+            the rest for what lingers.
         linger_ms: How long what became part of a wider filter, or fell apart, is asked for.
         names: Counts names for several of these.
         index: Is kept to have what is wanted, where topics are looked up.
@@ -52,9 +53,10 @@ class Asked:
         names: LevelNames | None = None,
         index: FilterTrie | None = None,
     ) -> None:
-        assert filters_max >= 2, "# and one filter for all others"
-        self.cover = BoundedCover(filters_max - 1, names)
-        self._max = filters_max
+        assert filters_max >= 3, "#, one filter for all others, and one that lingers"
+        cover_max = max(2, filters_max // 3)
+        self.cover = BoundedCover(cover_max - 1, names)
+        self._lingering_max = filters_max - cover_max
         self._all: set[str] = set()  # told, of the filters that match everything
         self._linger_ms = linger_ms
         self._sources: Counter[str] = Counter()  # how many want it
@@ -109,7 +111,7 @@ class Asked:
 
     def recall(self, filters: Iterable[str], now_ms: Millis) -> CoverChange:
         """Before our restart ``filters`` were told: something on its way may be known by them."""
-        room = 2 * self._max - len(self._lingering)
+        room = self._lingering_max - len(self._lingering)
         recalled = [f for f in sorted(filters) if not (is_match_all(f) or self._tells(f))][:room]
         self._lingering |= dict.fromkeys(recalled, Millis(now_ms + self._linger_ms))
         return CoverChange(tuple(recalled), ())
@@ -119,7 +121,7 @@ class Asked:
 
     def _drop_beyond_bound(self) -> set[str]:
         """Let the oldest go of more than may linger."""
-        over = len(self._lingering) - 2 * self._max
+        over = len(self._lingering) - self._lingering_max
         dropped = list(islice(self._lingering, over)) if over > 0 else []
         for filter in dropped:
             del self._lingering[filter]

@@ -58,8 +58,8 @@ class LargePlan:
 
 
 def room_for(leaves: int) -> int:
-    """``hub.filters_max`` that holds one filter of each leaf, and what hubs want themselves."""
-    return leaves + 2 * len(WIDE) + 2
+    """``hub.filters_max``, a third of which holds a filter of each leaf, and what hubs want."""
+    return 3 * (leaves + 2 * len(WIDE) + 2)
 
 
 def draw(seed: int, *, hubs: int, leaves: int, filters_max: int) -> LargePlan:

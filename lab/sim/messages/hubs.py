@@ -33,7 +33,7 @@ from lab.sim.world import World
 
 FIRST_LEAF, FIRST_PORT = 10, 1_000
 HUBS_MAX = LEAVES_MAX = 3
-FILTERS_MAX = (3, 4, 1_000)
+FILTERS_MAX = (9, 12, 3_000)
 """Room for what each side is told: hardly any, or enough."""
 
 ROAMING_SHARE = 0.7

@@ -30,11 +30,11 @@ def test_a_chain_of_shops_pays_little_for_the_default_bound(skew):
 
 
 def test_with_room_for_all_nothing_is_carried_in_vain():
-    assert shares("shops", 12_000) == [(0.0, 0.0)]
+    assert shares("shops", 36_000) == [(0.0, 0.0)]
 
 
 def test_more_room_is_never_much_worse():
-    shops = [then for _, then in shares("shops", 350, 500, 1_000, 4_000)]
+    shops = [then for _, then in shares("shops", 1_050, 1_500, 3_000, 12_000)]
 
     assert all(more <= less + 0.01 for less, more in pairwise(shops))
 

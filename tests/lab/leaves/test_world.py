@@ -55,7 +55,7 @@ def over_the_wire(message):
 
 
 def test_a_hub_learns_what_every_member_announces_and_each_change():
-    hub = Hub(brokers=500, filters=5_000, filters_max=300)
+    hub = Hub(brokers=500, filters=5_000, filters_max=900)
     hub.run(20_000)
 
     members = {m.node.links.self_id: m for m in hub.world.members}
@@ -73,7 +73,7 @@ def test_a_hub_learns_what_every_member_announces_and_each_change():
 
 
 def test_members_keep_nothing_of_each_other():
-    hub = Hub(brokers=300, filters=3_000, filters_max=300)
+    hub = Hub(brokers=300, filters=3_000, filters_max=900)
     hub.run(20_000)
 
     gate, *others = hub.world.members

@@ -65,7 +65,7 @@ def test_a_summary_that_misses_a_filter_is_found(monkeypatch):
         return change
 
     monkeypatch.setattr(BoundedCover, "steps", narrow)
-    monkeypatch.setattr(stories, "FILTERS_MAX", (3,))
+    monkeypatch.setattr(stories, "FILTERS_MAX", (9,))
 
     assert found_by({"arrives_in_the_calm", "owed", "converges"})
 
@@ -120,7 +120,7 @@ def merging_while_cut_off(*more):
         settle_ms=9_000,
         heal_ms=25_000,
         ports=(Port(port, hub, leaf),),
-        hub_filters_max=3,
+        hub_filters_max=9,
     )
 
 

@@ -68,7 +68,7 @@ class Hub:
         return set().union(*(self.wants[s] for s in SOURCES if s not in silent))
 
 
-@given(STEPS, st.integers(2, 8))
+@given(STEPS, st.integers(3, 24))
 @settings(max_examples=300)
 def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_than_allowed(
     steps, most
@@ -81,7 +81,7 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
         for side, told in hub.told.items():
             wanted = hub.wanted_of(side)
             assert all(any(contains(wide, f) for wide in told) for f in wanted)
-            assert len(told) <= 3 * most
+            assert len(told) <= most
             asked = hub.switch.mesh if side == MESH else hub.switch.leaves[side]
             assert asked.filters == told
             assert len(asked) == len(told)
@@ -89,11 +89,11 @@ def test_each_side_is_asked_for_what_the_others_want_and_for_no_more_filters_tha
     hub.wait(2 * LINGER_MS)
     hub.wait(2 * LINGER_MS)
     for side, told in hub.told.items():
-        assert len(told) <= most
+        assert len(told) <= max(2, most // 3)
         assert bool(told) == bool(hub.wanted_of(side))
 
 
-@given(STEPS, st.integers(2, 8))
+@given(STEPS, st.integers(3, 24))
 @settings(max_examples=300)
 def test_nothing_is_taken_back_at_once_but_what_somebody_gave_up(steps, most):
     hub = Hub(most)
@@ -104,12 +104,12 @@ def test_nothing_is_taken_back_at_once_but_what_somebody_gave_up(steps, most):
         hub.step(source, adds, filter_)
 
         gone = {f for side, told in hub.told.items() for f in before[side] - told}
-        if len(hub.switch.mesh.filters) <= 2 * most:  # else the oldest of those that linger may go
+        if len(hub.switch.mesh.filters) <= most // 2:  # else the oldest of those that linger may go
             assert all(contains(f, filter_) and not adds for f in gone)
 
 
 def test_what_lingers_at_a_leaf_goes_on_lingering_when_that_leaf_wants_it_itself():
-    hub = Hub(3)
+    hub = Hub(9)
     for filter_ in ("a", "b", "a/a"):
         hub.step(LEAVES[0], True, filter_)
     hub.step(LEAVES[0], False, "a")
@@ -127,7 +127,7 @@ def test_what_lingers_at_a_leaf_goes_on_lingering_when_that_leaf_wants_it_itself
 def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
     def kept(leaves):
         tracemalloc.start()
-        switch = Switch(map(BrokerId, range(leaves)), filters_max=20, linger_ms=0)
+        switch = Switch(map(BrokerId, range(leaves)), filters_max=60, linger_ms=0)
         for leaf in range(leaves):
             said = CoverChange(tuple(f"site/{leaf}/{each}" for each in range(50)), ())
             _ = [*switch.on_leaf(BrokerId(leaf), said, Millis(0))]
@@ -140,7 +140,7 @@ def test_what_leaves_want_is_kept_once_and_not_once_for_each_leaf():
 
 
 def test_what_is_told_for_two_reasons_counts_once():
-    asked = Asked(2, LINGER_MS)
+    asked = Asked(6, LINGER_MS)
     asked.update(["a", "b/c"], [], Millis(0))
     asked.update([], ["b/c"], Millis(0))
     asked.update(["#"], [], Millis(0))
@@ -150,7 +150,7 @@ def test_what_is_told_for_two_reasons_counts_once():
 
 
 def test_a_leaf_does_not_hear_of_its_own_wishes():
-    hub = Hub(8)
+    hub = Hub(24)
 
     hub.step(LEAVES[0], True, "a/b")
 
@@ -158,7 +158,7 @@ def test_a_leaf_does_not_hear_of_its_own_wishes():
 
 
 def test_what_became_part_of_a_wider_filter_is_asked_for_until_nobody_owes_it():
-    asked = Asked(3, LINGER_MS)
+    asked = Asked(9, LINGER_MS)
     asked.update(["a/1", "b"], [], Millis(0))
 
     change = asked.update(["a/2"], [], Millis(0))
@@ -170,7 +170,7 @@ def test_what_became_part_of_a_wider_filter_is_asked_for_until_nobody_owes_it():
 
 
 def test_what_nobody_wants_any_more_is_not_asked_for_at_once():
-    asked = Asked(3, LINGER_MS)
+    asked = Asked(9, LINGER_MS)
     asked.update(["a/1", "b"], [], Millis(0))
     asked.update(["a/2"], [], Millis(0))
 
@@ -181,7 +181,7 @@ def test_what_nobody_wants_any_more_is_not_asked_for_at_once():
 
 
 def test_doubt_at_one_leaf_moves_nothing_else():
-    asked = Asked(3, LINGER_MS)
+    asked = Asked(9, LINGER_MS)
     asked.update(["a/1", "b"], [], Millis(0))
 
     assert asked.update(["#"], [], Millis(0)) == CoverChange(("#",), ())
@@ -190,7 +190,7 @@ def test_doubt_at_one_leaf_moves_nothing_else():
 
 @given(st.sets(FILTERS, max_size=12), st.sets(FILTERS, max_size=12))
 def test_what_was_told_before_a_restart_lingers_and_bounds_hold(before, after):
-    asked = Asked(4, LINGER_MS)
+    asked = Asked(12, LINGER_MS)
 
     recalled = asked.recall(before, Millis(0))
     asked.update(sorted(after), [], Millis(1))
@@ -204,7 +204,7 @@ def test_what_was_told_before_a_restart_lingers_and_bounds_hold(before, after):
 
 @given(STEPS, st.sampled_from(["a", "a/b", "b/c", "c/a/b"]))
 def test_what_clients_and_leaves_want_is_found_by_topic(steps, topic):
-    hub = Hub(8)
+    hub = Hub(24)
     for source, adds, filter_, _ in steps:
         hub.step(source, adds, filter_)
 

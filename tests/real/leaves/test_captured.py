@@ -30,7 +30,7 @@ USERS = ("federator", "federator-11", "federator-12", "federator-peer", "alice")
 FUTURE_MS = 1_000_000_000
 ABSURD = 2**62
 WORDS = 200
-BOUNDS = "filters_max = 50\nleaf_filters_max = 20"
+BOUNDS = "filters_max = 150\nleaf_filters_max = 20"
 FILTERS_MAX = 220
 """What one leaf may want with these bounds, at most."""
 

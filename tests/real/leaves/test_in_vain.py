@@ -32,7 +32,7 @@ async def settled(hub, side):
 
 @pytest.mark.parametrize("giver", [2, 12])
 async def test_a_hub_counts_what_was_brought_and_nobody_wanted(plain, giver):
-    grid = await grid_of(plain, hub="[hub]\nfilters_max = 4\n")
+    grid = await grid_of(plain, hub="[hub]\nfilters_max = 12\n")
     hub, side = grid.agents[1], "mesh" if giver == 2 else "leaves"
     sender, taker = grid.stream(giver, 11, topic=WANTED[0])
 
