@@ -47,6 +47,7 @@ class QuietHost(Host):
     """An agent beside its broker that is told what clients want."""
 
     _busy_until_ms: int = 0
+    _looking: bool = False  # the next look is due
 
     def start(self) -> None:
         """Read the disk."""
@@ -63,15 +64,16 @@ class QuietHost(Host):
 
     def busy(self) -> None:
         """Look at what custody keeps, for a while."""
-        now_ms = self._agenda.now_ms
-        idle, self._busy_until_ms = self._busy_until_ms <= now_ms, now_ms + BUSY_MS
-        if idle:
+        self._busy_until_ms = self._agenda.now_ms + BUSY_MS
+        if not self._looking:
             self._every_second()
 
     def _every_second(self) -> None:
+        self._looking = True
         self._world.tend(self.agent)
         when_ms = self._agenda.now_ms + SAVE_GAP_MS
-        if when_ms <= self._busy_until_ms:
+        self._looking = when_ms <= self._busy_until_ms
+        if self._looking:
             self._agenda.at(when_ms, self._world.run, self.agent, self._every_second)
 
     def _take_data(

@@ -98,6 +98,21 @@ def test_a_hub_whose_neighbours_do_not_dial_it_again_is_found(monkeypatch):
     assert "does not reach" in story(hubs=3, leaves=1, deaths=3).violation
 
 
+def test_an_agent_that_is_busy_again_looks_at_its_custody_every_second(monkeypatch):
+    large = draw(0, hubs=2, leaves=1, filters_max=room_for(1))
+    world = LargeWorld(large)
+    world.run_until(30_000)
+    looks = []
+    monkeypatch.setattr(LargeWorld, "tend", lambda self, agent: looks.append(self.now_ms))
+
+    for at_ms in (30_000, 30_300, 35_100, 45_000):
+        world.agenda.at(at_ms, world.hosts[large.hubs[0]].busy)
+    world.run_until(60_000)
+
+    begun_ms = (30_000, 35_100, 45_000)
+    assert looks == [ms for begin in begun_ms for ms in range(begin, begin + 5_001, 1_000)]
+
+
 def test_the_command_prints_what_a_world_costs(monkeypatch):
     monkeypatch.setattr(sim_large, "WORLDS", ((2, 2), (3, 3)))
 
