@@ -73,7 +73,7 @@ class LeafServing:
             self._resume(leaf, self._known)
 
     def choose_among(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
-        """We are a leaf with these hubs, the preferred one first; nothing is linked yet."""
+        """We are a leaf with these hubs, the preferred one first; none is known to be linked."""
         known = self._known
         self.choice = HubChoice(
             hubs,
@@ -99,13 +99,24 @@ class LeafServing:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool, now: Now) -> None:
         """A link came up, or was lost."""
+        if self.choice is None and up and self._had_two_hubs():
+            # The one that is left waits to hear that it serves.
+            self.choose_among((neighbour,), now, return_after_ms=0)
         if self.choice is not None:
             self._follow(self.choice, self.choice.on_link(neighbour, up, now))
 
-    def return_to(self, hubs: Sequence[BrokerId], now: Now) -> None:
-        """Whoever operates this leaf wants it to be served by the first of these now."""
-        if self.choice is not None and hubs:
+    def prefer(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
+        """Other hubs than before, or in another order, are to serve us; it may have been one."""
+        if self.choice is not None:
             self.choice.prefer(hubs)
+            return
+        self.choose_among(hubs, now, return_after_ms=return_after_ms)
+        for hub in self._node.links.up:
+            self.on_neighbour(hub, True, now)
+
+    def return_now(self, now: Now) -> None:
+        """Whoever operates this leaf wants it to be served by the hub that it prefers, now."""
+        if self.choice is not None:
             self._follow(self.choice, self.choice.return_now(now))
 
     def perform(self, effect: Pause | Proceed) -> None:
@@ -137,6 +148,10 @@ class LeafServing:
             self._note.touch()
 
     # Inside
+
+    def _had_two_hubs(self) -> bool:
+        is_leaf = self._leaf is None and not self._node.parameters.transit
+        return is_leaf and self._known is not None
 
     def _resume(self, leaf: BrokerId, known: Served) -> None:
         self._node.serving.resume(leaf, known)

@@ -67,7 +67,7 @@ class HubChoice:
         served_since_us: int = 0,
         served_until_us: int = 0,
     ) -> None:
-        self.hub = served_by if served_by in hubs else None
+        self.hub = served_by  # which may be none of ours any more
         self._said_us = served_since_us  # the hub may not have heard of it yet
         self._hubs = tuple(hubs)
         self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000

@@ -110,18 +110,20 @@ class Agent:
                 self._tasks.create_task(task(), name=name)
         control.connections.start()
 
-    def follow(self, settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
+    def follow(
+        self, settings: Settings, endpoints: Mapping[str, Endpoint], *, returns: bool = True
+    ) -> None:
         """Go by the rules and the neighbours of ``settings``, in this turn of the loop.
 
         ``endpoints`` are of ``NeighbourLinks.endpoints_for``. Nobody is linked with before the
-        rules hold.
+        rules hold. ``returns``: a leaf goes to the hub that it prefers at once, not at leisure.
         """
         before, self.settings = self.settings, settings
         if settings.rules != before.rules:
             self.services.follow_edge(settings.rules)
         self.data.follow_link_rules(settings)
         self.control.connections.follow(settings, endpoints)
-        self.services.serving.follow(settings)
+        self.services.serving.follow(settings, returns=returns)
 
     # -- the parts --------------------------------------------------------------------------------
 
@@ -308,8 +310,12 @@ class Agent:
         if services.metrics is not None:
             await services.metrics.leave()
         links = [link for n in control.connections.all for link in n.links]
-        async with asyncio.timeout(LEAVE_SECONDS_MAX):
-            await asyncio.gather(*(link.close() for link in links))
+        try:
+            async with asyncio.timeout(LEAVE_SECONDS_MAX):
+                await asyncio.gather(*(link.close() for link in links))
+        finally:
+            await self._hand_over()
+            data.path.leave()  # now that nothing comes any more: stamps are known by this alone
 
     async def _hand_over(self) -> None:
         """Let our broker have what we are handing to it, and the marker behind: or it comes twice.

@@ -74,8 +74,7 @@ class LeafServingService:
             node, path.custody, stamps, ServedFile(folder), handle, leaf=leaf
         )
         if settings.hubs:
-            return_after_ms = 1_000 * settings.links.return_after_s
-            self.decides.choose_among(settings.hubs, _now(), return_after_ms=return_after_ms)
+            self.decides.choose_among(settings.hubs, _now(), return_after_ms=_leisure_ms(settings))
         self._timer = DeadlineTimer(self._on_time)
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
@@ -83,10 +82,13 @@ class LeafServingService:
         self.decides.on_neighbour(neighbour, up, _now())
         self._arm()
 
-    def follow(self, settings: Settings) -> None:
-        """Whoever operates this leaf reloads: return to the hub that it prefers now."""
-        self.decides.return_to(settings.hubs, _now())
-        self._arm()
+    def follow(self, settings: Settings, *, returns: bool) -> None:
+        """Prefer these hubs; ``returns``: whoever operates this leaf wants it there now."""
+        if settings.hubs:
+            self.decides.prefer(settings.hubs, _now(), return_after_ms=_leisure_ms(settings))
+            if returns:
+                self.decides.return_now(_now())
+            self._arm()
 
     def perform(self, effect: Pause | Proceed) -> None:
         """Exchange nothing with a broker, or exchange again, and remember it."""
@@ -105,6 +107,10 @@ class LeafServingService:
 
     def _arm(self) -> None:
         self._timer.set(self.decides.next_deadline_ms())
+
+
+def _leisure_ms(settings: Settings) -> int:
+    return 1_000 * settings.links.return_after_s
 
 
 def _now() -> Now:

@@ -152,6 +152,13 @@ def test_after_a_restart_without_its_hub_it_looks_back_to_when_that_served():
     assert choice.on_time(at(FIRST_WAIT_MS)) == Choice(FIRST, at(-60_000).us - BACK_US)
 
 
+def test_after_a_restart_with_other_hubs_it_looks_back_as_if_its_own_had_died():
+    choice = choice_of(served_by=BrokerId(3), served_until_us=at(-60_000).us)
+    choice.on_link(SECOND, True, at(10))
+
+    assert choice.on_time(at(FIRST_WAIT_MS)) == Choice(SECOND, at(-60_000).us - BACK_US)
+
+
 def test_other_hubs_that_are_named_count_from_then_on():
     choice = served()
     choice.prefer((BrokerId(3), SECOND))
