@@ -53,12 +53,13 @@ from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
 
 LEAVES_MAX = 256
-HUBS_OF_A_LEAF_MAX = 2
+HUBS_OF_A_LEAF_MAX, HUBS_KNOWN_MAX = 2, 16
 LEAF_DEFAULTS = (
     ("failover", "enabled", False),
     ("share", "scope", "broker"),
     ("links", "dial", "out"),
     ("routing", "strategy", "shortest-path"),
+    ("topology", "patience_ms", 60_000),
 )
 """Keys that are otherwise at a leaf by default; the first two must be."""
 
@@ -78,7 +79,8 @@ class Settings(Section):
     """Name shared by all agents: 1 to 64 of A-Z a-z 0-9 _ . -"""
     role: Literal["member", "leaf"] = "member"
     """"leaf": a small broker that hangs on a hub, and hears nothing of the federation but a few
-    filters; its [[neighbours]] are that hub, and one in reserve if it has one; see hubs.md."""
+    filters; its [[neighbours]] are that hub, and one in reserve if it has one, or with
+    topology.mode = "auto" all hubs that take it; see hubs.md."""
     state_dir: Path = Path("/var/lib/federator")
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
     security: Security = "signed"
@@ -136,13 +138,21 @@ class Settings(Section):
         if self.role == "leaf":
             if self.leaves:
                 raise wrong("leaves", "a leaf has no leaves", "remove them, or role")
-            if self.topology.mode == "auto":
-                raise wrong("topology.mode", "a leaf makes no links", 'use "static"')
-            if not 1 <= len(self.neighbours) <= HUBS_OF_A_LEAF_MAX:
+            if self.topology.seeds:
+                what = "a leaf hangs on hubs that have an entry for it"
+                raise wrong("topology.seeds", what, "name them as [[neighbours]]")
+            hubs_max = HUBS_KNOWN_MAX if self.finds_hubs else HUBS_OF_A_LEAF_MAX
+            if not 1 <= len(self.neighbours) <= hubs_max:
                 what = f"a leaf has one hub or two, and {len(self.neighbours)} neighbours are named"
-                raise wrong("neighbours", what, "name its hub, and perhaps one in reserve")
+                mend = "name its hub, and perhaps one in reserve"
+                if self.finds_hubs:
+                    what = f"{len(self.neighbours)} hubs are named to choose from"
+                    mend = f"name 1 to {HUBS_KNOWN_MAX}"
+                elif len(self.neighbours) <= HUBS_KNOWN_MAX:
+                    mend += ', or set topology.mode = "auto" to have it choose'
+                raise wrong("neighbours", what, mend)
             for index, hub in enumerate(self.neighbours):
-                if hub.id is None and len(self.neighbours) > 1:
+                if hub.id is None and (self.finds_hubs or len(self.neighbours) > 1):
                     raise wrong(f"neighbours.{index}.id", "it is missing", "name each hub's id")
             for section, key, value in LEAF_DEFAULTS[:2]:
                 if getattr(getattr(self, section), key) != value:
@@ -204,7 +214,7 @@ class Settings(Section):
     def _passwords_stay_among_us(self) -> Self:
         topology = self.topology
         exposed = self.security == "open" and self.links.username is not None
-        if topology.mode == "auto" and exposed and not topology.hosts:
+        if topology.mode == "auto" and exposed and not (topology.hosts or self.finds_hubs):
             what = "in an open federation any client can name an address, and links.username and "
             what += "its password would be sent there"
             mend = "list the hosts of the federation in topology.hosts, or sign it"
@@ -294,6 +304,11 @@ class Settings(Section):
             what = f"{named} is where the agent writes what it has heard"
             raise unusable(f"{name}: keys.revocations_file: {what}: name another file")
         self.keys.revocations()
+
+    @property
+    def finds_hubs(self) -> bool:
+        """Whether this is a leaf that takes the best two of the hubs it names."""
+        return self.role == "leaf" and self.topology.mode == "auto"
 
     @property
     def hubs(self) -> tuple[BrokerId, ...]:

@@ -53,7 +53,8 @@ class TopologySettings(Section):
     mode: Literal["static", "auto"] = "static"
     """"static": the links are the [[neighbours]] and whoever names us; "auto": agents join by any
     seed, learn of all others, and keep a few links near and far, so that no single death parts the
-    federation. [[neighbours]] then are kept besides."""
+    federation. [[neighbours]] then are kept besides. A leaf takes two hubs of its [[neighbours]]:
+    near ones, and of these the least loaded."""
     seeds: tuple[Url, ...] = Field(default=(), max_length=SEEDS_MAX)
     """With mode = "auto": brokers to join by, any one is enough; may name this one."""
     neighbours: WholeNumber = Field(default=6, ge=NEIGHBOURS_MIN, le=64)
@@ -65,7 +66,7 @@ class TopologySettings(Section):
     settle_ms: _Span = 10_000
     """Least time between two links given up without haste."""
     patience_ms: _Span = 5_000
-    """How long a broker is missed before others close the gap."""
+    """How long a broker is missed before others close the gap; 60000 at a leaf."""
     measure_ms: _Span = 10_000
     """Between two looks at how far a broker is to which there is no link: a TCP connection, opened
     and closed."""

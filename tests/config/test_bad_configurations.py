@@ -14,7 +14,13 @@ from tests.config.conftest import GOOD
 
 SECONDS_MAX = 2.0
 
-THIRD_HUBS = "".join(f'[[neighbours]]\nurl = "mqtt://127.0.0.1:{port}"\n' for port in (3883, 4883))
+
+def hubs(*ports):
+    """More hubs, as TOML."""
+    return "".join(f'[[neighbours]]\nurl = "mqtt://127.0.0.1:{port}"\n' for port in ports)
+
+
+THIRD_HUBS, SEVENTEEN_HUBS = hubs(3883, 4883), hubs(*range(3883, 3900))
 
 # What is added to or replaced in the good configuration, the exit code, the line of the complaint
 # (None: about the file as a whole), and what the complaint must say.
@@ -119,11 +125,25 @@ SPOILT = {
         "a leaf has no leaves: remove them, or role",
         'role = "leaf"\n',
     ),
-    "a leaf that finds its links itself": (
+    "a leaf that joins by seeds": (
+        ("", '[topology]\nmode = "auto"\nseeds = ["mqtt://127.0.0.1:3883"]\n'),
+        78,
+        None,
+        "a leaf hangs on hubs that have an entry for it: name them as [[neighbours]]",
+        'role = "leaf"\n',
+    ),
+    "a leaf that chooses among more hubs than it may": (
+        ("", SEVENTEEN_HUBS + '[topology]\nmode = "auto"\n'),
+        78,
+        None,
+        "18 hubs are named to choose from: name 1 to 16",
+        'role = "leaf"\n',
+    ),
+    "a leaf that chooses among hubs without ids": (
         ("", '[topology]\nmode = "auto"\n'),
         78,
         None,
-        'a leaf makes no links: use "static"',
+        "it is missing: name each hub's id",
         'role = "leaf"\n',
     ),
     "a leaf in the guide": (

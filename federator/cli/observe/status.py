@@ -92,6 +92,7 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
         *_retained(status.get("retained") or {}),
         *_links(status.get("links", []), verbose=verbose),
         *_hubs(status.get("hubs") or {}),
+        *_hubs_known(status.get("hubs_known", [])),
         *_leaves(status.get("leaves", []), status.get("hub") or {}, verbose=verbose),
     ]
     links = status.get("links", [])
@@ -135,6 +136,11 @@ def _hubs(hubs: Mapping[str, Any]) -> list[str]:
     serves = hubs["served_by"]
     said = "by no hub yet" if serves is None else f"by hub {serves}"
     return [f"served {said}; in reserve: {', '.join(map(str, hubs['in_reserve']))}"]
+
+
+def _hubs_known(known: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Of a leaf that chooses: the hubs that it names, as they were seen last."""
+    return ["", "hubs to choose from:", *table([dict(hub) for hub in known])] if known else []
 
 
 def _leaves(

@@ -99,3 +99,4 @@ class Health(msgspec.Struct, frozen=True):
     # How it stands in the federation, and why not better; empty while it is not ready.
     standing: Literal["joined", "alone", "partly", "degraded", ""] = ""
     standing_reasons: tuple[str, ...] = ()
+    leaves: Natural = 0  # that the broker serves, to leaves that look for a hub

@@ -11,6 +11,7 @@ from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.hub import Hub, port_folders
+from federator.runtime.agent.hub_finder import HubFinder
 from federator.runtime.agent.hub_view import hub_section, hub_values, leaves_section
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
@@ -47,8 +48,13 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
         # By the secret of our names: it is the same after a restart, when what we stamped waits.
         secret = state.client_token().encode() if settings.leaves else None
         book = StampBook(secret, life=wall_clock_us())
-        agent = Agent(settings, state, tasks, book)
-        hub = Hub(agent, folders, tasks, book) if settings.leaves else None
+        finder = HubFinder(settings, state.path) if settings.finds_hubs else None
+        mine, mine_again = settings, source
+        if finder is not None:
+            await finder.start()
+            mine, mine_again = finder.narrowed(settings), finder.source(source)
+        agent = Agent(mine, state, tasks, book)
+        hub = Hub(agent, folders, tasks, book) if mine.leaves else None
         prepare = agent.control.connections.endpoints_for
 
         def follow(settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
@@ -56,8 +62,10 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
             if hub is not None:
                 hub.follow(settings)
 
-        reloader = Reloader(settings, source, asked, prepare=prepare, follow=follow)
-        await _be_agent(agent, hub, reloader, tasks, stop)
+        reloader = Reloader(mine, mine_again, asked, prepare=prepare, follow=follow)
+        if finder is not None:
+            tasks.create_task(finder.run(agent, reloader, prepare), name="hub finder")
+        await _be_agent(agent, hub, finder, reloader, tasks, stop)
 
     with StateDir(settings.state_dir) as state, port_folders(settings) as folders:
         await with_tasks(be)
@@ -67,12 +75,13 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
 async def _be_agent(
     agent: Agent,
     hub: Hub | None,
+    finder: HubFinder | None,
     reloader: Reloader[Settings],
     tasks: asyncio.TaskGroup,
     stop: asyncio.Event,
 ) -> None:
     settings, control = agent.settings, agent.control
-    view = view_of(agent, reloader, hub)
+    view = view_of(agent, reloader, hub, finder)
     own_links = (control.link, control.data_link)
     async with http_page(view, settings.http) as port:
         if port is not None:
@@ -94,7 +103,12 @@ async def _be_agent(
                 await hub.leave()
 
 
-def view_of(agent: Agent, reloader: Reloader[Settings], hub: Hub | None = None) -> v.LiveView:
+def view_of(
+    agent: Agent,
+    reloader: Reloader[Settings],
+    hub: Hub | None = None,
+    finder: HubFinder | None = None,
+) -> v.LiveView:
     """What ``agent`` tells when asked."""
     settings, node, data = agent.settings, agent.control.node, agent.data
     routes = v.RoutesView(
@@ -115,6 +129,7 @@ def view_of(agent: Agent, reloader: Reloader[Settings], hub: Hub | None = None) 
                 "hub": hub_section(hub),
                 "leaves": leaves_section(hub),
                 "hubs": agent.services.serving.snapshot(),
+                "hubs_known": [] if finder is None else finder.snapshot(),
             }
         ),
         explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},

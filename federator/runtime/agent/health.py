@@ -61,6 +61,7 @@ class HealthReporter:
     data_link: MqttLink
     ready: Readiness
     name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
+    leaves: Callable[[], int] = lambda: 0  # that our broker serves
 
     def __post_init__(self) -> None:
         self._topic = health_topic(self.settings.federation)
@@ -114,7 +115,8 @@ class HealthReporter:
             self._log_standing(standing)
         if again or health != self._told:
             self._told = health
-            _say(link, self._topic, encode(replace(health, at_us=wall_clock_us())))
+            told_now = replace(health, at_us=wall_clock_us(), leaves=self.leaves())
+            _say(link, self._topic, encode(told_now))
 
     def _log_standing(self, standing: Standing) -> None:
         """Say in the log how we stand, once the word is another one for a while."""

@@ -114,6 +114,7 @@ class Hub:
             port.services.serving.decides.on_roaming = self._on_roaming
             port.data.stamps.again = self._tell_mesh_again
             port.data.forwarder.on_wanted = self._listener(leaf)
+            port.services.health.leaves = self._count_served
             port.start()
         self._steps = self._recall()
         self._work_soon()
@@ -172,6 +173,11 @@ class Hub:
         """The hub by which a leaf is served: as far as we know, us."""
         served = self.ports[leaf].control.node.serving.of(leaf)
         return self._agent.settings.broker_id if served is None else served.hub
+
+    def _count_served(self) -> int:
+        us = self._agent.settings.broker_id
+        up = (leaf for leaf, port in self.ports.items() if port.control.node.links.up)
+        return sum(self.served_by(leaf) == us for leaf in up)
 
     def _agent_of(self, side: Side) -> Agent:
         return self._agent if side is None else self.ports[side]

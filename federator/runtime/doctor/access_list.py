@@ -103,7 +103,8 @@ def outbound_grants(federation: str, broker: int) -> Grants:
 
 def leaf_grants(port: PortSettings) -> Grants:
     """What the agent of a leaf needs here, whether it dials alone or is dialled, too."""
-    return outbound_grants(port.federation, port.leaf.id)
+    health = topics.health_topic(port.federation)  # by which it looks for a hub
+    return {**outbound_grants(port.federation, port.leaf.id), **_grants(read=(health,))}
 
 
 def gateway_grants(federation: str) -> Grants:

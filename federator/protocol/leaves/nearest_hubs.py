@@ -1,0 +1,154 @@
+"""Which two of the hubs that a leaf may hang on it takes: near ones, and of these the least loaded.
+
+Whoever operates a leaf names all hubs that take it. It asks each how far it is and how many leaves
+it serves, takes two, and stays with them: a hub is replaced when it is gone for a while and the
+other one serves, or when one that does not serve is twice as far as another. A leaf that has lost
+both waits for them as long as anything is kept there for it.
+
+Source: docs/hubs.md.
+"""
+
+import hashlib
+from collections.abc import Iterable, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from federator.protocol.types import BrokerId, Millis
+
+HUBS_TAKEN: Final = 2
+
+FAR: Final = 2
+"""A hub is nearer than another one that is so many times as far; otherwise load decides."""
+
+AGAIN_MS: Final = 30_000
+"""Between two looks for a hub in the place of one that is gone."""
+
+
+@dataclass(frozen=True, slots=True)
+class SeenHub:
+    """A hub that answered: how far it is, there and back, and how many leaves it serves."""
+
+    id: BrokerId
+    round_trip_ms: float
+    leaves: int
+
+
+def best_of(seen: Iterable[SeenHub], leaf: BrokerId, count: int = HUBS_TAKEN) -> list[SeenHub]:
+    """The ``count`` best, the best first.
+
+    Among hubs that are equal each leaf prefers another one, so that a crowd of leaves that start
+    together spreads.
+    """
+    left, best = list(seen), list[SeenHub]()
+    while left and len(best) < count:
+        near_ms = FAR * min(each.round_trip_ms for each in left)
+        near = [each for each in left if each.round_trip_ms <= near_ms]
+        best.append(min(near, key=lambda each: (each.leaves, _lot(leaf, each.id))))
+        left.remove(best[-1])
+    return best
+
+
+def _lot(leaf: BrokerId, hub: BrokerId) -> bytes:
+    return hashlib.blake2b(b"%d %d" % (leaf, hub), digest_size=8).digest()
+
+
+class NearestHubs:
+    """What one leaf has taken, and when it looks again.
+
+    Args:
+        known: All hubs that take the leaf.
+        taken: What it took in an earlier life, the preferred one first.
+        patience_ms: How long a hub is gone before another one is taken in its place.
+        keep_ms: How long something may be kept for us at hubs that are both gone.
+        exchange_ms: Between two looks for nearer ones.
+
+    Attributes:
+        taken: Of ``known``, the preferred one first.
+    """
+
+    def __init__(
+        self,
+        known: Sequence[BrokerId],
+        leaf: BrokerId,
+        *,
+        taken: Sequence[BrokerId] = (),
+        patience_ms: int,
+        keep_ms: int,
+        exchange_ms: int,
+        now_ms: Millis,
+    ) -> None:
+        self.taken: tuple[BrokerId, ...] = tuple(taken)
+        self._leaf = leaf
+        self._patience_ms, self._keep_ms = patience_ms, keep_ms
+        self._exchange_ms = exchange_ms
+        self._up_ms: dict[BrokerId, Millis] = {}  # when each was there last
+        self._look_ms = Millis(now_ms + exchange_ms)  # the next one for a nearer hub
+        self._again_ms = now_ms  # no earlier for one in the place of another
+        self.know(known, now_ms)
+
+    def know(self, known: Sequence[BrokerId], now_ms: Millis) -> None:
+        """These take the leaf from now on; who is not among them any more is left."""
+        self.known = tuple(known)
+        kept = [hub for hub in self.taken if hub in known][:HUBS_TAKEN]
+        others = [hub for hub in known if hub not in kept]
+        self._take([*kept, *others[: HUBS_TAKEN - len(kept)]], now_ms)
+
+    def start(self, seen: Iterable[SeenHub], now_ms: Millis) -> None:
+        """Nothing was taken before: take the best of those that answer."""
+        best = [each.id for each in best_of(seen, self._leaf)]
+        silent = [hub for hub in self.taken if hub not in best]
+        silent += [hub for hub in self.known if hub not in (*best, *silent)]
+        self._take([*best, *silent[: min(HUBS_TAKEN, len(self.known)) - len(best)]], now_ms)
+
+    def is_due(self, up: AbstractSet[BrokerId], now_ms: Millis) -> bool:
+        """Whether to look at all hubs now; ``up``: those to which the link stands."""
+        for hub in up & {*self.taken}:
+            self._up_ms[hub] = now_ms
+        if len(self.known) <= len(self.taken):
+            return False
+        if now_ms >= self._look_ms:
+            return True
+        return now_ms >= self._again_ms and bool(self._gone(up, now_ms))
+
+    def on_seen(
+        self,
+        seen: Iterable[SeenHub],
+        up: AbstractSet[BrokerId],
+        served_by: BrokerId | None,
+        now_ms: Millis,
+    ) -> bool:
+        """They were looked at; whether others are taken now."""
+        self._again_ms = Millis(now_ms + AGAIN_MS)
+        self._look_ms = Millis(now_ms + self._exchange_ms)
+        everyone = there = {each.id: each for each in seen}
+        gone = self._gone(up, now_ms)
+        stays = [hub for hub in self.taken if hub not in gone]
+        if not gone:
+            reserve = next((hub for hub in self.taken if hub != served_by), None)
+            if reserve not in there or served_by not in up:
+                return False
+            far_ms = there[reserve].round_trip_ms
+            there = {id: s for id, s in everyone.items() if FAR * s.round_trip_ms <= far_ms}
+            stays = [hub for hub in self.taken if hub != reserve]
+        fresh = [each for id, each in there.items() if id not in self.taken]
+        best = best_of(fresh, self._leaf, HUBS_TAKEN - len(stays))
+        if not best:
+            return False
+        kept = [hub for hub in self.taken if hub not in stays][len(best) :]
+        came = [each.id for each in best]
+        serving = everyone.get(stays[0]) if stays else None
+        nearer = serving is not None and FAR * best[0].round_trip_ms <= serving.round_trip_ms
+        self._take([*came, *stays, *kept] if nearer else [*stays, *came, *kept], now_ms)
+        return True
+
+    def _gone(self, up: AbstractSet[BrokerId], now_ms: Millis) -> list[BrokerId]:
+        """Hubs in whose place another one may be taken."""
+        patience_ms = self._patience_ms if up & {*self.taken} else self._keep_ms
+        return [
+            hub for hub in self.taken if hub not in up and now_ms >= self._up_ms[hub] + patience_ms
+        ]
+
+    def _take(self, hubs: Sequence[BrokerId], now_ms: Millis) -> None:
+        self.taken = tuple(hubs)
+        self._up_ms = {hub: self._up_ms.get(hub, now_ms) for hub in hubs}

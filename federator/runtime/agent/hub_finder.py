@@ -1,0 +1,184 @@
+"""Looks for the hubs of a leaf by itself: how far each is, how many leaves it serves, who is gone.
+
+Each hub that takes the leaf has a page about that on its broker (``Health`` of the leaf's port), so
+a look is a connection, a subscription and what is retained there.
+
+Source: docs/hubs.md, "Hubs that a leaf finds"; ``protocol.leaves.nearest_hubs``.
+"""
+
+import asyncio
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+import structlog
+
+from federator.config.settings import Settings
+from federator.config.topology import TopologySettings
+from federator.errors import DecodeError, LinkError
+from federator.protocol.leaves.nearest_hubs import NearestHubs, SeenHub
+from federator.protocol.messages.guide import Health
+from federator.protocol.messages.json_codec import decode
+from federator.protocol.messages.topics import health_topic
+from federator.protocol.types import BrokerId
+from federator.runtime.agent.agent import Agent
+from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.probe import BrokerProbe
+from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.reloading import Reloader, Source
+from federator.runtime.storage.durable import write_whole
+
+FILE: Final = "hubs"
+CHECK_S: Final = 2.0
+LOOK_SECONDS_MAX: Final = 3.0
+TRIES: Final = 3
+"""Subscriptions timed; the quickest counts: a busy machine answers late, never early."""
+
+_log = structlog.get_logger()
+
+
+class HubFinder:
+    """Of one leaf that names more hubs than it takes.
+
+    Args:
+        settings: As they were read, with all hubs.
+        folder: The state folder.
+    """
+
+    def __init__(self, settings: Settings, folder: Path) -> None:
+        self._offered = settings  # as read last
+        self._path = folder / FILE
+        self._seen: dict[BrokerId, SeenHub] = {}
+        taken = self._read()
+        self._is_new = not taken
+        self._near = NearestHubs(
+            _ids(settings),
+            settings.broker_id,
+            taken=taken,
+            patience_ms=settings.topology.patience_ms,
+            keep_ms=settings.custody.keep_s * 1_000,
+            exchange_ms=round(settings.topology.exchange_ms * random.uniform(0.8, 1.2)),
+            now_ms=monotonic_ms(),
+        )
+
+    async def start(self) -> None:
+        """Take two hubs, unless an earlier life did."""
+        if self._is_new:
+            await self._look()
+            self._near.start(self._seen.values(), monotonic_ms())
+            self._tell()
+
+    def narrowed(self, settings: Settings) -> Settings:
+        """``settings`` of a leaf that names the hubs it takes, and no others."""
+        named = {each.id: each for each in self._offered.neighbours}
+        taken = tuple(named[hub] for hub in self._near.taken if hub in named)
+        return settings.model_copy(update={"neighbours": taken, "topology": TopologySettings()})
+
+    def source(self, source: Source[Settings]) -> Source[Settings]:
+        """``source``, narrowed: what it names is known from then on."""
+
+        def read() -> Settings:
+            self._offered = read_all()
+            self._near.know(_ids(self._offered), monotonic_ms())
+            return self.narrowed(self._offered)
+
+        read_all = source.read
+        return replace(source, read=read)
+
+    async def run(
+        self,
+        agent: Agent,
+        reloader: Reloader[Settings],
+        prepare: Callable[[Settings], Mapping[str, Endpoint]],
+    ) -> None:
+        """Have ``agent`` go by other hubs when there is a reason to."""
+        while True:
+            await asyncio.sleep(CHECK_S)
+            if not self._near.is_due(_linked(agent), monotonic_ms()):
+                continue
+            await self._look()
+            choice = agent.services.serving.decides.choice
+            served_by = None if choice is None else choice.hub
+            seen = self._seen.values()
+            if not self._near.on_seen(seen, _linked(agent), served_by, monotonic_ms()):
+                continue
+            settings = self.narrowed(agent.settings)
+            try:
+                endpoints = await asyncio.to_thread(prepare, settings)
+            except (OSError, ValueError) as error:
+                _log.warning("leaf.hub_refused", reason=str(error))
+                continue
+            agent.follow(settings, endpoints, returns=False)
+            reloader.settings = settings
+            self._tell()
+
+    def snapshot(self) -> list[dict[str, Any]]:
+        """All hubs that may be taken, as they were seen last."""
+        return [
+            {
+                "id": hub,
+                "taken": hub in self._near.taken,
+                "round_trip_ms": None if seen is None else round(seen.round_trip_ms, 1),
+                "leaves": None if seen is None else seen.leaves,
+            }
+            for hub in self._near.known
+            for seen in [self._seen.get(hub)]
+        ]
+
+    # Inside
+
+    async def _look(self) -> None:
+        """Look at all of them, at once."""
+        settings = self._offered
+        named = [settings.neighbour_connection(each) for each in settings.neighbours]
+        seen = await asyncio.gather(*(look(settings, each) for each in named))
+        self._seen = {each.id: each for each in seen if each is not None}
+
+    def _tell(self) -> None:
+        """Write down and say what is taken."""
+        taken = self._near.taken
+        _log.info("leaf.hubs_taken", hubs=list(taken))
+        try:
+            write_whole(self._path, msgspec.json.encode(taken))
+        except OSError as error:
+            _log.warning("leaf.note_failed", reason=error.strerror or str(error))
+
+    def _read(self) -> tuple[BrokerId, ...]:
+        try:
+            return msgspec.json.decode(self._path.read_bytes(), type=tuple[BrokerId, ...])
+        except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
+            return ()
+
+
+async def look(settings: Settings, hub: Any) -> SeenHub | None:  # noqa: ANN401
+    """How far ``hub`` is, and what it says; ``None``: it does not take us, or not now."""
+    topic = health_topic(settings.federation)
+    name = f"federator-{settings.broker.id}-looks"
+    try:
+        async with (
+            asyncio.timeout(LOOK_SECONDS_MAX),
+            BrokerProbe(hub, client_id=name) as probe,
+        ):
+            took_s = []
+            for _ in range(TRIES):
+                started_s = time.perf_counter()
+                await probe.subscribe(topic)
+                took_s.append(time.perf_counter() - started_s)
+            said = decode(Health, (await probe.next_message()).payload)
+    except (LinkError, DecodeError, OSError, ValueError, TimeoutError):
+        return None
+    if said.broker != hub.id or said.state == "down":
+        return None
+    return SeenHub(BrokerId(said.broker), 1_000 * min(took_s), said.leaves)
+
+
+def _ids(settings: Settings) -> list[BrokerId]:
+    return [BrokerId(each.id) for each in settings.neighbours if each.id is not None]
+
+
+def _linked(agent: Agent) -> frozenset[BrokerId]:
+    return frozenset(agent.control.node.links.up)
