@@ -53,6 +53,12 @@ def _lot(leaf: BrokerId, hub: BrokerId) -> bytes:
     return hashlib.blake2b(b"%d %d" % (leaf, hub), digest_size=8).digest()
 
 
+def kept_of(taken: Iterable[BrokerId], known: Sequence[BrokerId]) -> list[BrokerId]:
+    """What a leaf that has ``taken`` takes of ``known``: those that are among them, and others."""
+    kept = [hub for hub in taken if hub in known]
+    return [*kept, *(hub for hub in known if hub not in kept)][:HUBS_TAKEN]
+
+
 class NearestHubs:
     """What one leaf has taken, and when it looks again.
 
@@ -60,7 +66,7 @@ class NearestHubs:
         known: All hubs that take the leaf.
         taken: What it took in an earlier life, the preferred one first.
         patience_ms: How long a hub is gone before another one is taken in its place.
-        keep_ms: How long something may be kept for us at hubs that are both gone.
+        keep_ms: How long something may be kept for us where we have been, when both are gone.
         exchange_ms: Between two looks for nearer ones.
 
     Attributes:
@@ -78,21 +84,20 @@ class NearestHubs:
         exchange_ms: int,
         now_ms: Millis,
     ) -> None:
-        self.taken: tuple[BrokerId, ...] = tuple(taken)
+        self.taken: tuple[BrokerId, ...] = ()
         self._leaf = leaf
         self._patience_ms, self._keep_ms = patience_ms, keep_ms
         self._exchange_ms = exchange_ms
         self._up_ms: dict[BrokerId, Millis] = {}  # when each was there last
+        self._used = {*taken}  # where something may be kept for us
         self._look_ms = Millis(now_ms + exchange_ms)  # the next one for a nearer hub
         self._again_ms = now_ms  # no earlier for one in the place of another
-        self.know(known, now_ms)
+        self.know(known, kept_of(taken, known), now_ms)
 
-    def know(self, known: Sequence[BrokerId], now_ms: Millis) -> None:
-        """These take the leaf from now on; who is not among them any more is left."""
+    def know(self, known: Sequence[BrokerId], taken: Sequence[BrokerId], now_ms: Millis) -> None:
+        """``known`` take the leaf from now on, and it has ``taken`` of them; see ``kept_of``."""
         self.known = tuple(known)
-        kept = [hub for hub in self.taken if hub in known][:HUBS_TAKEN]
-        others = [hub for hub in known if hub not in kept]
-        self._take([*kept, *others[: HUBS_TAKEN - len(kept)]], now_ms)
+        self._take(taken, now_ms)
 
     def start(self, seen: Iterable[SeenHub], now_ms: Millis) -> None:
         """Nothing was taken before: take the best of those that answer."""
@@ -105,6 +110,7 @@ class NearestHubs:
         """Whether to look at all hubs now; ``up``: those to which the link stands."""
         for hub in up & {*self.taken}:
             self._up_ms[hub] = now_ms
+            self._used.add(hub)
         if len(self.known) <= len(self.taken):
             return False
         if now_ms >= self._look_ms:
@@ -144,10 +150,13 @@ class NearestHubs:
 
     def _gone(self, up: AbstractSet[BrokerId], now_ms: Millis) -> list[BrokerId]:
         """Hubs in whose place another one may be taken."""
-        patience_ms = self._patience_ms if up & {*self.taken} else self._keep_ms
-        return [
-            hub for hub in self.taken if hub not in up and now_ms >= self._up_ms[hub] + patience_ms
-        ]
+        waits = set() if up & {*self.taken} else self._used
+
+        def patience_ms(hub: BrokerId) -> int:
+            return self._keep_ms if hub in waits else self._patience_ms
+
+        away = [hub for hub in self.taken if hub not in up]
+        return [hub for hub in away if now_ms >= self._up_ms[hub] + patience_ms(hub)]
 
     def _take(self, hubs: Sequence[BrokerId], now_ms: Millis) -> None:
         self.taken = tuple(hubs)

@@ -59,6 +59,8 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
 
         def follow(settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
             agent.follow(settings, endpoints)
+            if finder is not None:
+                finder.follow(settings)
             if hub is not None:
                 hub.follow(settings)
 

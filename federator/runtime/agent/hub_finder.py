@@ -9,7 +9,7 @@ Source: docs/hubs.md, "Hubs that a leaf finds"; ``protocol.leaves.nearest_hubs``
 import asyncio
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
@@ -17,10 +17,11 @@ from typing import Any, Final
 import msgspec
 import structlog
 
+from federator.config.brokers import NeighbourSettings
 from federator.config.settings import Settings
 from federator.config.topology import TopologySettings
 from federator.errors import DecodeError, LinkError
-from federator.protocol.leaves.nearest_hubs import NearestHubs, SeenHub
+from federator.protocol.leaves.nearest_hubs import NearestHubs, SeenHub, kept_of
 from federator.protocol.messages.guide import Health
 from federator.protocol.messages.json_codec import decode
 from federator.protocol.messages.topics import health_topic
@@ -50,7 +51,7 @@ class HubFinder:
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self._offered = settings  # as read last
+        self._read_last = self._offered = settings  # as read, and as followed
         self._path = folder / FILE
         self._seen: dict[BrokerId, SeenHub] = {}
         taken = self._read()
@@ -70,24 +71,26 @@ class HubFinder:
         if self._is_new:
             await self._look()
             self._near.start(self._seen.values(), monotonic_ms())
-            self._tell()
+            self._tell(keep=bool(self._seen))
 
     def narrowed(self, settings: Settings) -> Settings:
-        """``settings`` of a leaf that names the hubs it takes, and no others."""
-        named = {each.id: each for each in self._offered.neighbours}
-        taken = tuple(named[hub] for hub in self._near.taken if hub in named)
-        return settings.model_copy(update={"neighbours": taken, "topology": TopologySettings()})
+        """``settings`` of a leaf that names the hubs it has taken, and no others."""
+        return _naming(self._offered, self._near.taken, settings)
 
     def source(self, source: Source[Settings]) -> Source[Settings]:
-        """``source``, narrowed: what it names is known from then on."""
+        """``source``, narrowed, to be read in any thread; ``follow`` when it is followed."""
 
         def read() -> Settings:
-            self._offered = read_all()
-            self._near.know(_ids(self._offered), monotonic_ms())
-            return self.narrowed(self._offered)
+            self._read_last = told = read_all()
+            return _naming(told, kept_of(self._near.taken, _ids(told)), told)
 
         read_all = source.read
         return replace(source, read=read)
+
+    def follow(self, settings: Settings) -> None:
+        """What was read last is followed: as ``settings``, narrowed."""
+        self._offered = self._read_last
+        self._near.know(_ids(self._offered), _ids(settings), monotonic_ms())
 
     async def run(
         self,
@@ -103,14 +106,19 @@ class HubFinder:
             await self._look()
             choice = agent.services.serving.decides.choice
             served_by = None if choice is None else choice.hub
-            seen = self._seen.values()
+            taken, seen = self._near.taken, self._seen.values()
             if not self._near.on_seen(seen, _linked(agent), served_by, monotonic_ms()):
                 continue
-            settings = self.narrowed(agent.settings)
+            before, settings = agent.settings, self.narrowed(agent.settings)
             try:
                 endpoints = await asyncio.to_thread(prepare, settings)
             except (OSError, ValueError) as error:
                 _log.warning("leaf.hub_refused", reason=str(error))
+                endpoints = None
+            if agent.settings is not before:
+                continue  # a reload came between, and says what is taken
+            if endpoints is None:
+                self._near.know(self._near.known, taken, monotonic_ms())
                 continue
             agent.follow(settings, endpoints, returns=False)
             reloader.settings = settings
@@ -138,10 +146,12 @@ class HubFinder:
         seen = await asyncio.gather(*(look(settings, each) for each in named))
         self._seen = {each.id: each for each in seen if each is not None}
 
-    def _tell(self) -> None:
-        """Write down and say what is taken."""
+    def _tell(self, *, keep: bool = True) -> None:
+        """Say what is taken, and write it down; not to ``keep``: the next life chooses anew."""
         taken = self._near.taken
         _log.info("leaf.hubs_taken", hubs=list(taken))
+        if not keep:
+            return
         try:
             write_whole(self._path, msgspec.json.encode(taken))
         except OSError as error:
@@ -149,12 +159,13 @@ class HubFinder:
 
     def _read(self) -> tuple[BrokerId, ...]:
         try:
-            return msgspec.json.decode(self._path.read_bytes(), type=tuple[BrokerId, ...])
+            told = msgspec.json.decode(self._path.read_bytes(), type=tuple[BrokerId, ...])
         except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
             return ()
+        return tuple(dict.fromkeys(told))
 
 
-async def look(settings: Settings, hub: Any) -> SeenHub | None:  # noqa: ANN401
+async def look(settings: Settings, hub: NeighbourSettings) -> SeenHub | None:
     """How far ``hub`` is, and what it says; ``None``: it does not take us, or not now."""
     topic = health_topic(settings.federation)
     name = f"federator-{settings.broker.id}-looks"
@@ -174,6 +185,13 @@ async def look(settings: Settings, hub: Any) -> SeenHub | None:  # noqa: ANN401
     if said.broker != hub.id or said.state == "down":
         return None
     return SeenHub(BrokerId(said.broker), 1_000 * min(took_s), said.leaves)
+
+
+def _naming(offered: Settings, hubs: Iterable[BrokerId], settings: Settings) -> Settings:
+    """``settings`` with ``hubs``, as ``offered`` names them, and with nothing left to choose."""
+    named = {each.id: each for each in offered.neighbours}
+    taken = tuple(named[hub] for hub in hubs)
+    return settings.model_copy(update={"neighbours": taken, "topology": TopologySettings()})
 
 
 def _ids(settings: Settings) -> list[BrokerId]:

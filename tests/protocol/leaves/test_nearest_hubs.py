@@ -11,6 +11,7 @@ from federator.protocol.leaves.nearest_hubs import (
     NearestHubs,
     SeenHub,
     best_of,
+    kept_of,
 )
 from federator.protocol.types import BrokerId, Millis
 
@@ -76,7 +77,7 @@ def test_what_an_earlier_life_took_is_kept_and_who_is_named_no_more_is_left():
     hubs = taking(C, A)
     assert hubs.taken == (C, A)
 
-    hubs.know((A, B), Millis(10))
+    hubs.know((A, B), kept_of(hubs.taken, (A, B)), Millis(10))
 
     assert hubs.taken == (A, B)
 
@@ -121,6 +122,17 @@ def test_who_lost_both_waits_while_something_may_be_kept_there():
 
     late_ms = Millis(1_000 + KEEP_MS)
     assert hubs.on_seen(seen((C, 10, 0)), set(), A, late_ms)
+
+    assert hubs.taken == (C, B)
+
+
+def test_hubs_where_it_never_was_are_not_waited_for():
+    hubs = taking()
+    hubs.start([], Millis(0))
+    assert hubs.taken == (A, B)
+    assert hubs.is_due(set(), Millis(PATIENCE_MS))
+
+    assert hubs.on_seen(seen((C, 10, 0)), set(), None, Millis(PATIENCE_MS))
 
     assert hubs.taken == (C, B)
 
