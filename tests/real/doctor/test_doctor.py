@@ -17,6 +17,7 @@ from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.plain_agents import Plain, eventually
 from tests.real.trust.test_signed import Office
+from tests.tcp_server import serving
 
 DEEP_QUEUE = "max_queued_messages 100000"
 FAST_SYSTEM = f"sys_interval 1\n{DEEP_QUEUE}"
@@ -281,10 +282,8 @@ async def test_a_server_that_is_no_broker_is_69_in_one_line(answer, tmp_path):
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(answer)
-        writer.close()
 
-    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with serving(reply) as port:
         config = tmp_path / "federator.toml"
         config.write_text(f'[broker]\nid = 1\nurl = "mqtt://127.0.0.1:{port}"\n')
 

@@ -4,6 +4,8 @@ import asyncio
 import base64
 import contextlib
 
+from tests.tcp_server import serving
+
 WHO = (
     b"HTTP/1.1 407 Proxy Authentication Required\r\n"
     b'Proxy-Authenticate: Basic realm="way out"\r\nContent-Length: 5\r\n\r\nWho?\n'
@@ -21,17 +23,14 @@ class HttpProxy:
 
     def __init__(self, *, answer=None, login=None):
         self.asked, self.answer, self.login = [], answer, login
-        self._tasks, self._writers = set(), []
+        self._writers, self._stack = [], contextlib.AsyncExitStack()
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        self.port = self._server.sockets[0].getsockname()[1]
+        self.port = await self._stack.enter_async_context(serving(self._answer))
         return self
 
     async def __aexit__(self, *error):
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
+        await self._stack.aclose()
 
     def hang_up(self):
         """Break all connections that are open, wherever they are in what they carry."""
@@ -45,14 +44,6 @@ class HttpProxy:
 
     def _wanted(self):
         return b"\r\nProxy-Authorization: Basic " + base64.b64encode(self.login) + b"\r\n"
-
-    async def _serve(self, reader, writer):
-        self._tasks.add(asyncio.current_task())
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                await self._answer(reader, writer)
-        finally:
-            writer.close()
 
     async def _answer(self, reader, writer):
         head = await reader.readuntil(b"\r\n\r\n")

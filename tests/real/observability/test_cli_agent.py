@@ -12,6 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.ports import free_ports
+from tests.tcp_server import serving
 
 TEST_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
@@ -193,10 +194,12 @@ async def test_a_second_agent_on_one_state_folder_is_75_and_disturbs_nothing(
     assert before["epoch"] == after["epoch"]
 
 
+async def hang_up(_reader, _writer): ...
+
+
 async def test_a_taken_port_is_69_in_one_line(start_broker, tmp_path):
     config = configuration(tmp_path, 1, await start_broker())
-    async with await asyncio.start_server(lambda _r, w: w.close(), "127.0.0.1", 0) as taken:
-        port = taken.sockets[0].getsockname()[1]
+    async with serving(hang_up) as port:
         config.write_text(config.read_text().replace("port = 0", f"port = {port}"))
 
         code, _, err = await ran("run", "-c", str(config))
@@ -283,11 +286,8 @@ async def test_a_question_to_another_server_is_69_in_one_line():
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")
         writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello")
-        writer.close()
 
-    async with await asyncio.start_server(reply, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-
+    async with serving(reply) as port:
         code, out, err = await ran("status", "--url", f"http://127.0.0.1:{port}")
 
     assert (code, out) == (69, "")

@@ -24,6 +24,7 @@ from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import DEADLINE_S, until
 from tests.real.telemetry.collecting import gaps, landed_lines, spooled_lines
 from tests.real.undisturbed import undisturbed
+from tests.tcp_server import serving
 
 QUICK = "[metrics]\nenabled = true\nflush_ms = 100\nsegment_age_ms = 700\nsample = 3\n"
 FILES = "[files]\nrotate_ms = 300\n[reading]\nanswer_ms = 1000\n"
@@ -260,12 +261,11 @@ async def trap():
     """Somebody else's port, and all that is sent there."""
     came = bytearray()
 
-    async def take(reader, writer):
+    async def take(reader, _writer):
         came.extend(await reader.read(65_536))
-        writer.close()
 
-    async with await asyncio.start_server(take, "127.0.0.1", 0) as server:
-        yield f"mqtt://localhost:{server.sockets[0].getsockname()[1]}", came
+    async with serving(take) as port:
+        yield f"mqtt://localhost:{port}", came
 
 
 INVENTED = range(9, 4_000)

@@ -1,7 +1,6 @@
 """At our own broker or not, thrown out by a stranger, or giving way to another agent."""
 
 import asyncio
-import contextlib
 
 import mqtt5
 import pytest
@@ -12,6 +11,7 @@ from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.mqtt.wire import read_packets
 from tests.real.polling import until
+from tests.tcp_server import serving
 
 ACCEPTED = mqtt5.ConnAckPacket().write()
 THROWN_OUT = b"1795226421: Client ctl already connected, closing old connection."
@@ -53,11 +53,9 @@ class Place:
     async def serve(self, reader, writer):
         read_packets(memoryview(await reader.read(1_000)), [], packets := [])
         self.writers[packets[0].client_id] = writer
-        with contextlib.suppress(ConnectionError):
-            writer.write(ACCEPTED)
-            while await reader.read(1_000):
-                pass
-        writer.close()
+        writer.write(ACCEPTED)
+        while await reader.read(1_000):
+            pass
 
     def on_up(self, link, session_present): ...
 
@@ -76,15 +74,14 @@ class Place:
 async def place():
     """All three connections are up."""
     place = Place()
-    server = await asyncio.start_server(place.serve, "127.0.0.1", 0)
-    place.connect_to(server.sockets[0].getsockname()[1])
-    running = [asyncio.create_task(link.run()) for link in place.links.values()]
-    await until(lambda: all(link.connected for link in place.links.values()), "connected")
-    yield place
-    for task in running:
-        task.cancel()
-    await asyncio.wait(running)
-    server.close()
+    async with serving(place.serve) as port:
+        place.connect_to(port)
+        running = [asyncio.create_task(link.run()) for link in place.links.values()]
+        await until(lambda: all(link.connected for link in place.links.values()), "connected")
+        yield place
+        for task in running:
+            task.cancel()
+        await asyncio.wait(running)
 
 
 async def test_we_are_there_with_both_connections_and_not_with_one(place):

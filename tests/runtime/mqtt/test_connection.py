@@ -13,6 +13,7 @@ from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.transport import PacketTransport
 from federator.runtime.mqtt.wire import PINGREQ, read_packets
 from tests.real.polling import until
+from tests.tcp_server import serving
 
 ACCEPTED = mqtt5.ConnAckPacket()
 REFUSED = mqtt5.ConnAckPacket(reason_code=mqtt5.ConnAckReasonCode.NOT_AUTHORIZED)
@@ -80,25 +81,14 @@ def connection(*, kernel=None, promises=None, us=None, open_timeout_s=60.0):
 @contextlib.asynccontextmanager
 async def broker_that_answers(answers, heard):
     """A TCP peer that answers its n-th connection with ``answers[n]``; yields its port."""
-    closed = 0
 
     async def serve(reader, writer):
-        nonlocal closed
         read_packets(memoryview(await reader.read(1_000)), [], heard)
-        with contextlib.suppress(ConnectionError):
-            writer.write(answers[len(heard) - 1])
-            await reader.read()
-        writer.close()
-        with contextlib.suppress(ConnectionError):
-            await writer.wait_closed()
-        closed += 1
+        writer.write(answers[len(heard) - 1])
+        await reader.read()
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
-    try:
-        yield server.sockets[0].getsockname()[1]
-        await until(lambda: closed == len(heard), "everybody left")
-    finally:
-        server.close()
+    async with serving(serve) as port:
+        yield port
 
 
 async def test_a_broker_without_a_sign_of_life_is_given_up():

@@ -9,6 +9,7 @@ import mqtt5
 import pytest
 
 from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
+from tests.tcp_server import serving
 
 ACCEPTED = mqtt5.ConnAckPacket().write()
 PUBLISH = mqtt5.PublishPacket("t", b"1").write()
@@ -47,31 +48,28 @@ async def link_to_a_peer_that_says(
         await reader.read(100)
         answer = asked
         asked += 1
-        with contextlib.suppress(ConnectionError):
-            writer.write(answers[min(answer, len(answers) - 1)])
-            await writer.drain()
-            while (wait or answer >= len(answers) - 1) and await reader.read(1_000):
-                pass
-        writer.close()
+        writer.write(answers[min(answer, len(answers) - 1)])
+        await writer.drain()
+        while (wait or answer >= len(answers) - 1) and await reader.read(1_000):
+            pass
 
-    server = await asyncio.start_server(serve, "127.0.0.1", 0)
     listener = Listener()
-    link = MqttLink(
-        Endpoint("127.0.0.1", server.sockets[0].getsockname()[1]),
-        listener,
-        client_id="federator-test",
-        reconnect_min_ms=1,
-        reconnect_max_ms=2,
-        packet_bytes_max=10_000,
-    )
-    task = asyncio.create_task(link.run())
-    try:
-        yield link, listener
-    finally:
-        task.cancel()
-        with contextlib.suppress(asyncio.CancelledError):
-            await task
-        server.close()
+    async with serving(serve) as port:
+        link = MqttLink(
+            Endpoint("127.0.0.1", port),
+            listener,
+            client_id="federator-test",
+            reconnect_min_ms=1,
+            reconnect_max_ms=2,
+            packet_bytes_max=10_000,
+        )
+        task = asyncio.create_task(link.run())
+        try:
+            yield link, listener
+        finally:
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
 
 
 async def until(condition) -> None:

@@ -1,7 +1,6 @@
 """The queues between us and a broker that does not keep up."""
 
 import asyncio
-import contextlib
 from collections import deque
 
 import pytest
@@ -15,6 +14,7 @@ from federator.runtime.mqtt.transport import (
     SendQueue,
 )
 from tests.real.polling import until
+from tests.tcp_server import serving
 
 pieces = st.lists(st.tuples(st.binary(min_size=1, max_size=30), st.integers(0, 3)), max_size=30)
 
@@ -105,21 +105,16 @@ async def test_what_is_urgent_and_what_is_not_take_turns():
 
 
 async def test_what_the_other_end_has_not_taken_is_undelivered():
-    size, reads, closed = 16_777_216, asyncio.Event(), asyncio.Event()
+    size, reads = 16_777_216, asyncio.Event()
 
-    async def read_late(reader, writer):
+    async def read_late(reader, _writer):
         await reads.wait()
         await reader.readexactly(size)
-        writer.close()
-        with contextlib.suppress(OSError):
-            await writer.wait_closed()
-        closed.set()
 
-    server = await asyncio.start_server(read_late, "127.0.0.1", limit=65_536)
-    async with server:
+    async with serving(read_late, limit=65_536) as port:
         pipe = PacketTransport(len, packet_bytes_max=1, queue_bytes_max=10)
-        loop, place = asyncio.get_running_loop(), server.sockets[0].getsockname()
-        await loop.create_connection(lambda: pipe, *place)
+        loop = asyncio.get_running_loop()
+        await loop.create_connection(lambda: pipe, "127.0.0.1", port)
         pipe.send(bytes(size))
         assert pipe.bytes_out == size
         assert 0 < pipe.undelivered_bytes <= size
@@ -127,7 +122,6 @@ async def test_what_the_other_end_has_not_taken_is_undelivered():
         reads.set()
 
         await until(lambda: pipe.undelivered_bytes == 0, "all arrived")
-        await closed.wait()  # or it would outlive the test
         pipe.abort()
 
 

@@ -14,6 +14,7 @@ from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.process import service_manager as talk
 from lab.grid.processes.ports import free_ports
 from tests.real.polling import until
+from tests.tcp_server import serving
 
 PID = 4242
 
@@ -216,12 +217,10 @@ async def test_a_wait_of_our_own_choice_is_no_hang(manager, monkeypatch):
 async def test_a_server_that_never_answers_is_no_hang(manager, monkeypatch):
     monkeypatch.setattr(talk, "OVERDUE_S_MAX", 1.0)
 
-    async def say_nothing(reader, writer):
+    async def say_nothing(reader, _writer):
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(say_nothing, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with serving(say_nothing) as port:
         link = link_to(port, connect_timeout_s=0.2, reconnect_max_ms=100)
         async with kept(link), talk.told(lambda: (True, "ready"), lambda: [link]):
             await until(lambda: link.counters.attempts >= 5, "tried again and again")
@@ -246,17 +245,14 @@ async def test_a_link_that_nobody_looks_after_starves_the_watchdog(manager, monk
         await reader.read(1)
         writer.write(b"\x20\x03\x00\x00\x00")  # CONNACK: welcome
         await reader.read()
-        writer.close()
 
-    async with await asyncio.start_server(greet, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
-        async with kept(link_to(port, connect_timeout_s=2.0)) as link:
-            with structlog.testing.capture_logs() as logs:
-                async with talk.told(lambda: (True, "ready"), lambda: [link]):
-                    await until(lambda: "WATCHDOG=1" in manager.said, "fed while it may be slow")
-                    await until(lambda: any(map(is_stuck, logs)), "it is noticed")
-                    manager.forget()
-                    await asyncio.sleep(0.5)  # ten feeds
-                    assert "WATCHDOG=1" not in manager.said
+    async with serving(greet) as port, kept(link_to(port, connect_timeout_s=2.0)) as link:
+        with structlog.testing.capture_logs() as logs:
+            async with talk.told(lambda: (True, "ready"), lambda: [link]):
+                await until(lambda: "WATCHDOG=1" in manager.said, "fed while it may be slow")
+                await until(lambda: any(map(is_stuck, logs)), "it is noticed")
+                manager.forget()
+                await asyncio.sleep(0.5)  # ten feeds
+                assert "WATCHDOG=1" not in manager.said
 
     assert [line["connections"] for line in filter(is_stuck, logs)] == [("federator-1-ctl",)]

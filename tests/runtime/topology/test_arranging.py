@@ -1,7 +1,5 @@
 """Measuring a way, remembering brokers, and where links may lead."""
 
-import asyncio
-
 import pytest
 from structlog.testing import capture_logs
 
@@ -14,17 +12,16 @@ from federator.runtime.topology.arranging import (
     known_brokers,
     round_trip,
 )
+from tests.tcp_server import serving
 
 
 async def test_a_way_is_measured_without_a_word():
     said = []
 
-    async def answer(reader, writer):
+    async def answer(reader, _writer):
         said.append(await reader.read())
-        writer.close()
 
-    async with await asyncio.start_server(answer, "127.0.0.1", 0) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with serving(answer) as port:
         assert await round_trip(f"mqtt://127.0.0.1:{port}") >= 1
 
     assert not any(said)
