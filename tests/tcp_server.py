@@ -3,8 +3,8 @@
 import asyncio
 import contextlib
 
-ACCEPTED_S = 0.01
-"""By then who was accepted just now is served."""
+ACCEPTED_TURNS = 20
+"""Turns of the loop in which who was accepted just now is served, however slow the machine."""
 
 
 @contextlib.asynccontextmanager
@@ -34,7 +34,8 @@ async def serving(answer, **options):
         yield server.sockets[0].getsockname()[1]
     finally:
         server.close()
-        await asyncio.sleep(ACCEPTED_S)
+        for _ in range(ACCEPTED_TURNS):
+            await asyncio.sleep(0)
         for each in serves:
             each.cancel()
         await asyncio.gather(*serves, return_exceptions=True)

@@ -13,6 +13,7 @@ from federator.runtime.ways.websocket import FRAMES_PER_TURN_MAX
 from tests.real.handler import Handler
 from tests.real.polling import until
 from tests.runtime.ways.by_hand import BINARY, CLOSE, PING, PONG, TEXT, accept, frame, unframe
+from tests.tcp_server import serving
 
 
 class Server:
@@ -25,28 +26,22 @@ class Server:
     def __init__(self, *, early=b"", subprotocol="mqtt"):
         self.early, self.subprotocol = early, subprotocol
         self.frames = []
-        self.writer, self._open = None, []
+        self.writer, self._stack = None, contextlib.AsyncExitStack()
         self.reads = asyncio.Event()
         self.reads.set()
         self.ended = asyncio.Event()
 
     async def __aenter__(self):
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        port = self._server.sockets[0].getsockname()[1]
+        port = await self._stack.enter_async_context(serving(self._serve))
         self.endpoint = Endpoint("127.0.0.1", port, websocket="/mqtt")
         return self
 
     async def __aexit__(self, *error):
-        self._server.close()
-        await asyncio.sleep(0.01)  # who was accepted just now is among those that are open then
-        for writer in self._open:
-            writer.transport.abort()
-        await until(lambda: not self._open, "all closed")
+        await self._stack.aclose()
 
     async def _serve(self, reader, writer):
         self.writer = writer
-        self._open.append(writer)
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+        try:
             request = await reader.readuntil(b"\r\n\r\n")
             writer.write(accept(request, subprotocol=self.subprotocol) + self.early)
             rest = b""
@@ -57,9 +52,8 @@ class Server:
                     break
                 found, rest = unframe(rest + data)
                 self.frames += found
-        await closed(writer)
-        self._open.remove(writer)
-        self.ended.set()
+        finally:
+            self.ended.set()
 
     @property
     def said(self):
@@ -67,12 +61,6 @@ class Server:
 
     def answers(self, opcode):
         return [payload for each, _, payload in self.frames if each == opcode]
-
-
-async def closed(writer):
-    writer.close()
-    with contextlib.suppress(OSError):
-        await writer.wait_closed()
 
 
 class Taker(asyncio.BufferedProtocol):
@@ -267,18 +255,14 @@ async def test_who_is_no_websocket_for_mqtt_is_refused():
 
 
 async def test_who_hangs_up_or_never_answers_is_told_in_a_line_and_tried_again():
-    async def hang_up(reader, writer):
-        served.append(writer)
-        with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-            await reader.readuntil(b"\r\n\r\n")
-            while not answering and await reader.read(1_000):
-                pass
-        await closed(writer)
-        served.remove(writer)
+    async def hang_up(reader, _writer):
+        await reader.readuntil(b"\r\n\r\n")
+        while not answering and await reader.read(1_000):
+            pass
 
-    answering, served = ["yes"], []
-    async with await asyncio.start_server(hang_up, "127.0.0.1", 0) as server:
-        endpoint = Endpoint("127.0.0.1", server.sockets[0].getsockname()[1], websocket="/mqtt")
+    answering = ["yes"]
+    async with serving(hang_up) as port:
+        endpoint = Endpoint("127.0.0.1", port, websocket="/mqtt")
         link = MqttLink(endpoint, Handler(), client_id="x", connect_timeout_s=0.3)
         link_task = asyncio.create_task(link.run())
         await until(lambda: link.last_error, "refused")
@@ -289,7 +273,6 @@ async def test_who_hangs_up_or_never_answers_is_told_in_a_line_and_tried_again()
         await until(lambda: link.counters.attempts > attempts, "tried again")
         link_task.cancel()
         await asyncio.gather(link_task, return_exceptions=True)
-        await until(lambda: not served, "all closed")
 
     assert told == "hung up when asked for a WebSocket: is this its listener?"
     assert link.last_error == "no answer within 0.3 s"
