@@ -21,6 +21,9 @@ HUBS_TAKEN: Final = 2
 FAR: Final = 2
 """A hub is nearer than another one that is so many times as far; otherwise load decides."""
 
+NEAR_MS: Final = 10.0
+"""Up to here all are near: what a busy machine adds is of that size."""
+
 AGAIN_MS: Final = 30_000
 """Between two looks for a hub in the place of one that is gone."""
 
@@ -42,11 +45,15 @@ def best_of(seen: Iterable[SeenHub], leaf: BrokerId, count: int = HUBS_TAKEN) ->
     """
     left, best = list(seen), list[SeenHub]()
     while left and len(best) < count:
-        near_ms = FAR * min(each.round_trip_ms for each in left)
+        near_ms = max(NEAR_MS, FAR * min(each.round_trip_ms for each in left))
         near = [each for each in left if each.round_trip_ms <= near_ms]
         best.append(min(near, key=lambda each: (each.leaves, _lot(leaf, each.id))))
         left.remove(best[-1])
     return best
+
+
+def _is_nearer(hub: SeenHub, other: SeenHub) -> bool:
+    return other.round_trip_ms > max(NEAR_MS, FAR * hub.round_trip_ms)
 
 
 def _lot(leaf: BrokerId, hub: BrokerId) -> bytes:
@@ -134,8 +141,7 @@ class NearestHubs:
             reserve = next((hub for hub in self.taken if hub != served_by), None)
             if reserve not in there or served_by not in up:
                 return False
-            far_ms = there[reserve].round_trip_ms
-            there = {id: s for id, s in everyone.items() if FAR * s.round_trip_ms <= far_ms}
+            there = {id: s for id, s in everyone.items() if _is_nearer(s, there[reserve])}
             stays = [hub for hub in self.taken if hub != reserve]
         fresh = [each for id, each in there.items() if id not in self.taken]
         best = best_of(fresh, self._leaf, HUBS_TAKEN - len(stays))
@@ -144,7 +150,7 @@ class NearestHubs:
         kept = [hub for hub in self.taken if hub not in stays][len(best) :]
         came = [each.id for each in best]
         serving = everyone.get(stays[0]) if stays else None
-        nearer = serving is not None and FAR * best[0].round_trip_ms <= serving.round_trip_ms
+        nearer = serving is not None and _is_nearer(best[0], serving)
         self._take([*came, *stays, *kept] if nearer else [*stays, *came, *kept], now_ms)
         return True
 

@@ -49,6 +49,10 @@ def test_of_those_about_as_near_the_least_loaded_is_taken():
     assert ids(best_of(seen((A, 10, 50), (B, 15, 9), (C, 90, 0)), LEAF)) == [B, A]
 
 
+def test_up_to_some_milliseconds_all_are_near():
+    assert ids(best_of(seen((A, 0.3, 50), (B, 9, 9), (C, 11, 0)), LEAF)) == [B, A]
+
+
 def test_leaves_that_start_together_spread_over_equal_hubs():
     equal = seen((A, 10, 0), (B, 10, 0), (C, 10, 0))
 
@@ -144,9 +148,9 @@ def test_one_that_does_not_serve_is_exchanged_for_one_half_as_far():
     assert hubs.is_due(up, Millis(EXCHANGE_MS))
     now_ms = Millis(EXCHANGE_MS)
 
-    assert not hubs.on_seen(seen((A, 10, 0), (B, 19, 9), (C, 10, 0)), up, A, now_ms)
+    assert not hubs.on_seen(seen((A, 10, 0), (B, 20, 9), (C, 10, 0)), up, A, now_ms)
     assert not hubs.is_due(up, Millis(2 * EXCHANGE_MS - 1))
-    assert hubs.on_seen(seen((A, 10, 0), (B, 20, 9), (C, 10, 0)), up, A, now_ms)
+    assert hubs.on_seen(seen((A, 10, 0), (B, 21, 9), (C, 10, 0)), up, A, now_ms)
 
     assert hubs.taken == (A, C)
 
