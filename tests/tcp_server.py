@@ -7,6 +7,10 @@ ACCEPTED_TURNS = 20
 """Turns of the loop in which who was accepted just now is served, however slow the machine."""
 
 
+async def hang_up(_reader, _writer):
+    """Answer nothing."""
+
+
 @contextlib.asynccontextmanager
 async def serving(answer, **options):
     """Serve each connection by ``answer(reader, writer)``; yields the port, on 127.0.0.1.

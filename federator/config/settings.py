@@ -45,6 +45,7 @@ from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
 from federator.protocol.leaves.names import federation_of_leaf, key_federation
+from federator.protocol.leaves.nearest_hubs import HUBS_TAKEN
 from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
 from federator.protocol.policy.rules import LinkRules
@@ -53,7 +54,7 @@ from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
 
 LEAVES_MAX = 256
-HUBS_OF_A_LEAF_MAX, HUBS_KNOWN_MAX = 2, 16
+HUBS_KNOWN_MAX = 16
 LEAF_DEFAULTS = (
     ("failover", "enabled", False),
     ("share", "scope", "broker"),
@@ -141,7 +142,7 @@ class Settings(Section):
             if self.topology.seeds:
                 what = "a leaf hangs on hubs that have an entry for it"
                 raise wrong("topology.seeds", what, "name them as [[neighbours]]")
-            hubs_max = HUBS_KNOWN_MAX if self.finds_hubs else HUBS_OF_A_LEAF_MAX
+            hubs_max = HUBS_KNOWN_MAX if self.finds_hubs else HUBS_TAKEN
             if not 1 <= len(self.neighbours) <= hubs_max:
                 what = f"a leaf has one hub or two, and {len(self.neighbours)} neighbours are named"
                 mend = "name its hub, and perhaps one in reserve"

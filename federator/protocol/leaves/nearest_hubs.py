@@ -45,8 +45,8 @@ def best_of(seen: Iterable[SeenHub], leaf: BrokerId, count: int = HUBS_TAKEN) ->
     """
     left, best = list(seen), list[SeenHub]()
     while left and len(best) < count:
-        near_ms = max(NEAR_MS, FAR * min(each.round_trip_ms for each in left))
-        near = [each for each in left if each.round_trip_ms <= near_ms]
+        nearest = min(left, key=lambda each: each.round_trip_ms)
+        near = [each for each in left if not _is_nearer(nearest, each)]
         best.append(min(near, key=lambda each: (each.leaves, _lot(leaf, each.id))))
         left.remove(best[-1])
     return best
@@ -109,9 +109,7 @@ class NearestHubs:
     def start(self, seen: Iterable[SeenHub], now_ms: Millis) -> None:
         """Nothing was taken before: take the best of those that answer."""
         best = [each.id for each in best_of(seen, self._leaf)]
-        silent = [hub for hub in self.taken if hub not in best]
-        silent += [hub for hub in self.known if hub not in (*best, *silent)]
-        self._take([*best, *silent[: min(HUBS_TAKEN, len(self.known)) - len(best)]], now_ms)
+        self._take(kept_of(best, self.known), now_ms)
 
     def is_due(self, up: AbstractSet[BrokerId], now_ms: Millis) -> bool:
         """Whether to look at all hubs now; ``up``: those to which the link stands."""

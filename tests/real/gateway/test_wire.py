@@ -14,6 +14,7 @@ from federator.gateway import wire
 from federator.gateway.wire import V5, V311, Kind, Property
 from tests.gateway.corpus import client_packets, reframed, vandalized
 from tests.gateway.wire.test_wire_hostile import verdict
+from tests.tcp_server import serving
 
 PACKETS, VARIANTS = 60, 20
 ANSWER_WITHIN_S = 30.0
@@ -123,7 +124,6 @@ class Playback:
                     raise splitter.fault
         except Exception as error:
             self.fault = error
-        writer.close()
         self.closed.set()
 
     def answer(self, block: bytes, packet: wire.Packet) -> bytes:
@@ -177,21 +177,19 @@ class Playback:
 )
 async def test_an_independent_client_and_the_packet_layer_understand_each_other(version, protocol):
     playback = Playback()
-    server = await asyncio.start_server(playback.serve, "127.0.0.1", 0)
     will = aiomqtt.Will("last/words", b"\0\xff", 2, True)
     heard = []
 
-    client = aiomqtt.Client(
-        "127.0.0.1",
-        server.sockets[0].getsockname()[1],
-        protocol=protocol,
-        identifier="grüße",
-        username="u",
-        password="p",
-        will=will,
-    )
-
-    async with server, asyncio.timeout(ANSWER_WITHIN_S):
+    async with serving(playback.serve) as port, asyncio.timeout(ANSWER_WITHIN_S):
+        client = aiomqtt.Client(
+            "127.0.0.1",
+            port,
+            protocol=protocol,
+            identifier="grüße",
+            username="u",
+            password="p",
+            will=will,
+        )
         async with client:
             await client.subscribe([("a/#", 2), ("b/+", 1)])
             for qos in (0, 1, 2):

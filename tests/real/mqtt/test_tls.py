@@ -1,6 +1,5 @@
 """``mqtts://`` to a real broker: accepted when everything is right, told in one line otherwise."""
 
-import asyncio
 import ssl
 from pathlib import Path
 
@@ -13,6 +12,7 @@ from federator.runtime.doctor.doctor import examine
 from federator.runtime.mqtt.probe import BrokerProbe
 from lab.grid.processes.ports import free_ports
 from tests.certificates import tls_listener
+from tests.tcp_server import hang_up, serving
 
 
 @pytest.fixture
@@ -74,10 +74,7 @@ async def test_an_old_tls_version_is_refused(keys):
     context.minimum_version = ssl.TLSVersion.MINIMUM_SUPPORTED
     with pytest.warns(DeprecationWarning, match="TLSv1_1 is deprecated"):
         context.maximum_version = ssl.TLSVersion.TLSv1_1
-    async with await asyncio.start_server(
-        lambda _r, w: w.close(), "127.0.0.1", 0, ssl=context
-    ) as server:
-        port = server.sockets[0].getsockname()[1]
+    async with serving(hang_up, ssl=context) as port:
         told = settings(keys, port, ca_file="broker.pem")
 
         with pytest.raises(LinkError, match=r"TLS: |connection reset"):

@@ -12,7 +12,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.ports import free_ports
-from tests.tcp_server import serving
+from tests.tcp_server import hang_up, serving
 
 TEST_SECONDS_MAX = 180.0
 POLL_SECONDS = 0.1
@@ -192,9 +192,6 @@ async def test_a_second_agent_on_one_state_folder_is_75_and_disturbs_nothing(
     assert err.startswith("federator: ")
     assert err.count("\n") == 1
     assert before["epoch"] == after["epoch"]
-
-
-async def hang_up(_reader, _writer): ...
 
 
 async def test_a_taken_port_is_69_in_one_line(start_broker, tmp_path):
