@@ -34,6 +34,10 @@ WAYS = [(11, 31), (31, 11), (12, 11), (11, 3), (3, 11), (2, 11), (11, 2)]
 
 RETURN_AFTER_S = 8
 
+RATE_HZ = 20
+"""Of each stream: what waits at a hub for longer than is looked back would come late, and this is a
+tenth of what two cores carry. By `federator-lab hub-death` it is 300 a second."""
+
 
 class Grid:
     """The brokers and agents, by id."""
@@ -77,7 +81,7 @@ class Grid:
     def parts(self, hub, *, agent, broker):
         return [p for p, dies in ((self.agents[hub], agent), (self.brokers[hub], broker)) if dies]
 
-    def stream(self, giver, taker, *, qos=1, rate_hz=100):
+    def stream(self, giver, taker, *, qos=1, rate_hz=RATE_HZ):
         topic = f"site/{giver}/to/{taker}"
         name = f"{giver}-{taker}"
         sender = Publisher(
@@ -168,11 +172,10 @@ async def test_a_leaf_returns_when_it_is_told_to_and_no_value_is_set_back(grid):
 
             await eventually(leaf, served_by(1), "the leaf returned", deadline_s=RETURN_AFTER_S)
             await asyncio.sleep(2)
-            # What the hub learnt by comparing, before it came on its way, bears no stamp.
-            learnt = (await grid.agents[1].status())["retained"]["values_fetched"]
+            # What the hub learnt by comparing, before it came on its way, bears no stamp, nor does
+            # a value that it then repeats because the one on its way was older.
             came = [("plan/today", b"swim"), ("plan/today", b"run")]
-            assert taker.came == came + learnt * came[1:]
-            assert learnt <= 1
+            assert taker.came in (came, came + came[1:])
 
 
 async def test_a_clients_own_stamp_is_taken_off(grid):
