@@ -59,6 +59,7 @@ class Discovery:
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
         control_filters: All that the control connection subscribes.
+        recall: Told before that connects what an earlier process subscribed over it, perhaps more.
         call_roll: Asks gateways and others of ours at our broker to subscribe again.
         own_links: Our other connections to this broker. Both are asked whenever the control
             connection comes up: log lines about them may have passed unheard.
@@ -73,6 +74,7 @@ class Discovery:
     members_changed: Callable[[pure.MembersChanged], None] | None = None
     call_roll: Callable[[], None] = lambda: None
     control_filters: Callable[[], Iterable[str]] = tuple
+    recall: Callable[[Iterable[str]], None] = lambda filters: None
     own_links: Callable[[], Iterable[MqttLink]] = tuple
 
     def __post_init__(self) -> None:
@@ -99,6 +101,8 @@ class Discovery:
             ),
         )
         self.broker_version: str | None = None
+        # What another agent at this broker knows, where we know nothing yet.
+        self.inherit: Callable[[], pure.DiscoveryRecord] | None = None
         self._probing = False
         self._link: MqttLink | None = None
         self._added, self._removed = set[str](), set[str]()  # not told yet, as those of _members
@@ -136,6 +140,10 @@ class Discovery:
         told["asks_for"] = list(self.settings.widen_to) if told["widened"] else []
         told["unheard_before"] = "" if before is None else _utc(before)
         return told
+
+    def record(self) -> pure.DiscoveryRecord:
+        """What another agent at this broker may begin with."""
+        return self.known.record(now_ms=monotonic_ms())
 
     # What happens
 
@@ -249,6 +257,8 @@ class Discovery:
     def _load(self) -> None:
         current = self._read(self._path)
         saved = current or self._read(self._outdated_path)
+        if saved is None and self.inherit is not None:
+            saved = current = self.inherit(), 0
         if saved is None:
             self._on_time()
             return
@@ -257,6 +267,8 @@ class Discovery:
         if outdated:
             away_ms = None
         self._perform(self.known.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated))
+        # A part that is off now may have had some, which the broker would go on counting.
+        self.recall(self.known.filters_of(self.own_id))
         # From now on, until an orderly stop, what the file holds may not be complete.
         self._write(self._content(closed=False))
 
@@ -311,7 +323,7 @@ class Discovery:
 
     def _content(self, *, closed: bool) -> bytes:
         self._saved_revision = self.known.revision
-        record = pure.encode_record(self.known.record(now_ms=monotonic_ms()))
+        record = pure.encode_record(self.record())
         return msgspec.msgpack.encode(SavedDiscovery(closed, wall_clock_ms(), record))
 
     def _write(self, content: bytes) -> None:
