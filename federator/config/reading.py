@@ -27,6 +27,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from federator.config.brokers import Credentials, first_line
 from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
+from federator.config.former import hinders
 from federator.config.gateway import GatewaySettings
 from federator.config.section import Section
 from federator.config.settings import Settings
@@ -76,12 +77,31 @@ def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True)
     settings, source = _settings(Settings, path, environ)
     if not secrets:
         return settings
+    _check_agent(path, settings, source)
+    if settings.former is not None and (hindrance := hinders(settings, load_former(settings))):
+        what, mend = hindrance
+        raise source.error(("former",), f"former: {settings.former}: {what}: {mend}")
+    return settings
+
+
+def load_former(settings: Settings) -> Settings:
+    """What this broker was told before its role changed, by ``settings.former``; as ``load``.
+
+    It has all that it needs to start.
+    """
+    former, source = _settings(Settings, settings.former, {})
+    _check_agent(settings.former, former, source)
+    former.require(source.name)
+    return former
+
+
+def _check_agent(path: Path | None, settings: Settings, source: _Source) -> None:
+    """Look into the files that an agent is told."""
     _check_credentials(path, settings, source)
     _check_proxies(settings, source)
     for key in ("agent_file", "operator_file"):
         _check_key_file(settings.keys, key, source)
     _check_key_file(settings.hub, "agent_file", source, section="hub")
-    return settings
 
 
 def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:

@@ -84,6 +84,10 @@ class Settings(Section):
     topology.mode = "auto" all hubs that take it; see hubs.md."""
     state_dir: Path = Path("/var/lib/federator")
     """Folder for the epoch, learned subscriptions and http.port; one agent each."""
+    former: Path | None = None
+    """Where this broker changes its role, the configuration file that it had before, read without
+    the environment: what that agent has begun is brought to an end beside this one, and nothing is
+    lost. Remove it when the log says "move.ended"; see hubs.md."""
     security: Security = "signed"
     """"signed": agents prove who they are, nothing can be forged or replayed, and the brokers in
     between can read everything; "sealed": nor read what is forwarded; "proven": as "signed", and

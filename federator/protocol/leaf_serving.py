@@ -46,6 +46,7 @@ class LeafServing:
 
     Attributes:
         choice: Of a leaf with two hubs.
+        has_two_ways: Of a leaf: for a while it has another way than its hub, which has to know.
         on_roaming: Called when the leaf that hangs here is heard to have another hub.
     """
 
@@ -60,6 +61,7 @@ class LeafServing:
         leaf: BrokerId | None = None,
     ) -> None:
         self.choice: HubChoice | None = None
+        self.has_two_ways = False
         self.on_roaming: Callable[[], None] = lambda: None
         self._node = node
         self._custody = custody
@@ -99,7 +101,7 @@ class LeafServing:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool, now: Now) -> None:
         """A link came up, or was lost."""
-        if self.choice is None and up and self._had_two_hubs():
+        if self.choice is None and up and self._tells_who_serves():
             # The one that is left waits to hear that it serves.
             self.choose_among((neighbour,), now, return_after_ms=0)
         if self.choice is not None:
@@ -149,9 +151,10 @@ class LeafServing:
 
     # Inside
 
-    def _had_two_hubs(self) -> bool:
+    def _tells_who_serves(self) -> bool:
+        """A leaf with one hub that had two, or has two ways."""
         is_leaf = self._leaf is None and not self._node.parameters.transit
-        return is_leaf and self._known is not None
+        return is_leaf and (self.has_two_ways or self._known is not None)
 
     def _resume(self, leaf: BrokerId, known: Served) -> None:
         self._node.serving.resume(leaf, known)

@@ -21,8 +21,8 @@ async def begin(streams):
     return [sender.sent for sender, _ in streams]
 
 
-async def all_came(streams, begun):
-    """End the streams, and see that everything came, once and in order."""
+async def none_lost(streams, begun):
+    """End the streams, and see that everything came."""
     for sender, _ in streams:
         sender.pause()
     for (sender, taker), first in zip(streams, begun, strict=True):
@@ -31,6 +31,13 @@ async def all_came(streams, begun):
             await until(lambda t=taker, w=wanted: w <= set(t.came), "", deadline_s=LONG_KEPT_S)
         lost = sorted(wanted - set(taker.came))
         assert not lost, f"{name}: {len(lost)} of {len(wanted)} lost, {lost[0]} to {lost[-1]}"
+
+
+async def all_came(streams, begun):
+    """End the streams, and see that everything came, once and in order."""
+    await none_lost(streams, begun)
+    for _, taker in streams:
+        name = taker.link.client_id
         twice = sorted(n for n, c in taker.came.items() if c > 1)
         assert not twice, f"{name}: {len(twice)} came twice, {twice[0]} to {twice[-1]}"
         late = [n for before, n in pairwise(taker.order) if n < before]

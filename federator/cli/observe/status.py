@@ -91,6 +91,7 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
         *_unknown(status.get("discovery", {}), status.get("counters", {}).get("data", {})),
         *_retained(status.get("retained") or {}),
         *_links(status.get("links", []), verbose=verbose),
+        *_move(status.get("move") or {}),
         *_hubs(status.get("hubs") or {}),
         *_hubs_known(status.get("hubs_known", [])),
         *_leaves(status.get("leaves", []), status.get("hub") or {}, verbose=verbose),
@@ -127,6 +128,14 @@ def _configuration(read: Mapping[str, Any]) -> list[str]:
     lines += [f"waits for a restart: {shown(each)}" for each in told]
     more = len(waiting) - len(told)
     return [*lines, f"  and {more} more: federator status --json"] if more > 0 else lines
+
+
+def _move(move: Mapping[str, Any]) -> list[str]:
+    """While the role of a broker changes: from what, and how far that is."""
+    if not move:
+        return []
+    mend = ": remove former" if move["phase"] == "ended" else ""
+    return [f"was a {move['from']} of federation {move['federation']}: {move['phase']}{mend}"]
 
 
 def _hubs(hubs: Mapping[str, Any]) -> list[str]:

@@ -6,10 +6,13 @@ out of place, and the broker would hang up on us.
 Source: docs/protocol.md sections 8 and 11.
 """
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Final
 
 from mqtt5 import PublishPacket, QoS
+from msgspec.structs import replace
 
 from federator.errors import DecodeError
 from federator.protocol.data.ports import DataLink, RetainedFlow, Stamps
@@ -22,6 +25,12 @@ from federator.protocol.telemetry.frame_events import Delivered, FrameEventBuffe
 from federator.protocol.types import BrokerId, Millis, Now
 
 COMPLAINT_GAP_MS = Millis(60_000)
+
+WAIT_MS: Final = 1_000
+"""How long frames wait for another agent to bring them."""
+
+WAITING_MAX: Final = 16_384
+"""Frames that wait at most; of more, the oldest are published."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -37,6 +46,7 @@ class Delivery:
     frame_events: FrameEventBuffer | None
     stamps: Stamps | None = None  # knows what came by another way
     link: DataLink | None = None  # to our broker, once it is made
+    waiting: "WaitingFrames | None" = None  # what another one may bring first
     # Told the keys of a frame, its packets by their names here, and how many they are.
     note_arrival: Callable[[bytes, bytes, int], None] | None = None
     delays: Delays = field(default_factory=Delays)
@@ -73,6 +83,21 @@ class Delivery:
 
     def deliver(self, frame: Frame, now: Now) -> None:
         """Publish the body of ``frame``, and note how long it took to come."""
+        if self.waiting is not None and frame.acknowledged:
+            for each in self.waiting.put(frame, now.ms):
+                self._deliver(each, now)
+        else:
+            self._deliver(frame, now)
+
+    def deliver_waiting(self, now: Now, *, all_of_it: bool = False) -> None:
+        """Publish what waited long enough, or all; then nothing waits any more."""
+        if self.waiting is not None:
+            for each in self.waiting.take(now.ms, all_of_it=all_of_it):
+                self._deliver(each, now)
+            if all_of_it:
+                self.waiting = None
+
+    def _deliver(self, frame: Frame, now: Now) -> None:
         taken = self._publish(frame, now)
         delay_us = now.us - frame.origin_time_us
         self.delays.note(frame.origin, frame.hops + 1, delay_us)
@@ -127,4 +152,28 @@ class Delivery:
             self.note_arrival(frame.keys, run, count)
         self.counters.delivered_publications += taken
         self.counters.dropped += count - taken
+        return taken
+
+
+class WaitingFrames:
+    """Frames under custody that are published a little later: another agent here may bring them.
+
+    Who comes to a stream in the middle of it may be ahead of who brought it until then. It lets
+    that one go on first, and gives what it missed; so the stream stays in order.
+    """
+
+    def __init__(self) -> None:
+        self._frames: deque[tuple[Millis, Frame]] = deque()
+
+    def put(self, frame: Frame, now_ms: Millis) -> list[Frame]:
+        """Let ``frame`` wait; what waits no longer."""
+        self._frames.append((now_ms, replace(frame, body=memoryview(bytes(frame.body)))))
+        over = len(self._frames) - WAITING_MAX
+        return [self._frames.popleft()[1] for _ in range(max(0, over))]
+
+    def take(self, now_ms: Millis, *, all_of_it: bool) -> list[Frame]:
+        """What waited for ``WAIT_MS``, or all."""
+        taken = []
+        while self._frames and (all_of_it or self._frames[0][0] + WAIT_MS <= now_ms):
+            taken.append(self._frames.popleft()[1])
         return taken

@@ -23,12 +23,13 @@ import binascii
 import struct
 from base64 import b64decode, b64encode
 from collections import Counter, deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from hashlib import blake2b
 from typing import Final, NamedTuple
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.data.handover import Turn
 from federator.protocol.data.ports import Inbound, KnownStamp
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import joined, packets_in, remade, topics_of
@@ -127,6 +128,8 @@ class Stamps:
         again: Takes what a leaf brings that the mesh brought before: others there may lack it.
 
     Attributes:
+        turn: Of an agent that follows another one at its broker, or is followed: what one of the
+            two gives the broker is no client's, and what clients publish one of them takes.
         stamping: Publications under custody that bear no stamp get one here: their frame's.
         repeats: Publications that had been published here by another way.
         unsaved: What was published here and is not on disk. It is written once our broker has it,
@@ -143,6 +146,7 @@ class Stamps:
     ) -> None:
         self.book = book
         self.again = again
+        self.turn: Turn | None = None
         self.stamping = False
         self.repeats = 0
         self.unsaved: deque[KnownStamp] = deque(maxlen=KNOWN_MAX)
@@ -158,6 +162,8 @@ class Stamps:
 
         ``but``: the topic of frames, which are nobody's publications.
         """
+        if self.turn is not None:
+            return joined(list(self._taken(self.turn, chunk, publishes, but, now_ms)))
         if not self.stamping and NAME not in bytes(chunk):
             return chunk, publishes
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
@@ -170,6 +176,24 @@ class Stamps:
                 wire = packet.write()
             kept.append((packet, wire))
         return joined(kept) if altered else (chunk, publishes)
+
+    def _taken(
+        self,
+        turn: Turn,
+        chunk: memoryview,
+        publishes: Sequence[Inbound],
+        but: str,
+        now_ms: Millis,
+    ) -> Iterator[tuple[PublishPacket, bytes | memoryview]]:
+        """What of all that our broker brings is ours to carry while there are two of us."""
+        for packet, start, end in publishes:
+            if packet.topic == but:
+                yield packet, chunk[start:end]
+            elif not self._is_sealed(packet) and (
+                turn.is_mine if packet.duplicate else turn.takes(content_mark(packet), now_ms)
+            ):
+                plain = _without(packet) if _said(packet) else packet
+                yield plain, chunk[start:end] if plain is packet else plain.write()
 
     def _as_our_clients(self, packet: PublishPacket, now_ms: Millis) -> PublishPacket:
         """What a client of our broker published, whatever it says."""
@@ -187,6 +211,13 @@ class Stamps:
         said = _said(packet)
         if self.book.secret is None or len(said) != 1:
             return not said and not (self.stamping and packet.packet_id)
+        return self._is_sealed(packet)
+
+    def _is_sealed(self, packet: PublishPacket) -> bool:
+        """Whether it bears a seal that only this process can make."""
+        said = _said(packet)
+        if self.book.secret is None or len(said) != 1:
+            return False
         wire = said[0]
         return wire[_WIRE.size :] == self._seal(wire[: _WIRE.size], content_mark(packet))
 
@@ -195,8 +226,11 @@ class Stamps:
     def arriving(self, frame: Frame, run: bytes) -> bytes:
         """What of ``run``, the well-formed body of ``frame``, is published on our broker."""
         found = NAME in run
-        custody = frame.acknowledged
-        if not found and not (self.stamping and custody):
+        custody, turn = frame.acknowledged, self.turn
+        if turn is not None and not (custody or turn.is_mine):
+            return b""  # at QoS 0 nothing is known again, and the other one brings it, too
+        stamps = turn is not None or (self.stamping and custody)
+        if not found and not stamps:
             return run
         parts: list[bytes] = []
         again: list[bytes] = []
@@ -204,7 +238,7 @@ class Stamps:
         for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True):
             given = _stamp_of(packet) if found and custody and not self._is_port else None
             stamp, mark = given, None
-            if stamp is None and self.stamping and custody:
+            if stamp is None and stamps:
                 mark = content_mark(packet)
                 stamp = Stamp(frame.origin, frame.epoch, frame.seq, mark + marks[mark])
                 marks[mark] += 1
@@ -214,7 +248,7 @@ class Stamps:
             wire = self._stamped(packet, stamp, mark).write()
             # What bears no stamp yet came by one way only: the mesh numbered it.
             before = None
-            if given is not None or self._is_port:
+            if given is not None or self._is_port or (turn is not None and custody):
                 before = self._admit(stamp)
             if before is None and stamp.home != self._self_id:
                 parts.append(wire)

@@ -35,6 +35,7 @@ from federator.runtime.doctor.diagnosis import LOG_LINES
 from federator.runtime.links.outboxes import OwnOutboxes
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
 from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
@@ -85,7 +86,7 @@ class Agent:
             frames=data.path.on_frames,
         ).hear
         control.link.subscribe(each for part in parts for each in part.subscriptions)
-        self._data_connection = control.data_link.observer = DataConnection(
+        self.data_connection = control.data_link.observer = DataConnection(
             busy_poll=BusyPoll(self.settings.data.busy_poll_us),
             cover=data.cover,
             data_path=data.path,
@@ -124,6 +125,10 @@ class Agent:
         self.data.follow_link_rules(settings)
         self.control.connections.follow(settings, endpoints)
         self.services.serving.follow(settings, returns=returns)
+
+    def own_links(self) -> list[MqttLink]:
+        """All our connections to our broker."""
+        return [self.control.link, *self.services.own_links()]
 
     # -- the parts --------------------------------------------------------------------------------
 
@@ -274,7 +279,7 @@ class Agent:
                 federation=self.settings.federation,
                 subscribed=subscribed,
                 data_path=data.path,
-                take=self._data_connection.take,
+                take=self.data_connection.take,
             ).empty()
             state.former_session.unlink(missing_ok=True)
         await link.run()

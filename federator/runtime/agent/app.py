@@ -2,17 +2,21 @@
 
 import asyncio
 import contextlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 
 import structlog
 
 from federator.config.certificates import expiries_s
+from federator.config.former import beginning
+from federator.config.reading import load_former
 from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
 from federator.runtime.agent.hub import Hub, port_folders
 from federator.runtime.agent.hub_finder import HubFinder
 from federator.runtime.agent.hub_view import hub_section, hub_values, leaves_section
+from federator.runtime.agent.moving import Move, begin, forget
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -46,7 +50,8 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
 
     async def be(tasks: asyncio.TaskGroup) -> None:
         # By the secret of our names: it is the same after a restart, when what we stamped waits.
-        secret = state.client_token().encode() if settings.leaves else None
+        stamps = settings.leaves or settings.former
+        secret = state.client_token().encode() if stamps else None
         book = StampBook(secret, life=wall_clock_us())
         finder = HubFinder(settings, state.path) if settings.finds_hubs else None
         mine, mine_again = settings, source
@@ -55,6 +60,7 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
             mine, mine_again = finder.narrowed(settings), finder.source(source)
         agent = Agent(mine, state, tasks, book)
         hub = Hub(agent, folders, tasks, book) if mine.leaves else None
+        move = None if former is None else Move(*former, state.path, book)
         prepare = agent.control.connections.endpoints_for
 
         def follow(settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
@@ -67,29 +73,56 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
         reloader = Reloader(mine, mine_again, asked, prepare=prepare, follow=follow)
         if finder is not None:
             tasks.create_task(finder.run(agent, reloader, prepare), name="hub finder")
-        await _be_agent(agent, hub, finder, reloader, tasks, stop)
+        await _be_agent(agent, Beside(hub, finder, move), reloader, tasks, stop)
 
-    with StateDir(settings.state_dir) as state, port_folders(settings) as folders:
+    with contextlib.ExitStack() as stack:
+        state = stack.enter_context(StateDir(settings.state_dir))
+        folders = stack.enter_context(port_folders(settings))
+        former = None
+        if settings.former is None:
+            forget(state.path)
+        else:
+            told = load_former(settings)
+            begin(state.path)
+            former = told, stack.enter_context(StateDir(told.state_dir))
+            forget(told.state_dir)
+            settings = beginning(settings)
+            source = replace(source, read=_beginning(source.read))
         await with_tasks(be)
         _log.info("agent.stopped", id=settings.broker.id)
 
 
+def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:
+    return lambda: beginning(read())
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """What is beside an agent: at a hub, at a leaf that finds hubs, while a role changes."""
+
+    hub: Hub | None = None
+    finder: HubFinder | None = None
+    move: Move | None = None
+
+
 async def _be_agent(
     agent: Agent,
-    hub: Hub | None,
-    finder: HubFinder | None,
+    beside: Beside,
     reloader: Reloader[Settings],
     tasks: asyncio.TaskGroup,
     stop: asyncio.Event,
 ) -> None:
     settings, control = agent.settings, agent.control
-    view = view_of(agent, reloader, hub, finder)
+    hub, move = beside.hub, beside.move
+    view = view_of(agent, reloader, beside)
     own_links = (control.link, control.data_link)
     async with http_page(view, settings.http) as port:
         if port is not None:
             write_whole(settings.state_dir / "http.port", b"%d\n" % port)
         if hub is not None:
             hub.start()
+        if move is not None:
+            await move.start(agent, tasks)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
         _log.info("agent.started", id=settings.broker.id, epoch=control.epoch)
@@ -100,18 +133,15 @@ async def _be_agent(
             await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
-        if hub is not None:
-            with contextlib.suppress(TimeoutError):
-                await hub.leave()
+        for each in (hub, move):
+            if each is not None:
+                with contextlib.suppress(TimeoutError):
+                    await each.leave()
 
 
-def view_of(
-    agent: Agent,
-    reloader: Reloader[Settings],
-    hub: Hub | None = None,
-    finder: HubFinder | None = None,
-) -> v.LiveView:
+def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside()) -> v.LiveView:
     """What ``agent`` tells when asked."""
+    hub, finder, move = beside.hub, beside.finder, beside.move
     settings, node, data = agent.settings, agent.control.node, agent.data
     routes = v.RoutesView(
         node,
@@ -132,6 +162,7 @@ def view_of(
                 "leaves": leaves_section(hub),
                 "hubs": agent.services.serving.snapshot(),
                 "hubs_known": [] if finder is None else finder.snapshot(),
+                "move": None if move is None else move.snapshot(),
             }
         ),
         explain=lambda topic: routes.explain(topic) | {"names": v.names_section(node)},

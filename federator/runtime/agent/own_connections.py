@@ -103,6 +103,19 @@ class DataConnection(LinkObserver):
     presence: OwnBrokerPresence
     retained: Retained | None
 
+    def __post_init__(self) -> None:
+        self._held: list[tuple[MqttLink, memoryview, list[Inbound]]] | None = None
+
+    def hold(self) -> None:
+        """Let what clients publish wait until ``release``; our broker keeps it for us so long."""
+        self._held = []
+
+    def release(self) -> None:
+        """Take what waited, and all that comes from now on."""
+        held, self._held = self._held, None
+        for link, chunk, publishes in held or ():
+            self.on_publishes(link, chunk, publishes)
+
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us."""
         self.cover.on_up(session_present=session_present)
@@ -114,6 +127,8 @@ class DataConnection(LinkObserver):
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """The connection ended."""
+        if self._held is not None:
+            self._held.clear()  # it comes again
         self.cover.on_down()
         self.marks.on_down()
         self.data_path.on_data_down()
@@ -123,6 +138,11 @@ class DataConnection(LinkObserver):
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Take what one socket read brought."""
+        if self._held is not None:
+            frames = self.data_path.data_topic
+            clients = [each for each in publishes if each[0].topic != frames]
+            self._held.append((link, memoryview(bytes(chunk)), clients))
+            publishes = [each for each in publishes if each[0].topic == frames]
         packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
         if packet_ids:
             self.marks.note(publishes)

@@ -72,6 +72,8 @@ class Services:
         control, data = self.control, self.data
         self.settings = settings = data.settings
         self.hub: Interests | None = None  # where leaves hang on us: who is told what clients want
+        # Connections of another agent beside us, which ends, or begins, while we do the other.
+        self.beside: Callable[[], list[MqttLink]] = list
         node, link = control.node, control.link
         self.guide = GuidePublisher(
             settings=settings,
@@ -193,7 +195,8 @@ class Services:
             members_changed=self._members_changed if settings.groups_span_brokers else None,
             call_roll=self._call_roll,
             control_filters=lambda: control.link.wanted_filters,
-            own_links=self._own_links,
+            recall=control.link.recall,
+            own_links=lambda: [*self.own_links(), *self.beside()],
         )
 
     def _edge(self) -> EdgeFollower:
@@ -343,7 +346,7 @@ class Services:
     def _members_changed(self, changed: MembersChanged) -> None:
         self.data.sharing.on_members(changed.members, watched=changed.watched)
 
-    def _own_links(self) -> list[MqttLink]:
+    def own_links(self) -> list[MqttLink]:
         """Our connections to our broker besides the control connection."""
         data = self.data
         hub = [] if self.hub is None else self.hub.own_links()

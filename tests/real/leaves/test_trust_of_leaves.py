@@ -53,6 +53,37 @@ async def test_a_signed_leaf_takes_part(plain, offices):
     assert not named(leaf, "trust.refused")
 
 
+async def test_a_signed_leaf_becomes_a_member(plain, offices):
+    mesh, below = offices
+    hub_broker, hub = await signed_hub(plain, offices, 11)
+    home = await plain.broker()
+    there = hub_broker.url, 1
+    leaf = await plain.agent(
+        11, home, there, security="signed", role="leaf", more=below.section(11)
+    )
+    await eventually(leaf, linked(1), "the leaf is linked")
+    await leaf.stop()
+    member = await plain.agent(
+        11,
+        home,
+        there,
+        security="signed",
+        more=mesh.section(11),
+        top=f'former = "{leaf.config_path}"',
+    )
+    sender = Publisher(home.port, "a/b", client_id="pub", qos=1)
+    taker = Subscriber(hub_broker.port, "a/#", client_id="sub", qos=1)
+
+    async with running(sender, taker):
+        await gets_through(sender, taker)
+        wanted = lambda told: told["move"]["phase"] == "handed over"  # noqa: E731
+        await eventually(member, wanted, "it is a member")
+        await gets_through(sender, taker)
+
+    assert not named(hub, "trust.refused")
+    assert not named(member, "trust.refused")
+
+
 @pytest.mark.parametrize("dial", ["out", "both"])
 async def test_the_key_of_a_leaf_does_not_open_the_place_of_another_one(plain, offices, dial):
     _, below = offices

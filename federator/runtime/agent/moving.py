@@ -1,0 +1,268 @@
+"""A broker that changes its role, from leaf to member or back, with nothing lost on the way.
+
+Two agents are beside the broker for a while. The **former** one is started first, as it was: what
+its clients had published, what its log holds and what is kept for it finds its way. Beside it the
+**successor** joins, and both bring what clients want; what comes twice for that is known by its
+stamp. When the successor has stood for a while, so that all know what its clients want and it knows
+what all want, it takes over what clients publish. The former one goes on for as long as somebody
+may ask it for something, and then is gone for good.
+
+Source: docs/hubs.md, "Moving"; ``protocol.data.handover``.
+"""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import Coroutine
+from os import EX_CONFIG
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from federator.config.former import ending
+from federator.config.settings import Settings
+from federator.errors import ConfigError
+from federator.protocol.data.delivery import Delivery, WaitingFrames
+from federator.protocol.data.handover import Handover, Turn
+from federator.protocol.data.stamps import StampBook
+from federator.protocol.types import Now
+from federator.runtime.agent.agent import Agent
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.serving import with_tasks
+from federator.runtime.storage.durable import CANNOT_CREATE, write_whole
+from federator.runtime.storage.state_dir import StateDir
+
+FILE: Final = "move"
+
+FIRST_WAIT_S: Final = 10.0
+"""How long the successor waits for the former agent's link, over which stamps are asked for."""
+
+STANDS_S: Final = 15.0
+"""How long the successor stands before it takes over: tails come every 10 s."""
+
+ENDS_S: Final = 30.0
+"""How long the former agent brings what is kept for it, with a link, after that."""
+
+HELD_S: Final = 1.0
+"""How long what clients publish waits then: what went by the former agent is to be there first."""
+
+SETTLED_S: Final = 10.0
+"""How long our broker may take for what was given it over the former agent's connection."""
+
+SAID_S: Final = 1.0
+"""What was said is heard at the other end of a link."""
+
+LOOK_S: Final = 0.2
+SETTLED_LOOK_S: Final = 0.002
+
+BEGUN: Final = "begun"
+HANDED_OVER: Final = "handed over"
+ENDED: Final = "ended"
+
+_log = structlog.get_logger()
+
+
+def begin(folder: Path) -> None:
+    """Note that a move begins in the state folder ``folder``, or goes on there.
+
+    Raises:
+        ConfigError: An agent was there before; what it knew of the federation is long outdated.
+    """
+    path = folder / FILE
+    if path.exists():
+        return
+    if (folder / "epoch").exists():
+        what = "an agent was here before, and this one begins anew"
+        raise ConfigError(f"state_dir: {folder}: {what}: name a new folder", exit_code=EX_CONFIG)
+    try:
+        write_whole(path, BEGUN.encode())
+    except OSError as error:
+        raise _unusable(path, error) from error
+
+
+def forget(folder: Path) -> None:
+    """No move goes on in the state folder ``folder``: a later one begins anew.
+
+    Raises:
+        ConfigError: Its file cannot be removed.
+    """
+    try:
+        (folder / FILE).unlink(missing_ok=True)
+    except OSError as error:
+        raise _unusable(folder / FILE, error) from error
+
+
+def _unusable(path: Path, error: OSError) -> ConfigError:
+    text = f"state_dir: {path}: {error.strerror}: let this user write it"
+    return ConfigError(text, exit_code=CANNOT_CREATE)
+
+
+class Move:
+    """From ``former`` to what is at the broker now.
+
+    Args:
+        former: Settings of the role that the broker had.
+        state: Of the former agent.
+        folder: Of the successor, which remembers how far the move is.
+        book: Of what is published on the broker, by either of them.
+
+    Attributes:
+        phase: How far the move is.
+    """
+
+    def __init__(self, former: Settings, state: StateDir, folder: Path, book: StampBook) -> None:
+        self._settings = ending(former)
+        self._state = state
+        self._book = book
+        self._path = folder / FILE
+        self.phase = self._read()
+        self._handover = Handover(is_done=self.phase != BEGUN)
+        self._former: Agent | None = None
+        self._delivery: Delivery | None = None  # of the successor
+        self._may_start = asyncio.Event()  # the successor
+
+    async def start(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
+        """Start the former agent beside ``successor``, which is to be started then."""
+        if self.phase == ENDED:
+            _log.warning("move.over", mend="remove former")
+            return
+        _prepare(successor, self._handover.successor)
+
+        async def be(own: asyncio.TaskGroup) -> None:
+            await self._be(successor, own)
+
+        tasks.create_task(with_tasks(be), name="former agent")
+        await self._may_start.wait()
+
+    async def leave(self) -> None:
+        """Tell the former agent's neighbours that we go, as ``Agent.leave``."""
+        if self._former is not None:
+            self._give_waiting()
+            await self._former.leave()
+
+    def snapshot(self) -> dict[str, str]:
+        """What an operator sees."""
+        told = self._settings
+        return {"from": told.role, "federation": told.federation, "phase": self.phase}
+
+    # Inside
+
+    async def _be(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
+        """Be the former agent until nobody needs it."""
+        former = self._former = Agent(self._settings, self._state, tasks, self._book)
+        _prepare(former, self._handover.former)
+        former.services.beside = successor.own_links
+        successor.services.beside = former.own_links
+        successor.services.discovery.inherit = former.services.discovery.record
+        # What both bring passes over one connection: over two, what one brings could be overtaken.
+        delivery = self._delivery = successor.data.path.plane.delivery
+        own, delivery.link = delivery.link, former.control.data_link
+        former.start()
+        _log.info("move.begun", role=self._settings.role, phase=self.phase)
+        stands = await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
+        if stands and self.phase == BEGUN:
+            delivery.waiting = WaitingFrames()
+        self._may_start.set()
+        if self.phase == BEGUN:
+            await self._hand_over(successor, tasks)
+        await self._end(former)
+        await _in_time(_settles(delivery), SETTLED_S)
+        delivery.link = own
+        for link in former.own_links():
+            await link.close(keep_session=False)  # nobody asks for what waits under its names
+        successor.services.beside = list
+        successor.data.stamps.turn = None
+        self._former = None
+        self._go_on(ENDED)
+
+    async def _hand_over(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
+        """When ``successor`` has stood for a while, let it take what clients publish."""
+        delivery = successor.data.path.plane.delivery
+        delivering = tasks.create_task(_keep_delivering(delivery), name="waiting frames")
+        await _stands(successor, STANDS_S)
+        delivering.cancel()
+        self._give_waiting()
+        successor.data_connection.hold()
+        self._handover.is_done = True
+        self._go_on(HANDED_OVER)
+        await asyncio.sleep(HELD_S)
+        successor.data_connection.release()
+
+    async def _end(self, former: Agent) -> None:
+        """Let the former agent bring what is kept for it, and answer for what it published."""
+        keep_s = self._settings.custody.keep_s
+        end_s = time.monotonic() + keep_s
+        await _in_time(_stands(former, ENDS_S), keep_s)
+        former.services.ask((), former.services.discovery.told)
+        # Members that are away may ask for something later, and nobody knows which do.
+        last_s = end_s - time.monotonic() if self._settings.role == "member" else SAID_S
+        await asyncio.sleep(max(SAID_S, last_s))
+        with contextlib.suppress(TimeoutError):
+            await former.leave()
+
+    def _give_waiting(self) -> None:
+        """Publish what waits for the former agent to bring it."""
+        if self._delivery is not None:
+            self._delivery.deliver_waiting(_now(), all_of_it=True)
+
+    def _go_on(self, phase: str) -> None:
+        self.phase = phase
+        if phase == ENDED:
+            _log.info("move.ended", role=self._settings.role)
+        else:
+            _log.info("move.handed_over", role=self._settings.role)
+        try:
+            write_whole(self._path, self.phase.encode())
+        except OSError as error:
+            _log.warning("move.note_failed", reason=error.strerror or str(error))
+
+    def _read(self) -> str:
+        try:
+            told = self._path.read_text(errors="replace").strip()
+        except OSError:
+            return BEGUN
+        return told if told in (HANDED_OVER, ENDED) else BEGUN
+
+
+def _prepare(agent: Agent, turn: Turn) -> None:
+    """Let ``agent`` know that there are two of them, and have its hub stamp what it sends."""
+    agent.data.stamps.turn = turn
+    agent.services.serving.decides.has_two_ways = True
+
+
+async def _in_time(waiting: Coroutine[None, None, None], seconds: float) -> bool:
+    """``waiting``, or after so long no more; whether it came to its end."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await waiting
+        return True
+    return False
+
+
+async def _keep_delivering(delivery: Delivery) -> None:
+    """Publish what the former agent did not bring first, until cancelled."""
+    while True:
+        await asyncio.sleep(LOOK_S)
+        delivery.deliver_waiting(_now())
+
+
+async def _settles(delivery: Delivery) -> None:
+    """Wait until our broker has all that it was given."""
+    while True:
+        await asyncio.sleep(SETTLED_LOOK_S)
+        if delivery.settled:
+            return
+
+
+def _now() -> Now:
+    return Now(monotonic_ms(), wall_clock_us())
+
+
+async def _stands(agent: Agent, seconds: float) -> None:
+    """Wait until ``agent`` has been ready, and had a link, for so long."""
+    since_s = time.monotonic()
+    while time.monotonic() - since_s < seconds:
+        await asyncio.sleep(LOOK_S)
+        if agent.services.ready.why_not() is not None or not agent.control.node.links.up:
+            since_s = time.monotonic()

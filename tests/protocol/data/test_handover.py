@@ -1,0 +1,126 @@
+"""While one agent follows another at its broker, each publication is carried by one of the two."""
+
+from collections import Counter
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.protocol.data.handover import LATER_MS, WAITING_MAX, Handover
+from federator.protocol.data.stamps import StampBook, Stamps
+from federator.protocol.forwarding.publications import packets_in
+from federator.runtime.mqtt.wire import inbound_of
+from tests.protocol.data.test_stamps import FAR, LEAF, NOW, frame, payloads, run_of
+
+SWITCH = "switch"
+
+
+@given(
+    contents=st.lists(st.integers(0, 2), max_size=30),
+    steps=st.lists(st.sampled_from(["former", "successor", SWITCH]), max_size=80),
+)
+def test_as_many_are_taken_as_were_published_whoever_hears_them_when(contents, steps):
+    handover = Handover()
+    turns = {"former": handover.former, "successor": handover.successor}
+    unheard = {name: list(contents) for name in turns}
+    taken = Counter()
+
+    def hear(name):
+        if unheard[name]:
+            mark = unheard[name].pop(0)
+            taken[mark] += turns[name].takes(mark, NOW)
+
+    for step in steps:
+        if step == SWITCH:
+            handover.is_done = True
+        else:
+            hear(step)
+    for name in turns:
+        while unheard[name]:
+            hear(name)
+
+    assert taken == Counter(contents)
+
+
+def test_what_one_of_them_never_hears_is_forgotten_in_time():
+    handover = Handover()
+    assert handover.former.takes(7, NOW)  # the successor does not subscribe it yet
+    handover.is_done = True
+    assert not handover.former.takes(7, NOW + 1)
+
+    assert handover.successor.takes(7, NOW + 2)  # the later one of the two
+    assert handover.successor.takes(7, NOW + LATER_MS + 3)  # the first would be the former's
+
+
+def test_what_waits_is_bounded():
+    handover = Handover()
+    for mark in range(WAITING_MAX + 5):
+        handover.former.takes(mark, NOW)
+    handover.is_done = True
+
+    assert handover.successor.takes(0, NOW)
+    assert not handover.successor.takes(WAITING_MAX, NOW)
+
+
+class Two:
+    """The agents at the broker of ``LEAF`` while one follows the other."""
+
+    def __init__(self):
+        book = StampBook(b"s" * 20)
+        self.handover = Handover()
+        self.former, self.successor = Stamps(LEAF, book), Stamps(LEAF, book)
+        self.former.turn, self.successor.turn = self.handover.former, self.handover.successor
+
+
+def heard(stamps, run):
+    chunk, publishes = memoryview(run), inbound_of(memoryview(run))
+    kept, _ = stamps.leaving(chunk, publishes, but="$fed/fed/data", now_ms=NOW)
+    return payloads(bytes(kept))
+
+
+def test_a_clients_publication_is_taken_by_the_former_and_then_by_its_successor():
+    two = Two()
+    assert heard(two.successor, run_of(b"1")) == []
+    assert heard(two.former, run_of(b"1")) == [b"1"]
+    two.handover.is_done = True
+    assert heard(two.former, run_of(b"2", qos=0)) == []
+    assert heard(two.successor, run_of(b"2", qos=0)) == [b"2"]
+
+
+def test_what_one_of_them_gives_the_broker_the_other_does_not_take():
+    two = Two()
+    for qos in (0, 1):
+        given_ = two.former.arriving(frame(FAR, 1, qos=qos), run_of(b"x", qos=qos))
+        assert payloads(given_) == [b"x"]
+        two.handover.is_done = True
+        assert heard(two.successor, given_) == []
+        two.handover.is_done = False
+
+
+def test_what_both_bring_is_published_once():
+    two = Two()
+    assert payloads(two.successor.arriving(frame(FAR, 1), run_of(b"x"))) == [b"x"]
+    stamped = run_of(b"x")
+    (packet,) = packets_in(two.former.arriving(frame(FAR, 2), stamped))
+    by_the_hub = run_of(b"x", properties=packet.user_properties)
+
+    assert payloads(two.successor.arriving(frame(FAR, 9), by_the_hub)) == []
+
+
+def test_at_qos_0_one_of_them_brings_it():
+    two = Two()
+    run = run_of(b"x", qos=0)
+    assert payloads(two.former.arriving(frame(FAR, 1, qos=0), run)) == [b"x"]
+    assert two.successor.arriving(frame(FAR, 1, qos=0), run) == b""
+    two.handover.is_done = True
+    assert two.former.arriving(frame(FAR, 1, qos=0), run) == b""
+    assert payloads(two.successor.arriving(frame(FAR, 1, qos=0), run)) == [b"x"]
+
+
+def test_a_client_cannot_seal():
+    two = Two()
+    forged = run_of(b"x", properties=[("federator-stamp", "AAAA"), ("mine", "kept")])
+    chunk, _ = two.former.leaving(
+        memoryview(forged), inbound_of(memoryview(forged)), but="", now_ms=NOW
+    )
+    (packet,) = packets_in(bytes(chunk))
+    assert packet.user_properties == [("mine", "kept")]
