@@ -27,7 +27,6 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from federator.config.brokers import Credentials, first_line
 from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
-from federator.config.former import hinders
 from federator.config.gateway import GatewaySettings
 from federator.config.section import Section
 from federator.config.settings import Settings
@@ -78,7 +77,7 @@ def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True)
     if not secrets:
         return settings
     _check_agent(path, settings, source)
-    if settings.former is not None and (hindrance := hinders(settings, load_former(settings))):
+    if settings.former is not None and (hindrance := _hinders(settings, load_former(settings))):
         what, mend = hindrance
         raise source.error(("former",), f"former: {settings.former}: {what}: {mend}")
     return settings
@@ -93,6 +92,30 @@ def load_former(settings: Settings) -> Settings:
     _check_agent(settings.former, former, source)
     former.require(source.name)
     return former
+
+
+def _hinders(settings: Settings, former: Settings) -> tuple[str, str] | None:
+    """Why a broker cannot have been ``former``: what is wrong, and a remedy."""
+    if former.former is not None:
+        return "it names a former one itself", "end one move before the next"
+    if former.broker.id != settings.broker.id:
+        ids = f"it is of broker {former.broker.id}, and this is {settings.broker.id}"
+        return ids, "a broker keeps its id"
+    if former.broker.address != settings.broker.address:
+        return f"it is of {former.broker.url}", f"name the broker there, {settings.broker.url}"
+    if former.federation == settings.federation:
+        told = f"it is of the federation {former.federation}, too"
+        return told, "remove former, a restart is enough"
+    if former.state_dir == settings.state_dir:
+        return f"its state_dir is {former.state_dir}, too", "give this one a folder of its own"
+    if settings.leaves or former.leaves:
+        return (
+            "there are [[leaves]]",
+            "a broker that moves has none: take them afterwards",
+        )
+    if former.finds_hubs:
+        return "it chooses among hubs", "name there the two that federator status says are taken"
+    return None
 
 
 def _check_agent(path: Path | None, settings: Settings, source: _Source) -> None:

@@ -8,15 +8,14 @@ from dataclasses import dataclass, replace
 import structlog
 
 from federator.config.certificates import expiries_s
-from federator.config.former import beginning
 from federator.config.reading import load_former
 from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.hub import Hub, port_folders
-from federator.runtime.agent.hub_finder import HubFinder
-from federator.runtime.agent.hub_view import hub_section, hub_values, leaves_section
-from federator.runtime.agent.moving import Move, begin, forget
+from federator.runtime.agent.beside.hub import Hub, port_folders
+from federator.runtime.agent.beside.hub_finder import HubFinder
+from federator.runtime.agent.beside.hub_view import hub_section, hub_values, leaves_section
+from federator.runtime.agent.beside.moving import Move, begin, beginning, forget
 from federator.runtime.custody.stores import counts
 from federator.runtime.failover.view import controller_page
 from federator.runtime.mqtt.endpoint import Endpoint

@@ -335,7 +335,7 @@ class HubWorld(MessageWorld):
             self._stamps[id].stamping = True
 
     def _tell_mesh_again(self, hub: BrokerId, run: bytes) -> None:
-        """As ``runtime.agent.hub``."""
+        """As ``runtime.agent.beside.hub``."""
         self.fired["told mesh again"] += 1
         if hub in self.agents:
             path = self.data_paths[hub]

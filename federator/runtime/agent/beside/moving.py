@@ -20,8 +20,13 @@ from typing import Final
 
 import structlog
 
-from federator.config.former import ending
+from federator.config.sections import (
+    AgentFailoverSettings,
+    MetricsSettings,
+    ShareSettings,
+)
 from federator.config.settings import Settings
+from federator.config.topics import LoopSettings
 from federator.errors import ConfigError
 from federator.protocol.data.delivery import Delivery, WaitingFrames
 from federator.protocol.data.handover import Handover, Turn
@@ -61,6 +66,11 @@ HANDED_OVER: Final = "handed over"
 ENDED: Final = "ended"
 
 _log = structlog.get_logger()
+
+
+def beginning(settings: Settings) -> Settings:
+    """What its successor goes by until it is restarted."""
+    return settings.model_copy(update={"loops": LoopSettings(watch="never")})
 
 
 def begin(folder: Path) -> None:
@@ -112,7 +122,7 @@ class Move:
     """
 
     def __init__(self, former: Settings, state: StateDir, folder: Path, book: StampBook) -> None:
-        self._settings = ending(former)
+        self._settings = _ending(former)
         self._state = state
         self._book = book
         self._path = folder / FILE
@@ -266,3 +276,19 @@ async def _stands(agent: Agent, seconds: float) -> None:
         await asyncio.sleep(LOOK_S)
         if agent.services.ready.why_not() is not None or not agent.control.node.links.up:
             since_s = time.monotonic()
+
+
+def _ending(former: Settings) -> Settings:
+    """What the former agent goes by while its successor is there, which does all the rest."""
+    retained = former.retained.model_copy(update={"enabled": False})
+    return former.model_copy(
+        update={
+            "share": ShareSettings(scope="broker"),
+            "loops": LoopSettings(watch="never"),
+            "retained": retained,
+            "failover": AgentFailoverSettings(enabled=False),
+            "metrics": MetricsSettings(enabled=False),
+            "steer": former.steer.model_copy(update={"follow": False}),
+            "http": former.http.model_copy(update={"enabled": False}),
+        }
+    )

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.hub import Hub
+from federator.runtime.agent.beside.hub import Hub
 from federator.runtime.observability.agent_metrics import Values
 from federator.runtime.observability.agent_view import Answer
 
