@@ -255,3 +255,28 @@ def test_a_kill_between_a_lie_and_its_origins_word_loses_nothing(
     lives.settle(made[:26])
 
     assert true_numbers_that_came(lives) >= set(made[:26])
+
+
+def test_what_the_origin_had_no_more_is_no_doubt_in_the_next_life(tmp_path):
+    lives = Lives(tmp_path)
+    lives.broker.tell = lambda notice: None
+    lives.arrive(1)
+    lives.arrive(6)
+    gone = lives.frame(5)
+    gone.chain = bytes(8)
+    lives.agent.on_void(gone, START_MS)
+    lives.agent.flush(lives.now())
+    assert lives.broker.came == [1, 6]
+
+    lives.kill()
+    lives.marker_comes()
+    lives.arrive(7)
+    for now_ms in range(START_MS, START_MS + 8_000, 250):
+        now = lives.now(now_ms)
+        for question in lives.receiver.doubts.questions(now):
+            ((_, upto, _),) = question.chains
+            kept = [seq for seq in (6, 7) if seq <= upto]
+            lives.agent.on_word(lives.frame(7, prev=max(kept, default=5)), now)
+        assert not lives.receiver.asks(now_ms)
+
+    assert lives.broker.came == [1, 6, 7]
