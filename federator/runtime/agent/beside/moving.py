@@ -52,9 +52,6 @@ ENDS_S: Final = 30.0
 HELD_S: Final = 1.0
 """How long what clients publish waits then: what went by the former agent is to be there first."""
 
-SETTLED_S: Final = 10.0
-"""How long our broker may take for what was given it over the former agent's connection."""
-
 SAID_S: Final = 1.0
 """What was said is heard at the other end of a link."""
 
@@ -177,7 +174,7 @@ class Move:
         if self.phase == BEGUN:
             await self._hand_over(successor, tasks)
         await self._end(former)
-        await _in_time(_settles(delivery), SETTLED_S)
+        await _settles(delivery)
         delivery.link = own
         for link in former.own_links():
             await link.close(keep_session=False)  # nobody asks for what waits under its names
