@@ -63,6 +63,7 @@ class _Drawn:
     steered: bool
     edges: bool
     hubs: bool
+    areas: bool
 
     def draws(self) -> dict[str, Any]:
         """What most kinds of stories are drawn from, besides a seed."""
@@ -83,6 +84,7 @@ class _Drawn:
         by_delay = " --by-delay" if self.by_delay else ""
         by_delay += " --outbound" if self.outbound else ""
         by_delay += " --hubs" if self.hubs else ""
+        by_delay += " --areas" if self.areas else ""
         strategy = "" if self.strategy == Strategy.MESH else f" --strategy {self.strategy}"
         failover = " --failover" if self.failover else ""
         failover += " --joining" if self.joining else ""
@@ -94,8 +96,8 @@ class _Drawn:
 
 def _story_of(seed: int, drawn: _Drawn) -> stories.MessageStory:
     """The story with clients of one seed."""
-    if drawn.hubs:
-        return stories.draw_hubs(seed, faulty=drawn.faulty)
+    if drawn.hubs or drawn.areas:
+        return stories.draw_hubs(seed, faulty=drawn.faulty, areas=drawn.areas)
     return stories.draw(seed, **drawn.draws(), **drawn.also())
 
 
@@ -168,6 +170,7 @@ def _run(seed: int, drawn: _Drawn) -> SeedResult:
 @click.option("--by-delay", is_flag=True, help="Links cost their delay, which changes.")
 @click.option("--outbound", is_flag=True, help="Many links that only one end can dial.")
 @click.option("--hubs", is_flag=True, help="With --messages: one to three hubs, and leaves.")
+@click.option("--areas", is_flag=True, help="With --messages: hubs of hubs, two to four meshes.")
 @click.option("--workers", type=click.IntRange(1), help="Processes. [one per core]")
 @click.option("--json", "as_json", is_flag=True, help="One JSON object per seed, and a summary.")
 def command(
@@ -194,8 +197,8 @@ def command(
         raise click.UsageError(f"{kinds} are stories of their own")
     if (drawn.by_delay or drawn.outbound) and stories_wanted > drawn.messages:
         raise click.UsageError("--by-delay and --outbound go with --messages, or alone")
-    if drawn.hubs and not drawn.messages:
-        raise click.UsageError("--hubs goes with --messages")
+    if (drawn.hubs or drawn.areas) and not drawn.messages:
+        raise click.UsageError("--hubs and --areas go with --messages")
     seeds = NIGHTLY_SEEDS if nightly else seeds
     if not as_json:
         few = stories_wanted and not drawn.nodes
@@ -207,7 +210,7 @@ def command(
         what += ", with edges" if drawn.edges else ""
         what += ", links that cost their delay" if drawn.by_delay else ""
         what += ", many dialled by one end only" if drawn.outbound else ""
-        what += ", hubs and leaves" if drawn.hubs else ""
+        what += ", hubs and leaves" if drawn.hubs else ", hubs of hubs" if drawn.areas else ""
         where = f"{size}, {drawn.topology}, {drawn.strategy}{what}"
         click.echo(f"seed {first} and the {seeds - 1} after it, {where}")
     sys.stdout.flush()

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import click
 
 from federator.cli.options import columns, option
-from lab.sim.large.plan import HUBS_MAX, LEAVES_MAX, draw, room_for
+from lab.sim.large.plan import AREAS_MAX, HUBS_MAX, LEAVES_MAX, draw, room_for
 from lab.sim.large.run import Outcome, run
 
 FAILED = 1
@@ -37,7 +37,9 @@ class Measured:
     peak_mb: int
 
 
-def _measure(hubs: int, leaves: int, deaths: int, seed: int, filters_max: int) -> Measured:
+def _measure(
+    hubs: int, leaves: int, areas: int, deaths: int, seed: int, filters_max: int
+) -> Measured:
     """One run, with a process to itself."""
     started = time.monotonic()
 
@@ -45,7 +47,7 @@ def _measure(hubs: int, leaves: int, deaths: int, seed: int, filters_max: int) -
         click.echo(f"  {time.monotonic() - started:7.0f} s  {what}", err=True)
 
     gc.disable()  # nothing to speak of is garbage, and looking for it would take half of the time
-    large = draw(seed, hubs=hubs, leaves=leaves, filters_max=filters_max)
+    large = draw(seed, hubs=hubs, leaves=leaves, filters_max=filters_max, areas=areas)
     outcome = run(large, deaths=deaths, say=say)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1_024
     return Measured(outcome, time.monotonic() - started, time.process_time(), peak_mb)
@@ -54,6 +56,12 @@ def _measure(hubs: int, leaves: int, deaths: int, seed: int, filters_max: int) -
 @click.command(name="sim-large")
 @option("--hubs", type=click.IntRange(2, HUBS_MAX), default=100, help="In a sparse random mesh.")
 @option("--leaves", type=click.IntRange(1, LEAVES_MAX), default=100, help="At each hub.")
+@option(
+    "--areas",
+    type=click.IntRange(1, AREAS_MAX),
+    default=1,
+    help="Divide the hubs among areas that see each other through a mesh above.",
+)
 @click.option("--deaths", type=click.IntRange(0), help="Of hubs. [as many as there are hubs]")
 @option("--seed", type=click.IntRange(0), default=0, help="What all is drawn from.")
 @click.option(
@@ -61,20 +69,31 @@ def _measure(hubs: int, leaves: int, deaths: int, seed: int, filters_max: int) -
 )
 @click.option("--table", is_flag=True, help="100, 1,000 and 10,000 leaves, one after the other.")
 def command(
-    hubs: int, leaves: int, deaths: int | None, seed: int, filters_max: int | None, table: bool
+    hubs: int,
+    leaves: int,
+    areas: int,
+    deaths: int | None,
+    seed: int,
+    filters_max: int | None,
+    table: bool,
 ) -> None:
     """Run hubs and their leaves by the thousand in a simulated world: a cold start, then deaths.
 
     Everything must stand, publications must arrive once, also while hubs die, and all must heal;
     what is looked at everywhere, and what by samples, is in docs/simulator.md.
     """
+    if hubs % areas:
+        raise click.UsageError(f"--areas {areas} does not divide --hubs {hubs}")
+    if table and areas > 1:
+        raise click.UsageError("--table is of worlds without --areas")
     measured = []
     for many, each in WORLDS if table else [(hubs, leaves)]:
-        click.echo(f"seed {seed}: {many} hubs, {each} leaves at each", err=True)
+        where = f", {areas} areas" if areas > 1 else ""
+        click.echo(f"seed {seed}: {many} hubs, {each} leaves at each{where}", err=True)
         room = filters_max or room_for(max(leaves for _, leaves in WORLDS) if table else each)
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             wanted = many if deaths is None else deaths
-            measured.append(pool.submit(_measure, many, each, wanted, seed, room).result())
+            measured.append(pool.submit(_measure, many, each, areas, wanted, seed, room).result())
     click.echo("\n".join(columns(list(_rows(measured)))))
     violated = [each.outcome.violation for each in measured if each.outcome.violation]
     for violation in violated:
@@ -87,10 +106,18 @@ def command(
         sys.exit(FAILED)
 
 
+def _parts(world: Outcome) -> str:
+    """Of how many hubs, with how many leaves each, in how many areas a world is."""
+    if not world.areas:
+        return f"{world.hubs} x {world.leaves // world.hubs}"
+    below = world.hubs - world.areas
+    return f"{world.areas} above, {below} x {world.leaves // below}"
+
+
 def _rows(measured: list[Measured]) -> Iterator[tuple[str, ...]]:
     """One line for each figure, one column for each world."""
     outcomes = [each.outcome for each in measured]
-    yield ("brokers", *(f"{o.brokers:,} ({o.hubs} x {o.leaves})" for o in outcomes))
+    yield ("brokers", *(f"{o.brokers:,} ({_parts(o)})" for o in outcomes))
     yield ("events", *(f"{o.events:,}" for o in outcomes))
     yield ("simulated", *(f"{o.simulated_ms / 1_000:,.0f} s" for o in outcomes))
     took = [(each.seconds, each.processor_seconds) for each in measured]

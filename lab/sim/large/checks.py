@@ -5,7 +5,8 @@ frames (no copy twice over a link, none in circles), and what is delivered anywh
 once, only where asked for, not back home). Of leaves' announcements nothing is looked at: each has
 one neighbour.
 
-Once it stands: every hub knows every hub and all that it asks for; every leaf has its link, its hub
+Once it stands: every hub knows every hub of its mesh and all that it asks for, and meshes are
+linked; every leaf has its link, its hub
 asks the mesh for all that it wants, and it knows all that its port was told. For ``SAMPLE`` leaves
 that is held against what every other broker wants, filter by filter.
 """
@@ -88,8 +89,12 @@ def complaints(world: LargeWorld, sample: Sequence[Port]) -> Iterator[str]:
                 yield f"{here} does not reach {there}"
     for port in world.large.ports:
         yield from _leaf_wrong(world, port)
-    for hub in world.large.hubs:
-        yield from _hub_unknown(world, hub)
+    for port in world.large.borders:
+        if port.id not in world.agents or port.leaf not in world.agents[port.id].reach:
+            yield f"{port.hub} has no link with the mesh beyond {port.leaf}"
+    for mesh in world.large.meshes:
+        for hub in mesh:
+            yield from _hub_unknown(world, hub, mesh)
     wanted = world.wanted_by_clients
     for port in sample:
         others = {f for broker, filters in wanted.items() if broker != port.leaf for f in filters}
@@ -97,14 +102,14 @@ def complaints(world: LargeWorld, sample: Sequence[Port]) -> Iterator[str]:
             yield f"leaf {port.leaf} is not told that somebody wants {missing!r}"
 
 
-def _hub_unknown(world: LargeWorld, hub: BrokerId) -> Iterator[str]:
-    """Who does not know all that ``hub`` asks for."""
+def _hub_unknown(world: LargeWorld, hub: BrokerId, mesh: Sequence[BrokerId]) -> Iterator[str]:
+    """Who in its ``mesh`` does not know all that ``hub`` asks for."""
     said = world.agents[hub].node.announcements.own.filters
     if world.filters[hub] != world.switches[hub].mesh.filters:
         yield f"{hub} does not ask for what its switch says"
     if len(said) != len(world.filters[hub]):
         yield f"{hub} announces {len(said)} filters of {len(world.filters[hub])}"
-    for other in world.large.hubs:
+    for other in mesh:
         if other != hub:
             route = world.agents[other].node.announcements.routes.get(hub)
             if route is None or not route.parents:

@@ -3,6 +3,9 @@
 A leaf is the gateway of one site: its client wants ``site/N/#`` and publishes below it. A hub's
 client is a control room, which wants what all sites report (``WIDE``) and commands single ones. So
 most of what is wanted is wanted at one place, and a little is wanted everywhere.
+
+With areas the hubs of each are a mesh of their own, one of which, the border, hangs on a hub of a
+mesh above, where nobody else is; and each site is named by its area, too.
 """
 
 import random
@@ -18,8 +21,9 @@ from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, LinkPlan, WorldPlan, link_of
 from lab.sim.topologies import tree
 
-FIRST_LEAF, FIRST_PORT = 100_000, 1_000_000
+FIRST_ABOVE, FIRST_LEAF, FIRST_PORT, FIRST_BORDER = 50_000, 100_000, 1_000_000, 3_000_000
 HUBS_MAX = LEAVES_MAX = 1_000
+AREAS_MAX = 100
 
 MESH_DELAY_MS, LEAF_DELAY_MS = (1, 20), (5, 50)
 """One way, drawn for each link."""
@@ -30,11 +34,11 @@ START_MS = 2_000
 LEAF_GAP_MS = Millis(250)
 """``hub.leaf_ann_gap_ms``."""
 
-WIDE = ("site/+/alarm", "site/+/meter/#")
+WIDE = ("alarm", "meter/#")
 """What control rooms want of all sites."""
 
-TOPICS_UP = ("site/{}/alarm", "site/{}/meter/kwh")
-TOPIC_DOWN = "site/{}/command"
+TOPICS_UP = ("alarm", "meter/kwh")
+TOPIC_DOWN = "command"
 NEVER_MS = 1 << 40
 
 
@@ -44,10 +48,16 @@ class LargePlan:
 
     seed: int
     plan: MessagePlan
-    hubs: tuple[BrokerId, ...]
+    meshes: tuple[tuple[BrokerId, ...], ...]  # of hubs; with areas the one above is the first
     ports: tuple[Port, ...]
-    sites: Mapping[BrokerId, int]  # which site each leaf is at
+    borders: tuple[Port, ...]  # both ends of the links between meshes
+    sites: Mapping[BrokerId, str]  # the site at which each leaf is, as topics name it
     filters_max: int
+
+    @property
+    def hubs(self) -> list[BrokerId]:
+        """All of them."""
+        return [hub for mesh in self.meshes for hub in mesh]
 
     @property
     def mesh(self) -> list[Link]:
@@ -62,37 +72,56 @@ def room_for(leaves: int) -> int:
     return 3 * (leaves + 2 * len(WIDE) + 2)
 
 
-def draw(seed: int, *, hubs: int, leaves: int, filters_max: int) -> LargePlan:
-    """So many hubs with so many leaves each; the mesh has about twice as many links as hubs."""
-    rng = random.Random(f"large {seed} {hubs} {leaves}")
+def draw(seed: int, *, hubs: int, leaves: int, filters_max: int, areas: int = 1) -> LargePlan:
+    """So many hubs with so many leaves each; a mesh has about twice as many links as hubs.
+
+    ``areas``: among so many the hubs are divided evenly.
+    """
+    rng = random.Random(f"large {seed} {hubs} {leaves}" + (f" {areas}" if areas > 1 else ""))
     ids = tuple(map(BrokerId, range(1, hubs + 1)))
-    links = [_drawn(rng, ids[a], ids[b], MESH_DELAY_MS) for a, b in _sparse(hubs, rng)]
+    size = hubs // areas
+    below = tuple(ids[at : at + size] for at in range(0, hubs, size))
+    above = tuple(BrokerId(FIRST_ABOVE + at) for at in range(areas if areas > 1 else 0))
+    meshes = (above, *below) if above else below
+    links = [
+        _drawn(rng, mesh[a], mesh[b], MESH_DELAY_MS)
+        for mesh in meshes
+        for a, b in _sparse(len(mesh), rng)
+    ]
+    borders: list[Port] = []
+    for hub, (border, *_) in zip(above, below, strict=False):
+        down, up = (BrokerId(FIRST_BORDER + len(borders) + at) for at in (0, 1))
+        borders += [Port(down, hub, up), Port(up, border, down)]
+        links.append(_drawn(rng, up, down, MESH_DELAY_MS, dialler=up))
     ports = []
     for number in range(hubs * leaves):
         leaf, port = BrokerId(FIRST_LEAF + number), BrokerId(FIRST_PORT + number)
         ports.append(Port(port, ids[number // leaves], leaf))
         links.append(_drawn(rng, leaf, port, LEAF_DELAY_MS, dialler=leaf))
-    sites = {port.leaf: number for number, port in enumerate(ports, 1)}
-    everyone = (*ids, *(port.leaf for port in ports), *(port.id for port in ports))
+    area_of = {hub: f"area/{at}/" for at, mesh in enumerate(below, 1) for hub in mesh if above}
+    sites = {
+        port.leaf: f"{area_of.get(port.hub, '')}site/{number}"
+        for number, port in enumerate(ports, 1)
+    }
+    beside = tuple(port.id for port in (*ports, *borders))
+    everyone = (*above, *ids, *(port.leaf for port in ports), *beside)
     world = WorldPlan(
         ids=everyone,
         links=tuple(links),
         parameters=Parameters(solicit_timeout_ms=Millis(2_000)),
-        gaps_ms=dict.fromkeys((port.id for port in ports), LEAF_GAP_MS),
+        gaps_ms=dict.fromkeys(beside, LEAF_GAP_MS),
         shortest=frozenset(everyone),
         start_ms_max=START_MS,
     )
-    subscribers = [
-        SubscriberPlan(f"room {hub}", hub, tuple((filter, 1) for filter in WIDE), start_ms=1)
-        for hub in ids
-    ]
+    any_site = "area/+/site/+" if above else "site/+"
+    wide = tuple((f"{any_site}/{what}", 1) for what in WIDE)
+    subscribers = [SubscriberPlan(f"room {hub}", hub, wide, start_ms=1) for hub in ids]
     subscribers += [
-        SubscriberPlan(f"site {site}", leaf, ((f"site/{site}/#", 1),), start_ms=1)
-        for leaf, site in sites.items()
+        SubscriberPlan(site, leaf, ((f"{site}/#", 1),), start_ms=1) for leaf, site in sites.items()
     ]
     quiet = BrokerPlan(sys_interval_ms=NEVER_MS)
     plan = MessagePlan(world, dict.fromkeys(everyone, quiet), tuple(subscribers))
-    return LargePlan(seed, plan, ids, tuple(ports), sites, filters_max)
+    return LargePlan(seed, plan, meshes, tuple(ports), tuple(borders), sites, filters_max)
 
 
 def _sparse(nodes: int, rng: random.Random) -> list[tuple[int, int]]:

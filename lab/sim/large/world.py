@@ -102,7 +102,7 @@ class LargeWorld(HubWorld):
             self.wanted_by_clients[client.broker] = wanted
         super().__init__(
             large.plan,
-            large.ports,
+            (*large.ports, *large.borders),
             filters_max=large.filters_max,
             return_after_ms=0,  # its leaves have one hub each
             seed=large.seed,
@@ -113,6 +113,7 @@ class LargeWorld(HubWorld):
         self.said: Counter[str] = Counter()  # control messages and their bytes, by who says them
         roles = dict.fromkeys(self.plan.ids, "hub") | dict.fromkeys(large.sites, "leaf")
         self._roles = roles | dict.fromkeys(self.ports, "port")
+        self._roles |= dict.fromkeys((port.id for port in large.borders), "border")
 
     # --- deaths ---
 

@@ -18,7 +18,7 @@ from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
-from lab.sim.messages.hubs import HubWorld
+from lab.sim.messages.hubs import HubWorld, has_areas
 from lab.sim.messages.mishaps import schedule_mishaps
 from lab.sim.messages.operators import draw_reloads, schedule_reloads
 from lab.sim.messages.story import MessageStory
@@ -31,8 +31,8 @@ SYS_INTERVALS = 3
 
 PROBES_PER_BROKER = 3
 DRAIN_MS = 5_000
-SIDES = 3
-"""From leaf to leaf three federations have to heal, one after the other."""
+SIDES, SIDES_WITH_AREAS = 3, 7
+"""From leaf to leaf so many federations have to heal, one after the other."""
 
 EVENTS_OF_CLIENTS_MS = 3_000
 """Clients are back so long after the last fault: their longest pause, and a little."""
@@ -63,7 +63,8 @@ def tell(
     """Let ``story`` happen in ``world``; ``stood`` is called once the federation stood."""
     counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
     bound_ms = convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
-    bound_ms *= SIDES if story.ports else 1
+    if story.ports:
+        bound_ms *= SIDES_WITH_AREAS if has_areas(story.ports) else SIDES
     bound_ms += story.return_after_ms
 
     def acts() -> Iterator[int]:

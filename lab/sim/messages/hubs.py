@@ -33,6 +33,8 @@ from lab.sim.world import World
 
 FIRST_LEAF, FIRST_PORT = 10, 1_000
 HUBS_MAX = LEAVES_MAX = 3
+AREAS_MAX, HUBS_IN_AREA_MAX, LEAVES_IN_AREA_MAX = 3, 2, 1
+FIRST_AREA_LEAF = 100
 FILTERS_MAX = (9, 12, 3_000)
 """Room for what each side is told: hardly any, or enough."""
 
@@ -74,12 +76,48 @@ def draw_ports(rng: random.Random) -> tuple[list[BrokerId], list[Link], tuple[Po
     return [*hubs, *leaves], links, tuple(ports)
 
 
+def draw_areas(rng: random.Random) -> tuple[list[BrokerId], list[Link], tuple[Port, ...]]:
+    """Hubs of hubs, as ``draw_ports``: a mesh above, and areas, one broker of which, the border,
+    hangs on a hub of that. Each of the two is a leaf to the other one.
+    """
+    hubs: list[BrokerId] = []
+    links: list[Link] = []
+    borders: list[BrokerId] = []
+    for _ in range(1 + rng.randint(1, AREAS_MAX)):
+        mesh = [BrokerId(len(hubs) + at) for at in range(1, 1 + rng.randint(1, HUBS_IN_AREA_MAX))]
+        hubs += mesh
+        borders.append(mesh[0])
+        links += itertools.pairwise(mesh)
+    above = hubs[: hubs.index(borders[1])]
+    pairs = [(rng.choice(above), border) for border in borders[1:]]
+    leaves = [hub for hub in hubs for _ in range(rng.randint(0, LEAVES_IN_AREA_MAX))]
+    number = itertools.count(FIRST_PORT)
+    ports: list[Port] = []
+    for at, hub in enumerate(leaves):
+        ports.append(Port(BrokerId(next(number)), hub, BrokerId(FIRST_AREA_LEAF + at)))
+        links.append((ports[-1].leaf, ports[-1].id))
+    for hub, border in pairs:
+        down, up = BrokerId(next(number)), BrokerId(next(number))
+        ports += [Port(down, hub, up), Port(up, border, down)]
+        links.append((up, down))
+    return (
+        [*hubs, *(BrokerId(FIRST_AREA_LEAF + at) for at in range(len(leaves)))],
+        links,
+        tuple(ports),
+    )
+
+
 def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
     """Where each leaf hangs that has two hubs, the preferred place first."""
     places: dict[BrokerId, tuple[BrokerId, ...]] = {}
     for port in ports:
         places[port.leaf] = (*places.get(port.leaf, ()), port.id)
     return {leaf: at for leaf, at in places.items() if len(at) > 1}
+
+
+def has_areas(ports: Iterable[Port]) -> bool:
+    """Whether a hub hangs on another one."""
+    return any(port.leaf >= FIRST_PORT for port in ports)
 
 
 class HubWorld(MessageWorld):
@@ -137,10 +175,12 @@ class HubWorld(MessageWorld):
         """What waits in a hub's broker the other hub of a leaf has, too, if the leaf can go there.
 
         Clients of the hub and of leaves without another one may miss it, and what these published
-        all may.
+        all may; all may miss as well what was to pass between meshes there.
         """
         if id not in self.switches:
             return super().may_miss(id, number)
+        if any(self.ports[port].leaf in self.ports for port in self.ports_of(id)):
+            return list(self.subscribers)
         item = self.ledger.published[number]
         hung = {port.leaf for port in self.ports.values() if port.hub == id}
         lone = {id, *(leaf for leaf in hung if leaf not in self.plan.roaming)}

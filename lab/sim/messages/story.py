@@ -18,7 +18,7 @@ from lab.sim.disks import RECORDS_MAX
 from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_ports, roaming_in
+from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_areas, draw_ports, roaming_in
 from lab.sim.messages.mishaps import Mishap, MishapKind, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
@@ -168,13 +168,14 @@ TROUBLES = (FaultKind.CUT, FaultKind.SILENT, FaultKind.CLOG)
 """Of a link of a hub, before it dies."""
 
 
-def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
+def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> MessageStory:
     """The story of ``seed`` with hubs and leaves: one to three hubs, up to three leaves each.
 
     Most leaves have a second hub in reserve where there is one, and hubs die for a while.
+    ``areas``: instead a mesh of hubs above up to three others, and a leaf at most at each.
     """
-    rng = random.Random(f"hubs {seed}")
-    homes, links, ports = draw_ports(rng)
+    rng = random.Random(f"{'areas' if areas else 'hubs'} {seed}")
+    homes, links, ports = draw_areas(rng) if areas else draw_ports(rng)
     ids = sorted([*homes, *(port.id for port in ports)])
     plan = _draw_plan(rng, ids, links, homes)
     leaves = frozenset(port.leaf for port in ports) | {port.id for port in ports}
@@ -213,7 +214,7 @@ def draw_hubs(seed: int, *, faulty: bool = True) -> MessageStory:
     faults.sort(key=lambda fault: fault.at_ms)
     return MessageStory(
         seed=seed,
-        topology="hubs",
+        topology="areas" if areas else "hubs",
         plan=plan,
         faults=tuple(faults) if faulty else (),
         mishaps=tuple(mishaps) if faulty else (),

@@ -17,6 +17,7 @@ from lab.sim.messages.clients import SubscriberPlan
 from lab.sim.messages.hubs import HubWorld, Port
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import LinkPlan, WorldPlan
+from lab.sim.topologies import connected_parts
 from tests.effort import seeds
 from tests.lab.sim.violations import violations
 
@@ -39,6 +40,42 @@ def test_everybody_gets_what_was_promised_through_hubs():
 
     assert not violations(results, "--hubs --messages")
     assert any("hub filter lingers" in each.fired for each in results)
+
+
+def test_everybody_gets_what_was_promised_through_hubs_of_hubs():
+    told = [stories.draw_hubs(seed, areas=True) for seed in range(SEEDS)]
+    results = [run_story(each) for each in told]
+
+    assert not violations(results, "--areas --messages")
+    assert all(1 < len(meshes_of(each)) <= 1 + hubs.AREAS_MAX for each in told)
+
+
+def meshes_of(story):
+    """The meshes of hubs in ``story``."""
+    homes = {port.hub for port in story.ports}
+    homes |= {id for link in story.plan.world.links for id in (link.a, link.b) if id < 100}
+    links = [(link.a, link.b) for link in story.plan.world.links]
+    return connected_parts(sorted(homes), [link for link in links if set(link) <= homes])
+
+
+def test_a_border_that_does_not_tell_the_mesh_above_of_its_area_is_found(monkeypatch):
+    real = Switch.on_mesh
+
+    def silent(self, change, now_ms):
+        for told in filter(None, real(self, change, now_ms)):
+            leaves = {id: each for id, each in told.leaves.items() if id not in ups}
+            yield Told(leaves=leaves)
+
+    monkeypatch.setattr(Switch, "on_mesh", silent)
+
+    for seed in range(MUTANT_SEEDS_MAX):
+        story = stories.draw_hubs(seed, areas=True)
+        ports = {port.id for port in story.ports}
+        ups = {port.id for port in story.ports if port.leaf in ports}
+        if (found := run_story(story).violation) is not None:
+            assert found.invariant in {"arrives_in_the_calm", "owed", "converges"}
+            return
+    pytest.fail("not found")
 
 
 def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch):

@@ -13,9 +13,10 @@ from lab.sim.large.world import LargeWorld
 from lab.sim.wires import Wires
 
 
-def story(*, hubs=4, leaves=5, deaths=2, seed=0, room=None):
+def story(*, hubs=4, leaves=5, deaths=2, seed=0, room=None, areas=1):
     """How a small world of that kind fares."""
-    large = draw(seed, hubs=hubs, leaves=leaves, filters_max=room or room_for(leaves))
+    room = room or room_for(leaves)
+    large = draw(seed, hubs=hubs, leaves=leaves, filters_max=room, areas=areas)
     return run(large, deaths=deaths, say=lambda _: None)
 
 
@@ -37,6 +38,17 @@ def test_a_leaf_says_and_hears_as_much_beside_a_larger_world():
     assert large.at_rest.leaf_messages == pytest.approx(small.at_rest.leaf_messages, rel=0.05)
     assert large.at_rest.leaf_bytes == pytest.approx(small.at_rest.leaf_bytes, rel=0.05)
     assert large.told <= 60 < large.held
+
+
+def test_in_areas_a_hub_knows_less_and_all_stand_survive_deaths_and_heal():
+    flat = story(hubs=12, leaves=3, deaths=0)
+    areas = story(hubs=12, leaves=3, deaths=6, areas=3)
+
+    assert flat.violation == areas.violation == ""
+    assert areas.brokers == 3 + 12 + 36
+    assert areas.held < flat.held
+    assert areas.at_rest.leaf_bytes == pytest.approx(flat.at_rest.leaf_bytes, rel=0.05)
+    assert areas.at_rest.hub_messages < flat.at_rest.hub_messages
 
 
 def test_a_hub_that_does_not_tell_the_mesh_what_leaves_want_is_found(monkeypatch):
