@@ -55,12 +55,14 @@ async def test_an_agent_tells_a_paced_flow_and_its_links_while_a_plan_holds(plai
     here, there = [await plain.broker() for _ in range(2)]
     ours = await plain.agent(1, here, (there.url, 2, 'capacity = "2 Mbit/s"'), more=STRAIGHT)
     other = await plain.agent(2, there, (here.url, 1, 'capacity = "64 kbit/s"'), more=STRAIGHT)
+    # Whoever subscribes before an agent hears the log is not known to it.
+    await eventually(ours, linked(2), "linked")
+    status = await eventually(other, linked(1), "linked")
+    assert status["links"][0]["capacity"] == 64_000
     reader = Reader(here.port)
     publisher = Filler(here.port, "paced/a", client_id="p", rate_hz=250)
     publisher.pause()
     async with running(reader, publisher, Subscriber(there.port, "paced/#", client_id="s")):
-        status = await eventually(other, linked(1), "linked")
-        assert status["links"][0]["capacity"] == 64_000
         await eventually(ours, lambda told: told["destinations_total"], "the filter is wanted")
         assert not reader.loads
         await lease(here)
