@@ -109,10 +109,7 @@ def _hinders(settings: Settings, former: Settings) -> tuple[str, str] | None:
     if former.state_dir == settings.state_dir:
         return f"its state_dir is {former.state_dir}, too", "give this one a folder of its own"
     if settings.leaves or former.leaves:
-        return (
-            "there are [[leaves]]",
-            "a broker that moves has none: take them afterwards",
-        )
+        return "there are [[leaves]]", "a broker that moves has none: take them afterwards"
     if former.finds_hubs:
         return "it chooses among hubs", "name there the two that federator status says are taken"
     return None

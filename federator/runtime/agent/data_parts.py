@@ -19,7 +19,6 @@ from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
-from federator.protocol.types import Now
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.custody.stores import CustodyStores
@@ -29,7 +28,7 @@ from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import both_clocks
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.file import ShareFile
 from federator.runtime.sharing.sharing import Sharing
@@ -187,7 +186,7 @@ class DataParts:
             disk=self.stores,
             outlet=CustodyMessenger(control.traffic.tell),
             seals=control.trust,
-            now=Now(monotonic_ms(), wall_clock_us()),
+            now=both_clocks(),
             duplicates=DuplicateLog(
                 window_bits=data.duplicate_window_bits, origins_max=data.origins_max
             ),

@@ -18,9 +18,9 @@ from federator.protocol.events import HubChosen
 from federator.protocol.leaf_serving import LeafServing
 from federator.protocol.messages.serving import Served, latest, served_record
 from federator.protocol.node import Node
-from federator.protocol.types import BrokerId, Now
+from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
-from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import DeadlineTimer, both_clocks
 from federator.runtime.storage.durable import write_whole
 
 FILE: Final = "served"
@@ -74,20 +74,22 @@ class LeafServingService:
             node, path.custody, stamps, ServedFile(folder), handle, leaf=leaf
         )
         if settings.hubs:
-            self.decides.choose_among(settings.hubs, _now(), return_after_ms=_leisure_ms(settings))
+            self.decides.choose_among(
+                settings.hubs, both_clocks(), return_after_ms=_leisure_ms(settings)
+            )
         self._timer = DeadlineTimer(self._on_time)
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """A link came up, or was lost."""
-        self.decides.on_neighbour(neighbour, up, _now())
+        self.decides.on_neighbour(neighbour, up, both_clocks())
         self._arm()
 
     def follow(self, settings: Settings, *, returns: bool) -> None:
         """Prefer these hubs; ``returns``: whoever operates this leaf wants it there now."""
         if settings.hubs:
-            self.decides.prefer(settings.hubs, _now(), return_after_ms=_leisure_ms(settings))
+            self.decides.prefer(settings.hubs, both_clocks(), return_after_ms=_leisure_ms(settings))
             if returns:
-                self.decides.return_now(_now())
+                self.decides.return_now(both_clocks())
             self._arm()
 
     def perform(self, effect: Pause | Proceed) -> None:
@@ -102,7 +104,7 @@ class LeafServingService:
         return {"served_by": choice.hub, "in_reserve": sorted(choice.others)}
 
     def _on_time(self) -> None:
-        self.decides.on_time(_now())
+        self.decides.on_time(both_clocks())
         self._arm()
 
     def _arm(self) -> None:
@@ -111,7 +113,3 @@ class LeafServingService:
 
 def _leisure_ms(settings: Settings) -> int:
     return 1_000 * settings.links.return_after_s
-
-
-def _now() -> Now:
-    return Now(monotonic_ms(), wall_clock_us())

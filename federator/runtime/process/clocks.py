@@ -5,7 +5,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from federator.protocol.types import Millis
+from federator.protocol.types import Millis, Now
 
 SHARE_MAX = 0.02
 """Of one core: what repeated work may take."""
@@ -24,6 +24,11 @@ def wall_clock_us() -> int:
 def wall_clock_ms() -> int:
     """The wall clock, on which people agree, in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
+
+
+def both_clocks() -> Now:
+    """What both say at this moment."""
+    return Now(monotonic_ms(), wall_clock_us())
 
 
 class DeadlineTimer:

@@ -22,9 +22,9 @@ from federator.protocol.messages.steering import (
 from federator.protocol.messages.topics import load_topic
 from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.steering.flow_meter import FlowMeter
-from federator.protocol.types import Epoch, Now
+from federator.protocol.types import Epoch
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms, wall_clock_us
+from federator.runtime.process.clocks import both_clocks, monotonic_ms, wall_clock_ms
 from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.trust.words import SignedWords
 
@@ -51,7 +51,7 @@ class LoadTeller:
         while True:
             await asyncio.sleep(LOAD_EVERY_MS / 1_000)
             self.kept.look(monotonic_ms())
-            self.edge.doubt(self.in_doubt(), Now(monotonic_ms(), wall_clock_us()))
+            self.edge.doubt(self.in_doubt(), both_clocks())
             self.tell()
 
     def tell(self) -> None:

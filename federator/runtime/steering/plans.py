@@ -24,7 +24,7 @@ from federator.protocol.timers import earliest
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.data.data_path import DataPath
-from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import DeadlineTimer, both_clocks, monotonic_ms
 from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import SignedWords
 
@@ -93,11 +93,11 @@ class Plans:
 
     def allow(self, placed: bool) -> None:
         """The operator lets a steerer place topics, or no longer."""
-        self.edge.allow(placed, _now())
+        self.edge.allow(placed, both_clocks())
 
     def doubt(self, in_doubt: bool) -> None:
         """It is not known for sure what our clients want, or it is again."""
-        self.edge.doubt(in_doubt, _now())
+        self.edge.doubt(in_doubt, both_clocks())
 
     def on_publish(self, packet: PublishPacket) -> None:
         """A plan, or, in a federation without keys, the end of one."""
@@ -107,7 +107,7 @@ class Plans:
     def on_torn(self, told: TreeTorn) -> None:
         """A neighbour says that a tree does not hold there."""
         if self._torn.take(monotonic_ms()):
-            self.follower.on_message(told, _now())
+            self.follower.on_message(told, both_clocks())
             self._arm()
 
     def _take(self, payload: bytes, now: Now) -> None:
@@ -131,7 +131,7 @@ class Plans:
         self._arm()
 
     def _on_time(self) -> None:
-        now = _now()
+        now = both_clocks()
         if self._newest is not None and now.ms >= self._next_ms:
             packet, self._newest = self._newest, None
             self._next_ms = Millis(now.ms + PLAN_GAP_MS)
@@ -142,7 +142,3 @@ class Plans:
     def _arm(self) -> None:
         reading_ms = None if self._newest is None else self._next_ms
         self._timer.set(earliest(self.follower.due_ms, reading_ms))
-
-
-def _now() -> Now:
-    return Now(monotonic_ms(), wall_clock_us())

@@ -96,15 +96,12 @@ def draw_areas(rng: random.Random) -> tuple[list[BrokerId], list[Link], tuple[Po
     for at, hub in enumerate(leaves):
         ports.append(Port(BrokerId(next(number)), hub, BrokerId(FIRST_AREA_LEAF + at)))
         links.append((ports[-1].leaf, ports[-1].id))
+    homes = [*hubs, *(port.leaf for port in ports)]
     for hub, border in pairs:
         down, up = BrokerId(next(number)), BrokerId(next(number))
         ports += [Port(down, hub, up), Port(up, border, down)]
         links.append((up, down))
-    return (
-        [*hubs, *(BrokerId(FIRST_AREA_LEAF + at) for at in range(len(leaves)))],
-        links,
-        tuple(ports),
-    )
+    return homes, links, tuple(ports)
 
 
 def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
@@ -115,9 +112,10 @@ def roaming_in(ports: Iterable[Port]) -> dict[BrokerId, tuple[BrokerId, ...]]:
     return {leaf: at for leaf, at in places.items() if len(at) > 1}
 
 
-def has_areas(ports: Iterable[Port]) -> bool:
+def has_areas(ports: Sequence[Port]) -> bool:
     """Whether a hub hangs on another one."""
-    return any(port.leaf >= FIRST_PORT for port in ports)
+    ids = {port.id for port in ports}
+    return any(port.leaf in ids for port in ports)
 
 
 class HubWorld(MessageWorld):

@@ -154,11 +154,7 @@ class Hub:
 
     def own_links(self) -> list[MqttLink]:
         """The connections to our broker that leaves take."""
-        return [
-            link
-            for port in self.ports.values()
-            for link in (port.control.link, port.control.data_link, *port.data.retained_links)
-        ]
+        return [link for port in self.ports.values() for link in port.own_links()]
 
     def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Clients of our broker want ``added``, and no more ``removed``."""

@@ -31,9 +31,8 @@ from federator.errors import ConfigError
 from federator.protocol.data.delivery import Delivery, WaitingFrames
 from federator.protocol.data.handover import Handover, Turn
 from federator.protocol.data.stamps import StampBook
-from federator.protocol.types import Now
 from federator.runtime.agent.agent import Agent
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import both_clocks
 from federator.runtime.process.serving import with_tasks
 from federator.runtime.storage.durable import CANNOT_CREATE, write_whole
 from federator.runtime.storage.state_dir import StateDir
@@ -211,7 +210,7 @@ class Move:
     def _give_waiting(self) -> None:
         """Publish what waits for the former agent to bring it."""
         if self._delivery is not None:
-            self._delivery.deliver_waiting(_now(), all_of_it=True)
+            self._delivery.deliver_waiting(both_clocks(), all_of_it=True)
 
     def _go_on(self, phase: str) -> None:
         self.phase = phase
@@ -251,7 +250,7 @@ async def _keep_delivering(delivery: Delivery) -> None:
     """Publish what the former agent did not bring first, until cancelled."""
     while True:
         await asyncio.sleep(LOOK_S)
-        delivery.deliver_waiting(_now())
+        delivery.deliver_waiting(both_clocks())
 
 
 async def _settles(delivery: Delivery) -> None:
@@ -260,10 +259,6 @@ async def _settles(delivery: Delivery) -> None:
         await asyncio.sleep(SETTLED_LOOK_S)
         if delivery.settled:
             return
-
-
-def _now() -> Now:
-    return Now(monotonic_ms(), wall_clock_us())
 
 
 async def _stands(agent: Agent, seconds: float) -> None:
