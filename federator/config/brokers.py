@@ -32,7 +32,7 @@ PASSWORD_BYTES_MAX = 65_535  # MQTT's own bound
 USERNAME_CHARACTERS_MAX = 1_024
 SOCKET_PATH_BYTES_MAX = 107  # what a socket's address has room for
 
-Transport = Literal["tcp", "udp-fec"]
+Transport = Literal["tcp", "direct", "udp-fec"]
 Dial = Literal["both", "out"]
 
 

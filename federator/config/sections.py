@@ -44,9 +44,10 @@ class LinkSettings(Credentials, ProxySettings):
     """What links cost whose cost is not given: "hops": 1; "delay": the milliseconds there and back,
     smoothed; a change of less than a quarter, or 2 ms, moves nothing."""
     transport: Transport = "tcp"
-    """How frames reach neighbours: "tcp": by their brokers; "udp-fec": from agent to agent in
-    datagrams with repair packets, to neighbours that have this too; for links that lose packets.
-    Not in an open federation. See [udp]."""
+    """How frames reach neighbours: "tcp": by their brokers; "direct": straight from agent to agent,
+    past their brokers, to neighbours that have this too; see [direct]. "udp-fec": from agent to
+    agent in datagrams with repair packets, to neighbours that have this too; for links that lose
+    packets. Not in an open federation. See [udp]."""
     dial_back: Switch = True
     """Connect to brokers that connect to ours without being listed."""
     dial: Dial = "both"

@@ -21,7 +21,6 @@ from federator.config.brokers import (
     in_clear,
     proxies_in_clear,
 )
-from federator.config.datagrams import UdpSettings, require_codec
 from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
@@ -41,6 +40,7 @@ from federator.config.sections import (
 from federator.config.security import REVOCATIONS_KEPT, KeySettings, Security
 from federator.config.topics import LoopSettings, RulesSettings, check_conflict
 from federator.config.topology import HubSettings, LeafSettings, TopologySettings
+from federator.config.transports import DirectSettings, UdpSettings, require_codec
 from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
@@ -103,6 +103,7 @@ class Settings(Section):
     """Small brokers that hang on this one, which so is a hub."""
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
+    direct: DirectSettings = DirectSettings()
     udp: UdpSettings = UdpSettings()
     mesh: MeshSettings = MeshSettings()
     routing: RoutingSettings = RoutingSettings()
@@ -248,15 +249,19 @@ class Settings(Section):
         return self
 
     @model_validator(mode="after")
-    def _datagrams_are_sealed(self) -> Self:
-        if self.security == "open":
-            asked: list[tuple[str, str | None]] = [("links", self.links.transport)]
-            asked += [(f"neighbours.{i}", n.transport) for i, n in enumerate(self.neighbours)]
-            for at, transport in asked:
-                if transport == "udp-fec":
-                    what = 'datagrams are sealed, and agents have no keys with security = "open"'
-                    mend = 'use security = "signed", or transport = "tcp"'
-                    raise wrong(f"{at}.transport", what, mend)
+    def _transports_are_safe(self) -> Self:
+        asked: list[tuple[str, str | None]] = [("links", self.links.transport)]
+        asked += [(f"neighbours.{i}", n.transport) for i, n in enumerate(self.neighbours)]
+        for at, transport in asked:
+            if transport == "udp-fec" and self.security == "open":
+                what = 'datagrams are sealed, and agents have no keys with security = "open"'
+                mend = 'use security = "signed", or transport = "tcp"'
+                raise wrong(f"{at}.transport", what, mend)
+            readable = self.security != "sealed" and not self.links.allow_plaintext
+            if transport == "direct" and readable:
+                what = f"frames go between agents readable with security = {self.security!r}"
+                mend = 'use security = "sealed", or set links.allow_plaintext = true'
+                raise wrong(f"{at}.transport", what, mend)
         return self
 
     @model_validator(mode="after")
@@ -271,11 +276,9 @@ class Settings(Section):
             )
         return self
 
-    @property
-    def uses_datagrams(self) -> bool:
-        """Whether frames reach any neighbour in datagrams."""
-        transports = {self.links.transport, *(each.transport for each in self.neighbours)}
-        return "udp-fec" in transports
+    def uses(self, transport: Transport) -> bool:
+        """Whether frames reach any neighbour by ``transport``."""
+        return transport in {self.links.transport, *(each.transport for each in self.neighbours)}
 
     def transport_to(self, neighbour: BrokerId) -> Transport:
         """How frames reach a neighbour, if it has that, too."""
@@ -288,7 +291,7 @@ class Settings(Section):
             self._require_keys(name)
             for leaf in self.leaves[:1]:
                 self.for_leaf(leaf)._require_keys(f"{name}: [hub] is as [keys], for leaves")
-        if self.uses_datagrams:
+        if self.uses("udp-fec"):
             require_codec(name)
 
     def _require_keys(self, name: str) -> None:

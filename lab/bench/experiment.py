@@ -81,15 +81,17 @@ PROBE_RATE: Final = 200.0
 PROBE_S: Final = 0.5
 PROBE_TIMEOUT_S: Final = 60.0
 MILLION: Final = 1e6
+NARROW: Final = 0  # in place of a rate: few messages on their way
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
     """What is measured."""
 
-    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``, and our agents with the
-    # metrics stream on, ``metrics``, or secured: ``signed``, ``sealed``, ``proven``.
-    systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator")
+    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``, and our agents with links
+    # straight from one to the other, ``direct``, with the metrics stream on, ``metrics``, or
+    # secured: ``signed``, ``sealed``, ``proven``.
+    systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator", "direct")
     # Half of them publish, half subscribe, in pairs; the window is theirs together.
     clients: int = 2
     hops: tuple[int, ...] = (1, 3)  # for bridges and agents
@@ -101,6 +103,7 @@ class Plan:
     warm_up_s: float = 0.5  # before it, at saturation; not counted
     climb_s: float = 0.7  # of each run on the ladder
     climbs: int = 2  # how often the ladder is climbed
+    narrow: int = 100  # messages on their way, where a few must do for all systems alike
     rates: tuple[int, ...] = (1_000, 10_000)  # messages per second at which delays are measured
     windows: tuple[int, ...] = WINDOWS
 
@@ -194,21 +197,24 @@ class Experiment(Started):
         total = len(works) * self._plan.repetitions
         for done in range(total):
             self._progress("measuring", done, total)
-            subject, rate = works[done % len(works)]
-            if rate is None:
+            subject, work = works[done % len(works)]
+            if work is None:
                 await self._saturate(subject)
+            elif work == NARROW:
+                await self._saturate_narrowly(subject)
             else:
-                await self._pace(subject, rate)
+                await self._pace(subject, work)
         self._progress("measuring", total, total)
         return self.results
 
     def _works(self) -> Iterator[tuple[_Subject, int | None]]:
         """One repetition: what is to be compared runs one after the other."""
+        works = (None, NARROW, *self._plan.rates)
         for qos in self._plan.qos:
-            for rate in (None, *self._plan.rates):
+            for work in works:
                 for subject in self._subjects:
                     if subject.key.qos == qos:
-                        yield subject, rate
+                        yield subject, work
 
     async def _climb(self) -> None:
         """Choose each subject's window: the fastest of those below the first that loses."""
@@ -252,6 +258,15 @@ class Experiment(Started):
         add(subject.key, r.GENERATOR_SHARE, got.cpu_share)
         add(subject.key, r.DISORDERED, got.disordered)
         self._add_processor(subject, "saturation", got, spent)
+
+    async def _saturate_narrowly(self, subject: _Subject) -> None:
+        """The same with few messages on their way."""
+        plan = self._plan
+        got = await subject.generator.run(
+            "saturate", window=plan.narrow, seconds=plan.seconds, warm_up_s=plan.warm_up_s
+        )
+        self._check(subject, f"window {plan.narrow}", got)
+        self.results.add(subject.key, r.NARROW, got.rate)
 
     async def _pace(self, subject: _Subject, rate: int) -> None:
         before = _processor(subject.system)

@@ -11,6 +11,7 @@ from statistics import median
 from typing import Final, NamedTuple
 
 THROUGHPUT: Final = "throughput"
+NARROW: Final = "throughput_narrow"
 WINDOW: Final = "window"
 STEPS_DOWN: Final = "window_steps_down"
 GENERATOR_SHARE: Final = "generator_cpu_share"
@@ -24,6 +25,7 @@ IDLE_CLIENTS: Final = 1_000
 
 BESIDE: Final = {
     "federator": "bridge",
+    "direct": "bridge",
     "gateway": "broker",
     "polling": "bridge",
     "metrics": "federator",
@@ -35,6 +37,7 @@ BESIDE: Final = {
 
 UNITS: Final = {
     THROUGHPUT: "msg/s",
+    NARROW: "msg/s",
     WINDOW: "msg",
     STEPS_DOWN: "steps",
     GENERATOR_SHARE: "cpu",

@@ -79,7 +79,8 @@ def _links(plan: Plan) -> str:
 
 def _throughput(plan: Plan, results: Results, qos: int) -> Table:
     what = f"Throughput, QoS {qos}, {plan.clients} clients, {plan.payload_bytes} B, nothing lost"
-    columns = ("msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents")
+    columns = ["msg/s", "window", "CPU s, brokers", "agents", "per million: brokers", "agents"]
+    columns.append(f"msg/s, window {plan.narrow}")
     table = _empty(f"{what}{_links(plan)}; medians of {plan.repetitions}", columns)
     table.add_column("generator", justify="right", no_wrap=True)
     for key in results.subjects():
@@ -93,6 +94,7 @@ def _throughput(plan: Plan, results: Results, qos: int) -> Table:
                 _figure(results, key, "agent_cpu_at_saturation", ".2f"),
                 _figure(results, key, "broker_cpu_per_million_at_saturation", ".2f"),
                 _figure(results, key, "agent_cpu_per_million_at_saturation", ".2f"),
+                _figure(results, key, r.NARROW, ",.0f"),
                 f"{results.median(key, r.GENERATOR_SHARE) or 0:.0%}",
             )
     return table

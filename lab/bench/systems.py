@@ -24,7 +24,7 @@ from lab.grid.processes.relay_process import RelayProcess
 
 FEDERATION: Final = "bench"
 SECURED: Final = ("signed", "sealed", "proven")
-AGENTS: Final = ("federator", "polling", "metrics", *SECURED)
+AGENTS: Final = ("federator", "direct", "polling", "metrics", *SECURED)
 """Names of ``AgentLine``s."""
 
 POLLING_US: Final = 2_000
@@ -135,8 +135,9 @@ class GatewayFront(System):
 class AgentLine(System):
     """Brokers in a row, each with an agent that knows its neighbours.
 
-    By its name: ``federator``; ``polling``: polls while data flows; ``metrics``: with the whole
-    metrics stream on; ``signed``, ``sealed``, ``proven``: with such security.
+    By its name: ``federator``; ``direct``: with links straight from agent to agent; ``polling``:
+    polls while data flows; ``metrics``: with the whole metrics stream on; ``signed``, ``sealed``,
+    ``proven``: with such security.
     """
 
     def __init__(
@@ -166,6 +167,9 @@ class AgentLine(System):
             more: dict[str, dict[str, Any]] = {"broker": {"socket": self._sockets[here]}}
             if self.name == "polling":
                 more["data"] = {"busy_poll_us": POLLING_US}
+            if self.name == "direct":
+                more["links"] = {"transport": "direct"}
+                more["direct"] = {"listen": "127.0.0.1:0", "folder": str(self._folder.resolve())}
             if self.name == "metrics":
                 more["metrics"] = {"enabled": True}
             if self._keys is not None:
@@ -203,6 +207,11 @@ class AgentLine(System):
                 return f"agent {here} asks for everything: {status['discovery']['reason']}"
             if not _leads_on(status, filter, last=here == len(self._agents)):
                 return f"agent {here} has no route for {filter}"
+            straight = [
+                bool(link.get("direct")) and link["direct"]["used"] for link in status["links"]
+            ]
+            if self.name == "direct" and not all(straight):
+                return f"agent {here} does not go straight to its neighbours"
         return None
 
 

@@ -70,6 +70,7 @@ class Plan:
     rounds: int | None = None  # end after so many, instead of after ``minutes``
     hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
     signed: bool = False  # with keys, and with strangers among the faults
+    direct: bool = False  # frames go straight from agent to agent
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,6 +203,7 @@ class ChaosRun:
                 broker_options=lines,
                 persistent=self._persistent,
                 signed=plan.signed,
+                direct=plan.direct,
                 agent_options={
                     "routing": {"strategy": plan.strategy},
                     "custody": {} if plan.keep_s is None else {"keep_s": plan.keep_s},

@@ -79,6 +79,7 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 @click.option(
     "--faults", "classes", callback=_classes, metavar="CLASS[,CLASS]", help="Which. [all]"
 )
+@click.option("--direct", is_flag=True, help="Frames go straight from agent to agent.")
 @click.option(
     "--signed", is_flag=True, help="Agents have keys, and strangers are among the faults."
 )

@@ -23,6 +23,7 @@ from federator.protocol.types import BrokerId
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Child, Started
+from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay import Way
 from lab.grid.processes.relay_process import RelayProcess
 from lab.grid.topology import Link, LinkCosts, Linked
@@ -38,6 +39,11 @@ FEDERATION: Final = "grid"
 def relay_name(here: BrokerId, there: BrokerId) -> str:
     """The relay by which agent ``here`` reaches ``there``'s broker."""
     return f"{here}>{there}"
+
+
+def direct_relay_name(there: BrokerId) -> str:
+    """The relay by which all neighbours' agents go straight to ``there``'s."""
+    return f">{there}"
 
 
 Pages = dict[BrokerId, dict[str, Any]]
@@ -118,6 +124,8 @@ class RunningGrid(Federated):
         broker_options: Further lines of every broker's configuration.
         persistent: Brokers that keep sessions and queues over a clean stop.
         signed: Agents have keys, and believe only who has.
+        direct: Frames go straight from agent to agent. A fault of a link hits all that come
+            straight to either of its ends.
         capacity: Of every link, bit/s each way, as agents are told; links are as wide as ever.
         progress: Told what was started.
     """
@@ -134,6 +142,7 @@ class RunningGrid(Federated):
         broker_options: tuple[str, ...] = (),
         persistent: Container[BrokerId] = (),
         signed: bool = False,
+        direct: bool = False,
         capacity: int | None = None,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
@@ -149,6 +158,7 @@ class RunningGrid(Federated):
         self.link_delay_ms = link_delay_ms
         self.relays = RelayProcess(folder)
         self.signed = signed
+        self.direct = direct
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
         self._capacity = capacity
@@ -183,6 +193,7 @@ class RunningGrid(Federated):
             place, name = self.brokers[there].place, relay_name(here, there)
             port = await self.relays.add(name, place, delay_ms=self.link_delay_ms)
             urls[there] = f"mqtt://127.0.0.1:{port}"
+        more = self._options | (await self._direct_options(here) if self.direct else {})
         keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
         return AgentConfig(
             id=here,
@@ -191,9 +202,17 @@ class RunningGrid(Federated):
             federation=FEDERATION,
             costs=costs,
             capacity=self._capacity,
-            more=self._options | ({"keys": keys} if keys else {}),
+            more=more | ({"keys": keys} if keys else {}),
             security="signed" if keys else "open",
         )
+
+    async def _direct_options(self, here: BrokerId) -> dict[str, dict[str, Any]]:
+        (port,) = free_ports(1)
+        name, place = direct_relay_name(here), ("127.0.0.1", port)
+        told = await self.relays.add(name, place, delay_ms=self.link_delay_ms)
+        direct = {"listen": f"127.0.0.1:{port}", "advertise": f"127.0.0.1:{told}"}
+        links = {**self._options.get("links", {}), "transport": "direct"}
+        return {"links": links, "direct": direct}
 
     async def stop(self) -> None:
         """End everything that was started."""
@@ -209,7 +228,11 @@ class RunningGrid(Federated):
         for here, status in statuses.items():
             if not status["ready"]:
                 return f"agent {here} is not ready: {status['ready_reason']}"
-            up = {link["neighbour"] for link in status["links"] if link["state"] == "up"}
+            up = {
+                link["neighbour"]
+                for link in status["links"]
+                if link["state"] == "up" and (not self.direct or link["direct"]["used"])
+            }
             if missing := sorted(set(self.grid.neighbours[here]) - up):
                 return f"agent {here} has no link to {missing}"
         return None
@@ -222,8 +245,8 @@ class RunningGrid(Federated):
         return None
 
     async def order(self, act: str, *links: Link, **how: object) -> None:
-        """Have both relays of each link do something: ``act`` is a method of ``Relay``."""
-        for name in _relays_of(links):
+        """Have the relays of each link do something: ``act`` is a method of ``Relay``."""
+        for name in self._relays_of(links):
             await self.relays.order(act, name, **how)
 
     async def order_one_way(self, act: str, here: BrokerId, there: BrokerId) -> None:
@@ -233,20 +256,26 @@ class RunningGrid(Federated):
         """
         await self.relays.order(act, relay_name(here, there), ways=[Way.FORTH])
         await self.relays.order(act, relay_name(there, here), ways=[Way.BACK])
+        if self.direct:
+            await self.relays.order(act, direct_relay_name(there), ways=[Way.FORTH])
 
     async def count(self, counter: str, *links: Link) -> int:
         """A counter of the links' relays, added (see ``RelayProcess.counters``)."""
-        return sum([(await self.relays.counters(name))[counter] for name in _relays_of(links)])
+        names = self._relays_of(links)
+        return sum([(await self.relays.counters(name))[counter] for name in names])
+
+    def _relays_of(self, links: Iterable[Link]) -> list[str]:
+        names: list[str] = []
+        for link in links:
+            names += [relay_name(link.a, link.b), relay_name(link.b, link.a)]
+            if self.direct:
+                names += [direct_relay_name(link.a), direct_relay_name(link.b)]
+        return list(dict.fromkeys(names))
 
     def state(self) -> dict[str, Any]:
         """Where everything is, for other programs."""
         delay = {"delay_ms": self.link_delay_ms}
         return super().state() | {"links": [asdict(link) | delay for link in self.grid.links]}
-
-
-def _relays_of(links: Iterable[Link]) -> list[str]:
-    ends = [(link.a, link.b) for link in links]
-    return [relay_name(*way) for a, b in ends for way in ((a, b), (b, a))]
 
 
 async def start_each(

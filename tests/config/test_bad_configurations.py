@@ -329,6 +329,24 @@ SPOILT = {
         7,
         "neighbour.transport without neighbour.id: add its id",
     ),
+    "frames that others can read, straight between agents": (
+        ("", '[links]\ntransport = "direct"\nallow_plaintext = false\n'),
+        78,
+        8,
+        "frames go between agents readable with security = 'signed': use security",
+    ),
+    "a folder for sockets that is none": (
+        ("", '[direct]\nfolder = "run"\n'),
+        78,
+        8,
+        "direct.folder = 'run' is no folder for sockets: write an absolute path of at most 70 bytes",
+    ),
+    "a port for agents without a host": (
+        ("", '[direct]\nlisten = "18840"\n'),
+        78,
+        8,
+        "direct.listen = '18840' is not host:port: write one like 0.0.0.0:18840",
+    ),
     "another transport": (("", '[links]\ntransport = "sctp"\n'), 78, 8, "links.transport = 'sctp'"),
     "a port for datagrams alone": (
         ("", '[udp]\nlisten = "18840"\n'),

@@ -279,8 +279,8 @@ def test_a_neighbours_transport_goes_before_that_of_the_links(write):
     one = load(write(keyed + named.format("udp-fec")), {})
     but_one = load(write(keyed + named.format("tcp") + '[links]\ntransport = "udp-fec"\n'), {})
 
-    assert not by_default.uses_datagrams
-    assert one.uses_datagrams
+    assert not by_default.uses("udp-fec")
+    assert one.uses("udp-fec")
     assert [one.transport_to(id_) for id_ in (2, 3, 4)] == ["udp-fec", "tcp", "tcp"]
     assert [but_one.transport_to(id_) for id_ in (2, 3)] == ["tcp", "udp-fec"]
 

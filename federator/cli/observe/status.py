@@ -100,6 +100,9 @@ def as_text(status: Mapping[str, Any], *, verbose: bool = False) -> list[str]:
     datagrams = [_datagrams(link["neighbour"], link.get("datagrams")) for link in links]
     if status.get("datagrams"):
         lines += ["", "links over datagrams:", *table([row for row in datagrams if row])]
+    direct = [_direct(link["neighbour"], link.get("direct")) for link in links]
+    if status.get("direct"):
+        lines += ["", "links straight to agents:", *table([row for row in direct if row])]
     lines += _loops(status.get("loops", {}))
     return lines + (_in_full(status) if verbose else _in_short(status))
 
@@ -178,7 +181,8 @@ def _in_vain(who: str, brought: Mapping[str, int]) -> str:
 def _links(links: Sequence[Mapping[str, Any]], *, verbose: bool) -> list[str]:
     """The links, those that are not up first, then the fullest; a few unless ``verbose``."""
     if verbose:
-        told = [{k: v for k, v in link.items() if k != "datagrams"} for link in links]
+        apart = ("datagrams", "direct")
+        told = [{k: v for k, v in link.items() if k not in apart} for link in links]
         return ["", "links:", *table(told)]
     if not links:
         return ["", "links: none"]
@@ -309,6 +313,20 @@ def _datagrams(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, o
         "repairs": out["repairs"],
         "by_broker": out["given_back"],
         "rebuilt_in": came["rebuilt_parts"],
+    }
+
+
+def _direct(neighbour: object, told: Mapping[str, Any] | None) -> dict[str, object]:
+    """One row; empty when there is no such link."""
+    if told is None:
+        return {}
+    return {
+        "neighbour": neighbour,
+        "used": told["used"],
+        "comes_to_us": told["comes_to_us"],
+        "address": told["address"] or "-",
+        "unconfirmed": told["unconfirmed"],
+        "reason": "" if told["used"] else told["last_error"] or "it has not offered one",
     }
 
 

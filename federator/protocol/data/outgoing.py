@@ -1,4 +1,5 @@
-"""Copies of frames on their way to neighbours: by their brokers, or in datagrams.
+"""Copies of frames on their way to neighbours: by their brokers, straight to their agents, or in
+datagrams.
 
 Which neighbours get a frame is decided elsewhere. Here each copy is labelled for its next hop,
 sealed, and handed to whoever carries it; what nobody takes is counted.
@@ -19,6 +20,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from federator.protocol.data.ports import Datagrams, DataLink, Seals
+from federator.protocol.data.unconfirmed import Unconfirmed
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import Sends
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label, unpack
@@ -39,6 +41,11 @@ QUIET_MS = Millis(1_000)
 
 SIGN_GAP_MS = Millis(2_000)
 """Between two frames that go all the same; more than ``QUIET_MS``."""
+
+
+DIRECT_TOPIC, URGENT_TOPIC = "d", "u"
+"""What a PUBLISH to a neighbour's agent says in place of a topic: the sort of its frame, by which
+frames are counted on each connection."""
 
 
 @dataclass(slots=True)
@@ -103,16 +110,43 @@ class Outgoing:
 
     def __post_init__(self) -> None:
         self._topic_field = _topic_field(self.topic)
-        self._links: dict[BrokerId, DataLink] = {}
+        self._links: dict[BrokerId, DataLink] = {}  # in use
+        self._by_broker: dict[BrokerId, DataLink] = {}  # to the brokers of neighbours
+        self._direct: dict[BrokerId, Unconfirmed] = {}  # of neighbours whose agents are in use
         self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have others
         self._congestion = CongestionControl()
 
     def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
         if link is None:
-            self._links.pop(neighbour, None)
-        else:
+            for ways in (self._links, self._by_broker, self._direct):
+                ways.pop(neighbour, None)
+            return
+        self._by_broker[neighbour] = link
+        if neighbour not in self._direct:
             self._links[neighbour] = link
+
+    def go_direct(self, neighbour: BrokerId, link: DataLink, sent: Unconfirmed) -> None:
+        """Send what is meant for ``neighbour`` to its agent over ``link`` from now on.
+
+        Only what ``sent`` has room for is sent; ``link`` refuses nothing unless it is broken.
+        """
+        self._links[neighbour], self._direct[neighbour] = link, sent
+
+    def go_by_broker(self, neighbour: BrokerId) -> int:
+        """Send by its broker again, first of all what its agent has not confirmed.
+
+        Returns:
+            How many frames go once more.
+        """
+        sent = self._direct.pop(neighbour, None)
+        if sent is None:
+            return 0
+        self._links[neighbour] = self._by_broker[neighbour]
+        frames = sent.take_back()
+        for frame in frames:
+            self.send_by_broker(neighbour, frame)
+        return len(frames)
 
     def publish_on(self, neighbour: BrokerId, topic: str | None) -> None:
         """Publish for ``neighbour`` on ``topic``; ``None``: as for all others."""
@@ -162,6 +196,11 @@ class Outgoing:
             ):
                 self._note_unsent(frame, hop)
                 continue
+            direct = self._direct.get(hop) if self._direct else None
+            if direct is not None and not direct.has_room:
+                self._note_unsent(frame, hop)
+                self._congestion.refused(hop, now_ms=now_ms)
+                continue
             label = pack_label(frame, hops=hops, sender=self.self_id, mask=mask)
             content: tuple[bytes | memoryview, ...] = (label, *parts)
             content_bytes = len(label) + size
@@ -175,7 +214,19 @@ class Outgoing:
                     self._note_unsent(frame, hop)
                     continue
                 content, content_bytes = (sealed,), len(sealed)
-            if link.write_packets(self._packet(hop, content, content_bytes), 1, urgent=urgent):
+            if direct is not None:
+                field = _URGENT_FIELD if urgent else _DIRECT_FIELD
+                taken = link.write_packets(_packet(field, content, content_bytes), 1, urgent=urgent)
+                unsealed = b"".join((label, *parts))
+                if taken:
+                    direct.add(unsealed, urgent=urgent)
+                else:  # it is broken, and that will be told later in this turn of the loop
+                    self.go_by_broker(hop)
+                    self.send_by_broker(hop, unsealed)
+            else:
+                field = self._own_topics.get(hop, self._topic_field)
+                taken = link.write_packets(_packet(field, content, content_bytes), 1, urgent=urgent)
+            if taken or direct is not None:
                 sent += count
                 self._note_sent(hop, count, content_bytes, len(label) + size)
             else:
@@ -196,23 +247,17 @@ class Outgoing:
         return self.counters.frames_out > before
 
     def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
-        """Send a frame that datagrams carried in vain, and that was counted as sent."""
-        link = self._links.get(neighbour)
+        """Send a frame that went another way in vain, and that was counted as sent."""
+        link = self._by_broker.get(neighbour)
         sealed: bytes | None = frame
         if self.seals is not None:
             sealed = self.seals.guard.seal(DATA, "data", frame, neighbour)
         taken = False
         if link is not None and sealed is not None:
-            taken = link.write_packets(self._packet(neighbour, (sealed,), len(sealed)), 1)
+            field = self._own_topics.get(neighbour, self._topic_field)
+            taken = link.write_packets(_packet(field, (sealed,), len(sealed)), 1)
         if not taken:
             self._note_unsent(unpack(frame), neighbour)
-
-    def _packet(
-        self, hop: BrokerId, content: tuple[bytes | memoryview, ...], size: int
-    ) -> tuple[bytes | memoryview, ...]:
-        """A PUBLISH of QoS 0, in pieces."""
-        field = self._own_topics.get(hop, self._topic_field)
-        return (b"\x30", variable_byte_integer(len(field) + 1 + size), field, b"\0", *content)
 
     def _note_sent(self, hop: BrokerId, count: int, size: int, unsealed_size: int) -> None:
         self.counters.frames_out += 1
@@ -229,6 +274,17 @@ class Outgoing:
             self.counters.dropped += frame.publications
 
 
+def _packet(
+    topic_field: bytes, content: tuple[bytes | memoryview, ...], size: int
+) -> tuple[bytes | memoryview, ...]:
+    """A PUBLISH of QoS 0, in pieces."""
+    length = variable_byte_integer(len(topic_field) + 1 + size)
+    return (b"\x30", length, topic_field, b"\0", *content)
+
+
 def _topic_field(topic: str) -> bytes:
     encoded = topic.encode()
     return len(encoded).to_bytes(2, "big") + encoded
+
+
+_DIRECT_FIELD, _URGENT_FIELD = _topic_field(DIRECT_TOPIC), _topic_field(URGENT_TOPIC)

@@ -32,6 +32,7 @@ _KIND_OF: dict[type, str] = {
     c.Revoked: "ctl",
     c.TraceEcho: "ctl",
     c.DatagramOffer: "ctl",
+    c.DirectOffer: "ctl",
     c.TreeTorn: "ctl",
     c.RepairRequest: "repair",
     c.Wave: "wave",

@@ -418,6 +418,22 @@ class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
     losses: Annotated[tuple[LinkLoss, ...], msgspec.Meta(max_length=LOSSES_MAX)]
 
 
+TOKEN_BYTES = 16
+"""Of what an agent shows when it comes straight to another one."""
+
+
+class DirectOffer(msgspec.Struct, frozen=True, array_like=True, tag=51):
+    """Says that frames for the sender may come straight to its agent, at ``address``.
+
+    Who comes there shows ``token``, which was made for the receiver alone.
+    """
+
+    sender: Id
+    epoch: EpochField
+    address: _Address
+    token: Annotated[bytes, msgspec.Meta(min_length=TOKEN_BYTES, max_length=TOKEN_BYTES)]
+
+
 class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
     """Says that a planned tree leads no further from the sender.
 
@@ -464,6 +480,7 @@ Message = (
     | SettlingMessage
     | TraceEcho
     | DatagramOffer
+    | DirectOffer
     | TreeTorn
     | OutboxMark
     | OutboxTaken

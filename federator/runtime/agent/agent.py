@@ -231,6 +231,7 @@ class Agent:
         """The parts that exist while their feature is on."""
         control, settings = self.control, self.settings
         retained, datagrams, keys = self.data.retained, self.data.datagrams, control.keys
+        direct = self.data.direct
         metrics = self.services.metrics
         if retained is not None:
             scanner, letters = retained.scanner, (msg.RetainedRequest, msg.RetainedLetter)
@@ -252,6 +253,9 @@ class Agent:
         if datagrams is not None:
             tasks = {"datagrams": datagrams.run}
             yield Part(messages={msg.DatagramOffer: datagrams.on_offer}, tasks=tasks)
+        if direct is not None:
+            tasks = {"direct links": direct.run}
+            yield Part(messages={msg.DirectOffer: direct.on_offer}, tasks=tasks)
         if keys is not None:
             yield Part(messages={msg.Revoked: keys.on_revoked}, tasks={"keys": keys.run})
         if settings.steer.follow:
@@ -307,6 +311,8 @@ class Agent:
         data.path.flush()
         if data.datagrams is not None:
             data.datagrams.leave()
+        if data.direct is not None:
+            data.direct.leave()
         data.path.leave()
         services.guide.withdraw()
         services.health.withdraw()

@@ -170,7 +170,11 @@ def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside(
         topology=lambda: topology_page(node, mode=topology.mode, wanted=topology.neighbours),
         values=lambda: _values(agent) | hub_values(hub),
         links=m.LinkMetrics(
-            node.links, agent.control.connections, data.datagrams, agent.services.link_loads
+            node.links,
+            agent.control.connections,
+            data.datagrams,
+            data.direct,
+            agent.services.link_loads,
         ),
         tls={(file,): end_s for file, end_s in ends_s.items()},
     )
@@ -211,12 +215,14 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
             services.ready.judge(),
             control.connections,
             datagrams,
+            data.direct,
             services.link_loads,
             control.node.failover.name_of,
         ),
         "steering": services.plans.snapshot(),
         "flows": v.flows_section(path.intake.flows, data.forwarder),
         "datagrams": None if datagrams is None else datagrams.totals(),
+        "direct": None if data.direct is None else data.direct.totals(),
         **routes.status(),
         "discovery": services.discovery.snapshot(),
         "rules": v.rules_section(data.policy, data.link_policies, data.renaming),
@@ -270,5 +276,6 @@ def _values(agent: Agent) -> m.Values:
         ),
         **m.topology_values(node, wanted=settings.topology.neighbours),
         **m.datagram_values(data.datagrams),
+        **m.direct_values(data.direct),
         **m.stream_values(services.metrics, bytes_max=settings.metrics.spool_bytes_max),
     }

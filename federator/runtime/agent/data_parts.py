@@ -26,6 +26,7 @@ from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilt
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.direct.service import DirectLinks
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import both_clocks
@@ -85,8 +86,9 @@ class DataParts:
             self._data_link, settings.federation, SessionFilters(self.stores.subscribed)
         )
         self.retained = self._retained() if settings.retained.enabled else None
+        self.direct = self._direct() if settings.uses("direct") else None
         self.tracing = self._tracing()
-        self.datagrams = self._datagrams() if settings.uses_datagrams else None
+        self.datagrams = self._datagrams() if settings.uses("udp-fec") else None
         self.path = self._data_path()
         self.sharing = self._sharing()
 
@@ -152,6 +154,7 @@ class DataParts:
             link_policies=self.link_policies,
             forwarder=self.forwarder,
             name_of=control.node.failover.name_of,
+            straight_to=lambda hop: None if self.direct is None else self.direct.link_to(hop),
             # The data path is made later: it passes traces that come.
             send=lambda route, sends, body: self.path.trace(route, sends, body),
         )
@@ -173,6 +176,19 @@ class DataParts:
             send_by_broker=lambda neighbour, frame: self.path.outgoing.send_by_broker(
                 neighbour, frame
             ),
+        )
+
+    def _direct(self) -> DirectLinks:
+        control = self.control
+        sealed = control.trust is not None  # a seal says whose a frame is, else the connection
+        return DirectLinks(
+            settings=self.settings,
+            tasks=self.tasks,
+            epoch=lambda: control.epoch,
+            tell=control.traffic.tell,
+            # The data path is made later: it sends over these.
+            on_frames=lambda by, frames: self.path.on_frames(frames, None if sealed else by),
+            outgoing=lambda: self.path.outgoing,
         )
 
     def _data_path(self) -> DataPath:

@@ -116,6 +116,8 @@ class Driver:
         data.path.reach(neighbour, link, control.connections.data_topic(conn))
         if data.datagrams is not None:
             data.datagrams.on_neighbour(neighbour, link is not None)
+        if data.direct is not None:
+            data.direct.on_neighbour(neighbour, link is not None)
         if link is None:
             self.services.settling.on_link_down(neighbour)
         elif control.keys is not None:

@@ -128,6 +128,7 @@ class Services:
             links=node.links,
             connections=control.connections,
             datagrams=data.datagrams,
+            direct=data.direct,
             policies=data.link_policies,
         )
         self.load_teller = LoadTeller(

@@ -19,8 +19,8 @@ from typing import Final
 import structlog
 
 from federator.config.brokers import Address
-from federator.config.datagrams import split_endpoint
 from federator.config.settings import Settings
+from federator.config.transports import split_endpoint, told_endpoint
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.datagrams.protection import Coder
@@ -43,7 +43,6 @@ COMPLAINT_GAP_MS: Final = Millis(600_000)
 COMPLAINTS_MAX: Final = 256
 
 KIND: Final = "datagram"
-_ANY: Final = ("0.0.0.0", "::")
 
 _log = structlog.get_logger()
 
@@ -102,7 +101,12 @@ class DatagramService:
         self._timer = DeadlineTimer(self._on_timer)
         self._socket = _bound(self.settings.udp.listen)
         self.port: int = self._socket.getsockname()[1]
-        self.advertised = _advertised(self.settings, self.port)  # where neighbours shall send
+        self.advertised = told_endpoint(  # where neighbours shall send
+            self.settings.udp.listen,
+            self.settings.udp.advertise,
+            host_of_broker=Address.parse(self.settings.broker.advertised).host,
+            port=self.port,
+        )
 
     async def run(self) -> None:
         """Take datagrams, and repeat our offer, until cancelled."""
@@ -123,7 +127,7 @@ class DatagramService:
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
         """Use datagrams to a neighbour only while the link by the brokers is up."""
-        if up and self.settings.transport_to(neighbour) == "tcp":
+        if up and self.settings.transport_to(neighbour) != "udp-fec":
             return
         if up:
             self._peers.setdefault(neighbour, _Peer())
@@ -340,15 +344,3 @@ def _bound(listen: str) -> socket.socket:
             exit_code=PORT_TAKEN,
         ) from error
     return made
-
-
-def _advertised(settings: Settings, port: int) -> str:
-    told = 0
-    if settings.udp.advertise is not None:
-        host, told = split_endpoint(settings.udp.advertise)
-    else:
-        host, _ = split_endpoint(settings.udp.listen)
-        if host in _ANY:
-            host = Address.parse(settings.broker.advertised).host
-    place = f"[{host}]" if ":" in host else host
-    return f"{place}:{told or port}"

@@ -72,6 +72,10 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     Args:
         read_bytes_max: Of one turn of the loop.
+
+    Attributes:
+        packet_bytes_max: A longer packet ends the connection; may grow with what is known of who is
+            at the other end.
     """
 
     def __init__(
@@ -84,7 +88,7 @@ class PacketTransport(asyncio.BufferedProtocol):
     ) -> None:
         self._on_read = on_read
         self._read_bytes_max = read_bytes_max
-        self._packet_bytes_max = packet_bytes_max
+        self.packet_bytes_max = packet_bytes_max
         self._buffer = memoryview(bytearray(read_bytes_max))
         self._filled = 0
         self._needed = 0  # bytes that complete the first packet, as far as known
@@ -157,9 +161,9 @@ class PacketTransport(asyncio.BufferedProtocol):
             return
         rest = self._buffer[used:filled]
         self._needed = packet_length(rest) or 0
-        if self._needed > self._packet_bytes_max:
+        if self._needed > self.packet_bytes_max:
             raise LinkError(
-                f"a packet of {self._needed} bytes, at most {self._packet_bytes_max} wanted"
+                f"a packet of {self._needed} bytes, at most {self.packet_bytes_max} wanted"
             )
         size = max(self._read_bytes_max, self._needed)
         if size != len(self._buffer):
@@ -328,6 +332,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._closing = True
         self._transport = None
         self._return_socket()
+        self._buffer = memoryview(b"")  # who refers to us may do so for long
         if self.reason is None:
             self.reason = exc
         if not self.lost.done():

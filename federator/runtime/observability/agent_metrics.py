@@ -15,6 +15,7 @@ from federator.runtime.custody.stores import counts
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.direct.service import DirectLinks
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
@@ -43,6 +44,7 @@ class LinkMetrics:
     known: Links
     neighbours: NeighbourLinks
     datagrams: DatagramService | None
+    direct: DirectLinks | None
     loads: LinkLoads
     _ids: dict[str, BrokerId] = field(default_factory=dict)  # who was last behind an address
 
@@ -85,6 +87,12 @@ class LinkMetrics:
             values["capacity"] = capacity
         if known is not None and known.up and known.round_trip_ms is not None:
             values["rtt_s"] = known.round_trip_ms / 1_000
+        if self.direct is not None:
+            straight = self.direct.link_to(id_)
+            values["direct_used"] = int(straight is not None)
+            values["direct_bytes"] = self.direct.bytes_to(id_)
+            if straight is not None:
+                values["queue_bytes"] += straight.queued_bytes
         return values | self._datagram_link(id_)
 
     def _datagram_link(self, id_: BrokerId) -> dict[str, _Number]:
@@ -265,6 +273,18 @@ def datagram_values(service: DatagramService | None) -> Values:
         "datagram_bytes_out": counters.bytes_out,
         "datagrams_refused": counters.refused,
         "datagrams_unsent": counters.unsent,
+    }
+
+
+def direct_values(direct: DirectLinks | None) -> Values:
+    """Links straight to neighbours' agents."""
+    if direct is None:
+        return {}
+    counters = direct.counters()
+    return {
+        "direct_frames_in": counters.frames_in,
+        "direct_again": counters.by_broker,
+        "direct_refused": counters.refused,
     }
 
 

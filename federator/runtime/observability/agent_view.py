@@ -26,6 +26,7 @@ from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.direct.service import DirectLinks
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.loops.watch import LoopWatch
@@ -211,6 +212,7 @@ def links_section(
     judge: LinkJudge,
     neighbours: NeighbourLinks,
     datagrams: DatagramService | None,
+    direct: DirectLinks | None,
     loads: LinkLoads,
     name_of: Callable[[BrokerId], str],
 ) -> list[Answer]:
@@ -244,6 +246,8 @@ def links_section(
             told[-1]["heard_ms_ago"] = now_ms - known.heard_at_ms
         if datagrams is not None:
             told[-1]["datagrams"] = datagrams.snapshot(found.neighbour)
+        if direct is not None:
+            told[-1]["direct"] = direct.snapshot(found.neighbour)
     return told
 
 

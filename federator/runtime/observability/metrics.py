@@ -236,6 +236,13 @@ _DATAGRAMS: Final = table(
     ("datagrams_unsent", "datagrams_unsent", "Datagrams lost here: the kernel took no more."),
 )
 
+_DIRECT: Final = table(
+    "counter",
+    ("direct_frames_in", "direct_frames_received", "Frames that came straight from an agent."),
+    ("direct_again", "direct_frames_repeated", "Frames not confirmed when a way ended: by broker."),
+    ("direct_refused", "direct_refused", "Callers at the port for agents that were sent away."),
+)
+
 _STREAM: Final = table(
     "gauge",
     ("stream_bytes", "metrics_spool_bytes", "Size of the metrics stream's spool on disk."),
@@ -320,7 +327,7 @@ _ABOUT: Final = table(
 
 _PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _DISCOVERY
 _FEATURES: Final = _CUSTODY + _RETAINED + _SHARE + _FAILOVER + _TLS + _TOPOLOGY + _TRUST
-AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _STREAM + _HUB
+AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _DIRECT + _STREAM + _HUB
 """Values of the whole agent."""
 
 LINK: Final = table(
@@ -331,6 +338,7 @@ LINK: Final = table(
     ("queue_bytes", "link_send_queue_bytes", "Bytes waiting to be sent to the neighbour."),
     ("capacity", "link_capacity_bits", "bit/s that the link carries, where that is known."),
     ("datagrams_used", "link_datagrams_used", "1 when frames go in datagrams."),
+    ("direct_used", "link_direct_used", "1 when frames go straight to its agent."),
     ("datagrams_lost", "link_datagram_loss_ratio", "Share of datagrams to it lost, lately."),
     ("datagrams_burst", "link_datagram_burst", "Datagrams lost in a row on average, lately."),
     labels=("neighbour",),
@@ -341,6 +349,7 @@ LINK: Final = table(
     ("packets_out", "link_sent_packets", "MQTT packets written."),
     ("drops", "link_dropped", "Frames and messages not sent: queue full or link down."),
     ("reconnects", "link_reconnects", "Connections made again after a loss."),
+    ("direct_bytes", "link_direct_sent_bytes", "Bytes that its agent has straight from ours."),
     ("datagram_parts", "link_datagram_parts_sent", "Datagrams with parts of frames sent."),
     ("datagram_repairs", "link_datagram_repairs_sent", "Repair packets sent."),
     ("datagram_rebuilt", "link_datagram_parts_rebuilt", "Lost parts rebuilt from repair packets."),

@@ -15,6 +15,7 @@ from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.datagrams.service import DatagramService
+from federator.runtime.direct.service import DirectLinks
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
@@ -29,6 +30,7 @@ class LinkLoads:
     links: Links
     connections: NeighbourLinks
     datagrams: DatagramService | None
+    direct: DirectLinks | None
     policies: LinkPolicies
 
     def __post_init__(self) -> None:
@@ -49,7 +51,11 @@ class LinkLoads:
         for id in self.links.up:
             if (link := self._data_link(id)) is not None:
                 left = link.bytes_arrived + by_datagrams(id)
-                samples[id] = LinkSample(now_ms, left, link.queued_bytes, link.stint)
+                used = link
+                if self.direct is not None:
+                    left += self.direct.bytes_to(id)
+                    used = self.direct.link_to(id) or link
+                samples[id] = LinkSample(now_ms, left, used.queued_bytes, used.stint)
         self._meter.take(samples)
 
     def rate(self, neighbour: BrokerId | None) -> float | None:

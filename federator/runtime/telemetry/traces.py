@@ -59,6 +59,7 @@ class TraceService:
     link_policies: LinkPolicies
     forwarder: Forwarder
     name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
+    straight_to: Callable[[BrokerId], MqttLink | None]  # where frames go past a neighbour's broker
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
@@ -150,7 +151,9 @@ class TraceService:
         found = []
         for hop, _ in sends:
             known = known_neighbours.get(hop)
-            link = self.connections.data_of(known.conn) if known and known.conn else None
+            link = self.straight_to(hop)
+            if link is None and known and known.conn:
+                link = self.connections.data_of(known.conn)
             found.append((hop, 0 if link is None else link.queued_bytes))
         return found
 

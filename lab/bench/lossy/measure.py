@@ -20,7 +20,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Final
 
-from federator.config.datagrams import UdpSettings
+from federator.config.transports import UdpSettings
 from federator.errors import LinkError
 from federator.protocol.datagrams.protection import repairs_for
 from lab.bench.lossy.stage import MQTT_PORT, Stage, address_of

@@ -29,7 +29,7 @@ WINDOW_MAX = 60_000  # below the number of packet identifiers
 RATE_MAX = 100_000
 CLIENTS_MAX = 400
 HOPS_MAX = 20
-_AGENTS = ("federator", "polling", "metrics", "signed", "sealed", "proven")
+_AGENTS = ("federator", "direct", "polling", "metrics", "signed", "sealed", "proven")
 SYSTEMS = ("echo", "broker", "gateway", "bridge", *_AGENTS)
 _FILTER_ROWS = (
     ("cached_us", "lookup, topic known", "us", 2),

@@ -18,7 +18,7 @@ import click
 from rich.table import Table
 
 from federator.cli.options import FILE, FOLDER, option
-from federator.config.datagrams import UdpSettings, require_codec
+from federator.config.transports import UdpSettings, require_codec
 from lab.bench.lossy.measure import ALL_ROUNDS, Plan, Row, Verdict, judged, measure
 from lab.cli.common import folder_for, numbers, report_console, until_stopped
 

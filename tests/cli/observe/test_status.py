@@ -156,3 +156,20 @@ def test_a_hub_says_how_much_was_brought_in_vain():
         "  brought by the mesh: 1000 bytes, 2.5% of them in vain",
         "  brought by leaves: 0 bytes, 0.0% of them in vain",
     ]
+
+
+def test_links_straight_to_agents_are_told_with_why_one_is_not_used():
+    told = {"comes_to_us": True, "unconfirmed": 3, "last_error": None, "address": "10.0.0.2:18840"}
+    refused = {"used": False, "last_error": "nobody there", "address": None}
+    links = [
+        {"neighbour": 2, "state": "up", "direct": {**told, "used": True}},
+        {"neighbour": 3, "state": "up", "direct": told | refused},
+        {"neighbour": 4, "state": "up", "direct": None},
+    ]
+
+    lines = as_text({"ready": True, "links": links, "direct": {"port": 18_840}})
+
+    at = lines.index("links straight to agents:")
+    assert " ".join(lines[at + 2].split()) == "2 yes yes 10.0.0.2:18840 3"
+    assert " ".join(lines[at + 3].split()) == "3 no yes - 3 nobody there"
+    assert lines[at + 4] == ""

@@ -1,9 +1,10 @@
-"""Links over datagrams as the configuration names them.
+"""What carries frames past the brokers, as the configuration names it.
 
-Source: docs/udp-fec.md.
+Source: docs/direct.md; docs/udp-fec.md.
 """
 
 import importlib.util
+from pathlib import Path
 from typing import Annotated
 
 from pydantic import Field
@@ -13,6 +14,8 @@ from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES
 
 HOST_CHARACTERS_MAX = 255
+FOLDER_BYTES_MAX = 70
+"""A socket's address has room for 107 bytes: the rest is for its name."""
 
 
 def split_endpoint(text: str) -> tuple[str, int]:
@@ -30,6 +33,43 @@ def split_endpoint(text: str) -> tuple[str, int]:
 
 
 _Endpoint = Annotated[str, readable_by(split_endpoint)]
+_ANY = ("0.0.0.0", "::")
+
+
+def told_endpoint(listen: str, advertise: str | None, *, host_of_broker: str, port: int) -> str:
+    """Where neighbours find what listens on ``listen``, at ``port`` as it turned out.
+
+    Of ``advertise`` as it stands; port 0 there is ``port``.
+    """
+    host, told = split_endpoint(advertise or listen)
+    if advertise is None:
+        told = port
+        if host in _ANY:
+            host = host_of_broker
+    place = f"[{host}]" if ":" in host else host
+    return f"{place}:{told or port}"
+
+
+def _check_folder(path: str) -> None:
+    """Refuse what leaves no room for the names of sockets in it."""
+    if not Path(path).is_absolute() or len(path.encode()) > FOLDER_BYTES_MAX:
+        raise ValueError(
+            f"{path[:60]!r} is no folder for sockets: "
+            f"write an absolute path of at most {FOLDER_BYTES_MAX} bytes, like /run/federator"
+        )
+
+
+class DirectSettings(Section):
+    """Links straight from agent to agent, with links.transport = "direct". See docs/direct.md."""
+
+    listen: _Endpoint = "0.0.0.0:18840"
+    """Address and TCP port on which neighbours' agents are let in; port 0 is any free one."""
+    advertise: _Endpoint | None = None
+    """host:port where neighbours find us, when they cannot reach listen as it stands; else the host
+    of listen, or of broker.advertise and broker.url when listen is any address."""
+    folder: Annotated[str, readable_by(_check_folder)] | None = None
+    """A folder for Unix sockets: agents of one host that name the same one use those instead of
+    TCP. Only agents may write there."""
 
 
 class UdpSettings(Section):

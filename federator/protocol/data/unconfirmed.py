@@ -1,0 +1,78 @@
+"""Frames that went straight to a neighbour's agent, until it says that it has them.
+
+What a broken connection had of ours is known to nobody: some of it arrived, some did not. So
+whatever is not confirmed goes once more, by the neighbour's broker, and the duplicate window there
+takes out what had arrived. Urgent frames may overtake others, so each sort is counted by itself.
+
+Source: docs/direct.md, "Nothing is lost when it ends".
+"""
+
+from collections import deque
+from typing import Final
+
+from federator.errors import DecodeError
+
+FRAME_BYTES: Final = 64
+"""What a frame is counted to take beside its own bytes."""
+
+
+class _Lane:
+    """Frames of one sort, which arrive in the order in which they were sent."""
+
+    def __init__(self) -> None:
+        self.frames: deque[bytes] = deque()
+        self.confirmed = 0  # since the connection began
+
+
+class Unconfirmed:
+    """What was sent over one connection and is not confirmed.
+
+    Args:
+        bytes_max: How much that may be, so that a neighbour which does not answer costs no more.
+    """
+
+    def __init__(self, bytes_max: int) -> None:
+        self._bytes_max = bytes_max
+        self._data, self._urgent = _Lane(), _Lane()
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._data.frames) + len(self._urgent.frames)
+
+    @property
+    def has_room(self) -> bool:
+        """Whether more may be sent before something is confirmed."""
+        return self.bytes < self._bytes_max
+
+    @property
+    def confirmed(self) -> int:
+        """Frames that were confirmed."""
+        return self._data.confirmed + self._urgent.confirmed
+
+    def add(self, frame: bytes, *, urgent: bool) -> None:
+        """Keep ``frame``, which was sent."""
+        (self._urgent if urgent else self._data).frames.append(frame)
+        self.bytes += len(frame) + FRAME_BYTES
+
+    def confirm(self, data: int, urgent: int) -> None:
+        """So many frames of each sort came there since the connection began.
+
+        Raises:
+            DecodeError: So many were not sent, or fewer than it said before.
+        """
+        for lane, count in ((self._data, data), (self._urgent, urgent)):
+            if not 0 <= count - lane.confirmed <= len(lane.frames):
+                sent = lane.confirmed + len(lane.frames)
+                text = f"{count} frames confirmed of {sent}, {lane.confirmed} before"
+                raise DecodeError(text)
+            while lane.confirmed < count:
+                lane.confirmed += 1
+                self.bytes -= len(lane.frames.popleft()) + FRAME_BYTES
+
+    def take_back(self) -> list[bytes]:
+        """Forget all that is not confirmed, and return it: urgent frames first, each in order."""
+        frames = [*self._urgent.frames, *self._data.frames]
+        self._urgent.frames.clear()
+        self._data.frames.clear()
+        self.bytes = 0
+        return frames

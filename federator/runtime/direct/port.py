@@ -1,0 +1,262 @@
+"""The port at which neighbours' agents bring their frames straight to us.
+
+It speaks as much of a broker's half of MQTT as such an agent uses: it lets in who shows the token
+that we made for that neighbour, takes PUBLISH packets of QoS 0, says how many came, and answers
+pings. Whoever has shown nothing yet may send little, and is not kept for long; there are never many
+of them. So strangers cost us a socket each for a moment, and nothing else.
+
+Source: docs/direct.md; OASIS MQTT 5.0, sections 3.1 to 3.3, 3.12 to 3.14.
+"""
+
+import asyncio
+import contextlib
+import hmac
+import socket
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+from mqtt5 import ConnAckPacket, PingRespPacket, PublishPacket
+
+from federator.config.transports import split_endpoint
+from federator.errors import ConfigError, LinkError
+from federator.protocol.types import BrokerId
+from federator.runtime.direct.wire import (
+    CONFIRM_TOPIC,
+    CONFIRMATION,
+    Greeting,
+    read_frames,
+    read_greeting,
+)
+from federator.runtime.mqtt.link import PACKETS_PER_TURN_MAX
+from federator.runtime.mqtt.transport import PacketTransport
+
+GREETING_S: Final = 3.0
+"""Within what time a caller must have shown its token."""
+
+STRANGERS_MAX: Final = 64
+"""Callers that have shown none: the one that came first makes room."""
+
+GREETING_BYTES_MAX: Final = 512
+FRAME_PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
+"""As what a broker may send us."""
+
+ANSWERS_BYTES_MAX: Final = 65_536
+"""What may wait for a caller that does not read."""
+
+CONFIRM_S: Final = 0.02
+CONFIRM_FRAMES: Final = 256
+"""How many frames are not confirmed before that time has passed."""
+
+PORT_TAKEN: Final = 69
+
+
+class DirectPort:
+    """Where neighbours' agents come in.
+
+    Args:
+        listen: ``host:port`` for TCP.
+        path: Of a Unix socket beside it, if there is to be one.
+        on_frames: Takes what a neighbour sent, in order.
+
+    Raises:
+        ConfigError: A place cannot be had.
+
+    Attributes:
+        refused: Callers that were not let in, or were sent away.
+        frames: How many came.
+    """
+
+    def __init__(
+        self,
+        listen: str,
+        path: Path | None,
+        on_frames: Callable[[BrokerId, Sequence[bytes]], None],
+    ) -> None:
+        self._path = path
+        self.on_frames = on_frames
+        self.refused = self.frames = 0
+        self._tokens: dict[BrokerId, bytes] = {}
+        self._callers: dict[BrokerId, _Caller] = {}
+        self._strangers: dict[_Caller, None] = {}
+        self._servers: list[asyncio.AbstractServer] = []
+        self._sockets = [_tcp_socket(listen)]
+        self.port: int = self._sockets[0].getsockname()[1]
+        if path is not None:
+            try:
+                self._sockets.append(_unix_socket(path))
+            except ConfigError:
+                self.close()
+                raise
+
+    async def open(self) -> None:
+        """Let neighbours in from now on."""
+        loop = asyncio.get_running_loop()
+        tcp, *unix = self._sockets
+        self._servers.append(await loop.create_server(self._on_call, sock=tcp))
+        for each in unix:
+            self._servers.append(await loop.create_unix_server(self._on_call, sock=each))
+
+    def close(self) -> None:
+        """Listen no more, and send everybody away."""
+        for server in self._servers:
+            server.close()
+        for each in self._sockets[len(self._servers) :]:  # nobody listens on them
+            each.close()
+        for caller in [*self._callers.values(), *self._strangers]:
+            caller.pipe.abort()
+        if self._path is not None:
+            with contextlib.suppress(OSError):
+                self._path.unlink(missing_ok=True)
+
+    def expect(self, neighbour: BrokerId, token: bytes) -> None:
+        """Let ``neighbour`` in, which shows ``token``."""
+        self._tokens[neighbour] = token
+
+    def forget(self, neighbour: BrokerId) -> None:
+        """Let it in no more, and end its connection."""
+        self._tokens.pop(neighbour, None)
+        caller = self._callers.pop(neighbour, None)
+        if caller is not None:
+            caller.pipe.abort()
+
+    def is_called_by(self, neighbour: BrokerId) -> bool:
+        """Whether a neighbour's agent is connected with us."""
+        return neighbour in self._callers
+
+    # -- callers ----------------------------------------------------------------------------------
+
+    def _on_call(self) -> PacketTransport:
+        if len(self._strangers) >= STRANGERS_MAX:
+            self._send_away(next(iter(self._strangers)))
+        caller = _Caller(self)
+        self._strangers[caller] = None
+        return caller.pipe
+
+    def _send_away(self, caller: "_Caller") -> None:
+        self._strangers.pop(caller, None)
+        self.refused += 1
+        caller.pipe.abort()
+
+    def on_silence(self, caller: "_Caller") -> None:
+        """It has said nothing for long; who was let in may."""
+        if caller in self._strangers:
+            self._send_away(caller)
+
+    def admit(self, caller: "_Caller", greeting: Greeting) -> None:
+        """Let a caller in; a neighbour that comes again has lost its former connection.
+
+        Raises:
+            LinkError: It is no neighbour.
+        """
+        token = self._tokens.get(greeting.sender)
+        if token is None or not hmac.compare_digest(greeting.token, token):
+            raise LinkError("a caller without the token of a neighbour")
+        former = self._callers.get(greeting.sender)
+        if former is not None:
+            former.pipe.abort()
+        del self._strangers[caller]
+        self._callers[greeting.sender] = caller
+
+    def on_lost(self, caller: "_Caller") -> None:
+        """A connection has ended."""
+        if self._strangers.pop(caller, self) is None:
+            self.refused += 1
+        if caller.neighbour is not None and self._callers.get(caller.neighbour) is caller:
+            del self._callers[caller.neighbour]
+
+
+class _Caller:
+    """One connection to the port; ``neighbour`` once it is let in."""
+
+    def __init__(self, port: DirectPort) -> None:
+        self.neighbour: BrokerId | None = None
+        self._port = port
+        self._came = self._came_urgent = self._confirmed = 0
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.pipe = PacketTransport(
+            self._on_read,
+            packet_bytes_max=GREETING_BYTES_MAX,
+            queue_bytes_max=ANSWERS_BYTES_MAX,
+        )
+        self.pipe.lost.add_done_callback(lambda _: self._on_lost())
+        self._patience = self._loop.call_later(GREETING_S, port.on_silence, self)
+
+    def _on_read(self, chunk: memoryview) -> int:
+        if self.neighbour is None:
+            return self._on_greeting(chunk)
+        read = read_frames(chunk, packets_max=PACKETS_PER_TURN_MAX)
+        if read.frames:
+            self._on_frames(self.neighbour, read.frames, read.urgent)
+        for _ in range(read.pings):
+            self.pipe.send(PingRespPacket().write(), urgent=True, refusable=False)
+        return read.used
+
+    def _on_greeting(self, chunk: memoryview) -> int:
+        read = read_greeting(chunk)
+        if read is None:
+            return 0
+        used, greeting = read
+        self._port.admit(self, greeting)
+        self.neighbour = greeting.sender
+        self._patience.cancel()
+        self.pipe.packet_bytes_max = FRAME_PACKET_BYTES_MAX
+        self.pipe.send(ConnAckPacket().write(), urgent=True, refusable=False)
+        return used
+
+    def _on_frames(self, neighbour: BrokerId, frames: Sequence[bytes], urgent: int) -> None:
+        self._came_urgent += urgent
+        self._came += len(frames) - urgent
+        self._port.frames += len(frames)
+        self._port.on_frames(neighbour, frames)
+        if self._came + self._came_urgent - self._confirmed >= CONFIRM_FRAMES:
+            self._confirm()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(CONFIRM_S, self._confirm)
+
+    def _confirm(self) -> None:
+        """Say how many frames have come."""
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._confirmed = self._came + self._came_urgent
+        counts = CONFIRMATION.pack(self._came, self._came_urgent)
+        self.pipe.send(PublishPacket(CONFIRM_TOPIC, counts).write(), refusable=False)
+
+    def _on_lost(self) -> None:
+        self._patience.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        self._port.on_lost(self)
+
+
+def _tcp_socket(listen: str) -> socket.socket:
+    host, port = split_endpoint(listen)
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    made = socket.socket(family, socket.SOCK_STREAM)
+    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        made.bind((host, port))
+    except OSError as error:
+        made.close()
+        raise _unusable("direct.listen", listen, error, "choose a free port") from error
+    return made
+
+
+def _unix_socket(path: Path) -> socket.socket:
+    made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    try:
+        path.unlink(missing_ok=True)  # of an earlier life
+        made.bind(str(path))
+        path.chmod(0o660)
+    except OSError as error:
+        made.close()
+        mend = "name a folder that agents may write to"
+        raise _unusable("direct.folder", str(path.parent), error, mend) from error
+    return made
+
+
+def _unusable(key: str, value: str, error: OSError, mend: str) -> ConfigError:
+    reason = (error.strerror or str(error)).lower()
+    return ConfigError(f"{key} = {value!r}: {reason}: {mend}", exit_code=PORT_TAKEN)

@@ -1,0 +1,314 @@
+"""Links straight from agent to agent at work: our port, and a connection to each neighbour's.
+
+Two agents use such links when each has told the other, on the control topics, where it lets the
+other in, and by which token. Each direction is a connection of its own, made by the agent that
+sends; while it stands, frames go over it, and when it breaks, by the neighbour's broker at once.
+
+Source: docs/direct.md.
+"""
+
+import asyncio
+import secrets
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from federator.config.brokers import Address
+from federator.config.settings import Settings
+from federator.config.transports import split_endpoint, told_endpoint
+from federator.errors import DecodeError
+from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.unconfirmed import Unconfirmed
+from federator.protocol.messages.control import TOKEN_BYTES, DirectOffer
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import BrokerId, Epoch, Millis
+from federator.runtime.direct.endpoint import DirectEndpoint
+from federator.runtime.direct.port import DirectPort
+from federator.runtime.direct.wire import CONFIRMATION
+from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
+from federator.runtime.process.clocks import monotonic_ms
+
+OFFER_S: Final = 5.0
+LOOK_S: Final = 1.0
+KEEP_ALIVE_MAX_S: Final = 10
+COMPLAINT_GAP_MS: Final = Millis(600_000)
+COMPLAINTS_MAX: Final = 256
+
+_log = structlog.get_logger()
+
+
+@dataclass(slots=True)
+class _Peer:
+    """A neighbour that we are linked with."""
+
+    token: bytes  # which it shows when it comes to us
+    offer: DirectOffer | None = None
+    link: MqttLink | None = None
+    task: asyncio.Task[None] | None = None
+    sent: Unconfirmed | None = None  # while frames go straight
+    confirmed: int = 0  # at the last look that found it grown
+    waits_since_ms: Millis = Millis(0)
+
+
+@dataclass(slots=True)
+class DirectCounters:
+    """What happened since the start."""
+
+    frames_in: int = 0
+    bytes_out: int = 0
+    by_broker: int = 0  # frames that were sent straight, not confirmed, and went by the broker
+    refused: int = 0  # callers
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class DirectLinks:
+    """All links straight to neighbours' agents of one agent.
+
+    Raises:
+        ConfigError: The port, or the folder for sockets, cannot be had.
+
+    Args:
+        tell: Sends a control message to a neighbour, if there is a way.
+        on_frames: Takes what a neighbour sent.
+    """
+
+    settings: Settings
+    tasks: asyncio.TaskGroup
+    epoch: Callable[[], Epoch]
+    tell: Callable[[BrokerId, DirectOffer], None]
+    on_frames: Callable[[BrokerId, Sequence[bytes]], None]
+    outgoing: Callable[[], Outgoing]
+
+    def __post_init__(self) -> None:
+        self._peers: dict[BrokerId, _Peer] = {}
+        self._counters = DirectCounters()
+        self._complaints: RateLimiter[BrokerId] = RateLimiter(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
+        )
+        direct = self.settings.direct
+        self._folder = None if direct.folder is None else Path(direct.folder)
+        self._port = DirectPort(direct.listen, self._socket_of(self.settings.broker_id), self._hear)
+        self.advertised = told_endpoint(  # where neighbours shall come
+            direct.listen,
+            direct.advertise,
+            host_of_broker=Address.parse(self.settings.broker.advertised).host,
+            port=self._port.port,
+        )
+
+    def _socket_of(self, broker: BrokerId) -> Path | None:
+        """Where an agent of this host lets others in, if it has our folder."""
+        if self._folder is None:
+            return None
+        return self._folder / f"{self.settings.federation[:16]}-{broker}.sock"
+
+    async def run(self) -> None:
+        """Let neighbours in, offer them to come, and look after connections, until cancelled."""
+        await self._port.open()
+        _log.info("direct.listening", address=self.advertised)
+        try:
+            looks = 0
+            while True:
+                if looks % round(OFFER_S / LOOK_S) == 0:
+                    for neighbour in list(self._peers):
+                        if not self._port.is_called_by(neighbour):
+                            self._offer(neighbour)
+                looks += 1
+                self._look()
+                await asyncio.sleep(LOOK_S)
+        finally:
+            self._port.close()
+
+    # -- neighbours -------------------------------------------------------------------------------
+
+    def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
+        """Go straight to a neighbour only while the link by the brokers is up."""
+        if up and self.settings.transport_to(neighbour) != "direct":
+            return
+        if up:
+            if neighbour not in self._peers:
+                token = secrets.token_bytes(TOKEN_BYTES)
+                self._peers[neighbour] = _Peer(token)
+                self._port.expect(neighbour, token)
+            self._offer(neighbour)
+            return
+        peer = self._peers.pop(neighbour, None)
+        if peer is not None:
+            self._port.forget(neighbour)
+            self._hang_up(neighbour, peer)
+
+    def on_offer(self, offer: DirectOffer) -> None:
+        """Take up a neighbour's offer to come straight to it."""
+        peer = self._peers.get(offer.sender)
+        if peer is None or offer == peer.offer:
+            return
+        if not self._port.is_called_by(offer.sender):
+            self._offer(offer.sender)  # the link may have come up here before it did there
+        self._hang_up(offer.sender, peer)
+        peer.offer = offer
+        try:
+            host, port = split_endpoint(offer.address)
+        except ValueError:
+            if self._complaints.allow(offer.sender, monotonic_ms()):
+                _log.warning(
+                    "direct.bad_address",
+                    neighbour=offer.sender,
+                    address=offer.address,
+                    reason="not host:port",
+                )
+            return
+        self._dial(offer.sender, peer, host, port)
+
+    def _dial(self, neighbour: BrokerId, peer: _Peer, host: str, port: int) -> None:
+        links = self.settings.links
+        assert peer.offer is not None, "it says where to"
+        endpoint = DirectEndpoint(
+            host, port, password=peer.offer.token, nearby=self._socket_of(neighbour)
+        )
+        soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
+        peer.link = MqttLink(
+            endpoint,
+            _Observer(self, neighbour, peer),
+            client_id=str(self.settings.broker_id),
+            keep_alive_s=min(KEEP_ALIVE_MAX_S, soon_s),
+            reconnect_min_ms=links.reconnect_min_ms,
+            reconnect_max_ms=links.reconnect_max_ms,
+            # It refuses nothing for want of room: what is not confirmed is bounded.
+            send_queue_bytes_max=2 * links.send_queue_bytes_max,
+        )
+        peer.task = self.tasks.create_task(peer.link.run(), name=f"direct link to {neighbour}")
+
+    def _hang_up(self, neighbour: BrokerId, peer: _Peer) -> None:
+        """End the connection to a neighbour; frames go by its broker, if it is still reached."""
+        self._go_by_broker(neighbour, peer, "given up")
+        if peer.link is not None:
+            self._counters.bytes_out += peer.link.counters.bytes_out
+        if peer.task is not None:
+            peer.task.cancel()
+        peer.link = peer.task = peer.offer = None
+
+    def _offer(self, neighbour: BrokerId) -> None:
+        token = self._peers[neighbour].token
+        offer = DirectOffer(self.settings.broker_id, self.epoch(), self.advertised, token)
+        self.tell(neighbour, offer)
+
+    def leave(self) -> None:
+        """Send what is under way by the brokers, too: nobody will do so when we are gone."""
+        for neighbour, peer in self._peers.items():
+            self._hang_up(neighbour, peer)
+
+    # -- frames -----------------------------------------------------------------------------------
+
+    def _hear(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
+        self._counters.frames_in += len(frames)
+        self.on_frames(neighbour, frames)
+
+    def go_direct(self, neighbour: BrokerId, peer: _Peer) -> None:
+        """Its agent lets us in: frames for it go straight from now on."""
+        if peer.link is not None and self._peers.get(neighbour) is peer:
+            peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max)
+            peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
+            self.outgoing().go_direct(neighbour, peer.link, peer.sent)
+            _log.info("direct.used", neighbour=neighbour, address=peer.link.endpoint.place)
+
+    def on_down(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
+        """The connection broke."""
+        if self._peers.get(neighbour) is peer:
+            self._go_by_broker(neighbour, peer, reason)
+
+    def _go_by_broker(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
+        if peer.sent is None:
+            return
+        peer.sent = None
+        again = self.outgoing().go_by_broker(neighbour)
+        self._counters.by_broker += again
+        _log.info("direct.left", neighbour=neighbour, reason=reason, again=again)
+
+    def on_confirmed(self, peer: _Peer, payload: bytes) -> None:
+        """A neighbour says how many frames have come."""
+        try:
+            if len(payload) != CONFIRMATION.size:
+                raise DecodeError(f"a confirmation of {len(payload)} bytes")
+            if peer.sent is not None:
+                peer.sent.confirm(*CONFIRMATION.unpack(payload))
+        except DecodeError as error:
+            if peer.link is not None:
+                peer.link.drop(str(error))
+
+    def _look(self) -> None:
+        """Leave connections over which nothing is confirmed any more."""
+        now_ms = monotonic_ms()
+        for peer in self._peers.values():
+            if peer.sent is None or peer.link is None:
+                continue
+            if not peer.sent or peer.sent.confirmed != peer.confirmed:
+                peer.confirmed, peer.waits_since_ms = peer.sent.confirmed, now_ms
+            elif now_ms - peer.waits_since_ms > self.settings.links.hello_timeout_ms:
+                peer.link.drop("nothing is confirmed")
+
+    # -- what is told -----------------------------------------------------------------------------
+
+    def link_to(self, neighbour: BrokerId) -> MqttLink | None:
+        """The connection by which frames go straight to a neighbour; ``None`` while none do."""
+        peer = self._peers.get(neighbour)
+        return None if peer is None or peer.sent is None else peer.link
+
+    def bytes_to(self, neighbour: BrokerId) -> int:
+        """Bytes that a neighbour's agent has of us, over its present connections."""
+        peer = self._peers.get(neighbour)
+        return 0 if peer is None or peer.link is None else peer.link.bytes_arrived
+
+    def counters(self) -> DirectCounters:
+        """What happened since the start."""
+        out = sum(p.link.counters.bytes_out for p in self._peers.values() if p.link is not None)
+        return replace(
+            self._counters,
+            bytes_out=self._counters.bytes_out + out,
+            refused=self._port.refused,
+        )
+
+    def totals(self) -> dict[str, object]:
+        """For ``/status``: the port."""
+        counters = self.counters()
+        return {
+            "port": self._port.port,
+            "advertised": self.advertised,
+            **{name: getattr(counters, name) for name in counters.__slots__},
+        }
+
+    def snapshot(self, neighbour: BrokerId | None) -> dict[str, object] | None:
+        """For ``/status``: the link to one neighbour."""
+        peer = self._peers.get(neighbour) if neighbour is not None else None
+        if neighbour is None or peer is None:
+            return None
+        link = peer.link
+        return {
+            "used": peer.sent is not None,
+            "address": None if link is None else link.endpoint.place,
+            "last_error": None if link is None else link.last_error,
+            "unconfirmed": 0 if peer.sent is None else len(peer.sent),
+            "comes_to_us": self._port.is_called_by(neighbour),
+        }
+
+
+@dataclass(eq=False, repr=False)
+class _Observer(LinkObserver):
+    """Passes on what happens on the connection to one neighbour's agent."""
+
+    links: DirectLinks
+    neighbour: BrokerId
+    peer: _Peer
+
+    def on_up(self, link: MqttLink, session_present: bool) -> None:
+        """We are let in."""
+        self.links.go_direct(self.neighbour, self.peer)
+
+    def on_down(self, link: MqttLink, reason: str) -> None:
+        """The connection is lost."""
+        self.links.on_down(self.neighbour, self.peer, reason)
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """It confirms what came."""
+        self.links.on_confirmed(self.peer, publishes[-1][0].payload)

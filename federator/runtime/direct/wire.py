@@ -1,0 +1,123 @@
+"""What agents say to each other straight: the few forms of MQTT 5 packets that they use.
+
+A port that strangers may knock at reads no more forms than that, and none by the codec, which ends
+in a panic where a text is not UTF-8.
+
+Source: docs/direct.md; OASIS MQTT 5.0, sections 3.1 (CONNECT), 3.3 (PUBLISH), 3.12 (PINGREQ).
+"""
+
+import struct
+from typing import Final, NamedTuple
+
+from federator.errors import LinkError
+from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC
+from federator.protocol.types import BROKER_ID_MAX, BrokerId
+from federator.runtime.mqtt.wire import PINGREQ, packet_length
+
+CONFIRMATION: Final = struct.Struct(">QQ")
+"""Frames that came, and urgent ones that came, since the connection began."""
+
+CONFIRM_TOPIC: Final = "t"
+
+_CONNECT, _PUBLISH, _DISCONNECT = 0x10, 0x30, 0xE0
+_PROTOCOL: Final = b"\x00\x04MQTT\x05"
+_FLAGS: Final = 0x42
+"""A password and a clean start: no name, no Will."""
+
+_HEADS: Final = {
+    b"\x00\x01" + DIRECT_TOPIC.encode() + b"\x00": False,
+    b"\x00\x01" + URGENT_TOPIC.encode() + b"\x00": True,
+}
+_HEAD_BYTES: Final = 4
+
+
+class Greeting(NamedTuple):
+    """Who calls, as it says, and the token that it shows."""
+
+    sender: BrokerId
+    token: bytes
+
+
+class Read(NamedTuple):
+    """What one read brought.
+
+    Attributes:
+        used: Bytes of whole packets.
+        frames: In the order in which they came.
+        urgent: How many of those.
+        pings: To be answered.
+    """
+
+    used: int
+    frames: list[bytes]
+    urgent: int
+    pings: int
+
+
+def read_greeting(chunk: memoryview) -> tuple[int, Greeting] | None:
+    """The CONNECT that ``chunk`` begins with, and its length; ``None``: it is not whole yet.
+
+    Raises:
+        LinkError: It is none of a neighbour's agent.
+    """
+    size = packet_length(chunk)
+    if chunk[0] != _CONNECT:
+        raise LinkError("a caller that does not introduce itself")
+    if size is None or size > len(chunk):
+        return None
+    packet = bytes(chunk[:size])
+    at = packet.find(_PROTOCOL, 2, 5 + len(_PROTOCOL)) + len(_PROTOCOL)
+    if at < len(_PROTOCOL) or size < at + 4 or packet[at] != _FLAGS or packet[at + 3] & 0x80:
+        raise LinkError("a greeting of none of our agents")
+    at += 4 + packet[at + 3]  # flags, keep-alive, and properties, which say nothing to us
+    name, at = _field(packet, at)
+    token, at = _field(packet, at)
+    if at != size or not name.isdigit() or len(name) > len(str(BROKER_ID_MAX)):
+        raise LinkError("a greeting of none of our agents")
+    return size, Greeting(BrokerId(int(name)), token)
+
+
+def read_frames(chunk: memoryview, *, packets_max: int) -> Read:
+    """The whole packets of ``chunk``, ``packets_max`` at most.
+
+    Raises:
+        LinkError: One is of a form that agents do not use, or it says good-bye. What came before it
+            is lost with the connection, and will come again by the broker.
+    """
+    at, size, frames, urgent, pings = 0, len(chunk), list[bytes](), 0, 0
+    for _ in range(packets_max):
+        if at >= size:
+            break
+        length = packet_length(chunk[at : at + 5])
+        if length is None or at + length > size:
+            break
+        end = at + length
+        if chunk[at] == _PUBLISH:
+            head = end - _body_bytes(length)
+            sort = _HEADS.get(bytes(chunk[head : head + _HEAD_BYTES]))
+            if sort is None or head + _HEAD_BYTES > end:
+                raise LinkError("a publication that is no frame")
+            frames.append(bytes(chunk[head + _HEAD_BYTES : end]))
+            urgent += sort
+        elif chunk[at:end] == PINGREQ:
+            pings += 1
+        else:
+            said = "it leaves" if chunk[at] == _DISCONNECT else "no packet for a port for frames"
+            raise LinkError(said)
+        at = end
+    return Read(at, frames, urgent, pings)
+
+
+def _body_bytes(length: int) -> int:
+    """What of a whole packet of ``length`` bytes comes behind its fixed header."""
+    header = 2
+    for bound in (1 << 7, 1 << 14, 1 << 21):
+        if length - header >= bound:
+            header += 1
+    return length - header
+
+
+def _field(packet: bytes, at: int) -> tuple[bytes, int]:
+    """A field with its length before it, and where it ends; beyond ``packet`` if that is short."""
+    end = at + 2 + int.from_bytes(packet[at : at + 2], "big")
+    return packet[at + 2 : end], end

@@ -1,0 +1,127 @@
+"""Frames leave by a neighbour's broker or straight to its agent, and none is lost in between."""
+
+from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC, Outgoing
+from federator.protocol.data.unconfirmed import Unconfirmed
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.frames import CHAIN_BYTES, CUSTODY_FLAG, KEY_BYTES, Frame, unpack
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.types import BrokerId, Epoch
+from federator.runtime.mqtt.wire import inbound_of
+
+ME, N2 = BrokerId(1), BrokerId(2)
+TOPIC = "$fed/fed/data"
+
+
+class Wire:
+    """A connection that takes everything until it is broken."""
+
+    def __init__(self):
+        self.sent = []
+        self.broken = False
+        self.urgent_bytes = 0
+        self.idle = True
+
+    def write_packets(self, parts, count, *, urgent=False):
+        if not self.broken:
+            self.sent += [
+                (p.topic, unpack(p.payload).seq) for p, _, _ in inbound_of(b"".join(parts))
+            ]
+        return not self.broken
+
+
+def outgoing():
+    made = Outgoing(
+        self_id=ME,
+        topic=TOPIC,
+        counters=DataCounters(),
+        policies=LinkPolicies({}, ()),
+        seals=None,
+        frame_events=None,
+        datagrams=None,
+    )
+    broker, agent = Wire(), Wire()
+    made.reach(N2, broker)
+    return made, broker, agent
+
+
+def send(made, seq, *, urgent=False, flags=0):
+    frame = Frame(
+        flags=flags, hop_limit=8, hops=0, sender=ME, origin=ME, epoch=Epoch(1), seq=seq,
+        origin_time_us=0, publications=1, mask=1, keys=bytes(KEY_BYTES),
+        body=memoryview(b"0\x04\x00\x01a\x00"), chain=bytes(CHAIN_BYTES) if flags else b"",
+    )  # fmt: skip
+    parts = (frame.body,)
+    return made.send(frame, 0, ((N2, b"\x01"),), parts, len(frame.body), now_ms=0, urgent=urgent)
+
+
+def test_frames_go_straight_while_the_agent_is_connected():
+    made, broker, agent = outgoing()
+    send(made, 1)
+    made.go_direct(N2, agent, Unconfirmed(10_000))
+    send(made, 2)
+    send(made, 3, urgent=True)
+
+    assert broker.sent == [(TOPIC, 1)]
+    assert agent.sent == [(DIRECT_TOPIC, 2), (URGENT_TOPIC, 3)]
+
+
+def test_what_is_not_confirmed_goes_by_the_broker_before_what_follows():
+    made, broker, agent = outgoing()
+    sent = Unconfirmed(10_000)
+    made.go_direct(N2, agent, sent)
+    for seq in (1, 2, 3):
+        send(made, seq)
+    sent.confirm(1, 0)
+
+    again = made.go_by_broker(N2)
+    send(made, 4)
+
+    assert again == 2
+    assert broker.sent == [(TOPIC, 2), (TOPIC, 3), (TOPIC, 4)]
+    assert made.go_by_broker(N2) == 0
+    assert made.counters.frames_out == 4  # each counts once
+
+
+def test_a_frame_that_meets_a_broken_connection_goes_by_the_broker_at_once():
+    made, broker, agent = outgoing()
+    made.go_direct(N2, agent, Unconfirmed(10_000))
+    send(made, 1)
+    agent.broken = True
+
+    assert send(made, 2) == 1
+    assert broker.sent == [(TOPIC, 1), (TOPIC, 2)]
+    assert made.counters.dropped == 0
+
+
+def test_an_agent_that_confirms_nothing_gets_no_more_than_is_kept_for_it():
+    made, broker, agent = outgoing()
+    made.go_direct(N2, agent, Unconfirmed(1))
+
+    counts = [send(made, 1), send(made, 2), send(made, 3, flags=CUSTODY_FLAG)]
+
+    assert counts == [1, 0, 0]
+    assert made.counters.dropped == 1
+    assert made.counters.deferred == 1
+    assert broker.sent == []
+
+
+def test_a_new_connection_to_the_broker_does_not_end_a_straight_one():
+    made, broker, agent = outgoing()
+    made.go_direct(N2, agent, Unconfirmed(10_000))
+    other = Wire()
+    made.reach(N2, other)
+    send(made, 1)
+    made.go_by_broker(N2)
+
+    assert agent.sent == [(DIRECT_TOPIC, 1)]
+    assert (broker.sent, other.sent) == ([], [(TOPIC, 1)])
+
+
+def test_a_neighbour_that_is_gone_gets_nothing_by_any_way():
+    made, broker, agent = outgoing()
+    made.go_direct(N2, agent, Unconfirmed(10_000))
+    made.reach(N2, None)
+
+    assert send(made, 1) == 0
+    assert made.go_by_broker(N2) == 0
+    assert (broker.sent, agent.sent) == ([], [])
