@@ -339,7 +339,7 @@ SPOILT = {
         ("", '[direct]\nfolder = "run"\n'),
         78,
         8,
-        "direct.folder = 'run' is no folder for sockets: write an absolute path of at most 70 bytes",
+        "direct.folder = 'run' is no folder for sockets: write an absolute path",
     ),
     "a port for agents without a host": (
         ("", '[direct]\nlisten = "18840"\n'),

@@ -170,6 +170,6 @@ def test_links_straight_to_agents_are_told_with_why_one_is_not_used():
     lines = as_text({"ready": True, "links": links, "direct": {"port": 18_840}})
 
     at = lines.index("links straight to agents:")
-    assert " ".join(lines[at + 2].split()) == "2 yes yes 10.0.0.2:18840 3"
+    assert " ".join(lines[at + 2].split()) == "2 yes yes 10.0.0.2:18840 3 -"
     assert " ".join(lines[at + 3].split()) == "3 no yes - 3 nobody there"
     assert lines[at + 4] == ""
