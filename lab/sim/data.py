@@ -20,7 +20,7 @@ from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.forwarding.frames import REPAIR_FLAG, unpack
-from federator.protocol.forwarding.publications import packets_in, topics_of
+from federator.protocol.forwarding.publications import Place, packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
 from federator.protocol.messages.destinations import names_tree
 from federator.protocol.messages.steering import FlowLoad, Plan
@@ -75,6 +75,18 @@ class NeighbourLink:
         """Frames are published at QoS 0."""
         raise AssertionError("frames are published at QoS 0")
 
+    def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
+        """The same."""
+        raise AssertionError("frames are published at QoS 0")
+
+
+def publish_each(link: DataLink, run: bytes, places: Sequence[Place]) -> int:
+    """Publish the packets at ``places`` of ``run`` one by one; how many were taken."""
+    return sum(
+        link.publish_packet(bytearray(run[start:end]), id_at - start, qos)
+        for start, end, id_at, qos in places
+    )
+
 
 class LocalLink:
     """The data connection to a broker whose clients are imagined: what arrives is told."""
@@ -96,6 +108,10 @@ class LocalLink:
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish one at QoS 1."""
         return self.write_packets([bytes(packet)], 1)
+
+    def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
+        """Publish several."""
+        return publish_each(self, run, places)
 
 
 def packet_of(

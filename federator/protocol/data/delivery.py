@@ -142,8 +142,7 @@ class Delivery:
         if link is None:
             pass
         elif under_custody:
-            for start, end, id_at, qos in places:
-                taken += link.publish_packet(bytearray(run[start:end]), id_at - start, qos)
+            taken = link.publish_run(run, places)
         elif link.write_packets([run], count):
             taken = count
         if taken < count and retained is not None:

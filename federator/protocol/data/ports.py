@@ -11,6 +11,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.forwarding.forwarding import FrameRoute, Sends
 from federator.protocol.forwarding.frames import Frame
+from federator.protocol.forwarding.publications import Place
 from federator.protocol.trust.guard import Guard
 from federator.protocol.types import BrokerId, Millis, Now
 
@@ -28,6 +29,9 @@ class DataLink(Protocol):
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 or 2 packet."""
+
+    def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
+        """Publish the QoS 1 and 2 packets at ``places`` of ``run``; how many were taken."""
 
     @property
     def room(self) -> bool:

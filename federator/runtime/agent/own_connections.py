@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 from mqtt5 import PublishPacket
 
+from federator.protocol.forwarding.publications import QOS_BITS
 from federator.runtime.agent.parts import Dispatch
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.custody.gateway_marks import GatewayMarks
@@ -143,7 +144,11 @@ class DataConnection(LinkObserver):
             clients = [each for each in publishes if each[0].topic != frames]
             self._held.append((link, memoryview(bytes(chunk)), clients))
             publishes = [each for each in publishes if each[0].topic == frames]
-        packet_ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        packet_ids = [
+            (packet.packet_id or 0, (first & QOS_BITS) >> 1)
+            for packet, start, _ in publishes
+            if (first := chunk[start]) & QOS_BITS
+        ]
         if packet_ids:
             self.marks.note(publishes)
         self.take(chunk, publishes)

@@ -194,19 +194,28 @@ class MqttLink(PacketSender):
             failures.check_greeting(chunk)
         publishes: list[Inbound] = []
         others: list[Packet] = []
+        acknowledged: list[int] = []
         out: Out = []
         used = 0
         failure: LinkError | None = None
         try:
-            used = read_packets(chunk, publishes, others, packets_max=PACKETS_PER_TURN_MAX)
+            used = read_packets(
+                chunk,
+                publishes,
+                others,
+                acknowledged=acknowledged,
+                packets_max=PACKETS_PER_TURN_MAX,
+            )
         except LinkError as error:
             failure = error
-        more = len(publishes) + len(others) == PACKETS_PER_TURN_MAX
+        more = len(publishes) + len(others) + len(acknowledged) == PACKETS_PER_TURN_MAX
         share = self.share_of_turn(publishes) if len(publishes) > 1 else 1
         if share < len(publishes):  # as if no more had come
             more, (_, _, used) = True, publishes[share - 1]
-            publishes, others, failure = [], [], None
-            read_packets(chunk[:used], publishes, others)
+            publishes, others, acknowledged, failure = [], [], [], None
+            read_packets(chunk[:used], publishes, others, acknowledged=acknowledged)
+        if acknowledged and self._up:
+            self._session.window.on_run_acknowledged(acknowledged, out)
         for packet in others:
             try:
                 self._on_packet(packet, out)
@@ -225,7 +234,7 @@ class MqttLink(PacketSender):
             self._send(out)
         if failure is not None:
             raise failure
-        if publishes and not (more or out or others) and self._pipe is not None:
+        if publishes and not (more or out or others or acknowledged) and self._pipe is not None:
             self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
 

@@ -11,10 +11,11 @@ from dataclasses import dataclass
 
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
+from federator.protocol.forwarding.publications import Place
 from federator.runtime.mqtt.session import MqttSession
 from federator.runtime.mqtt.transport import PacketTransport
 from federator.runtime.mqtt.window import BrokerLimits
-from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, split_run
+from federator.runtime.mqtt.wire import PUBLISH, Out, is_publish, packet_id_at, split_run
 
 
 @dataclass(slots=True)
@@ -215,6 +216,19 @@ class PacketSender:
         self._send(out)
         return True
 
+    def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
+        """Send the QoS 1 and 2 PUBLISH packets at ``places`` of ``run``, in order.
+
+        Returns:
+            How many were taken; there was no room to keep the others.
+        """
+        out: Out = []
+        taken = self._session.window.offer_run(run, places, out)
+        self._counters.publishes_dropped += len(places) - taken
+        self._counters.publishes_out += taken
+        self._send(out)
+        return taken
+
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
         """Acknowledge publications, as (packet id, QoS), in the order received.
 
@@ -222,8 +236,7 @@ class PacketSender:
         """
         if self._up and session_number == self._session.number:
             out: Out = []
-            for packet_id, qos in packet_ids:
-                self._session.acknowledge(packet_id, qos, out)
+            self._session.acknowledge_all(packet_ids, out)
             self._send(out)
 
     def _send(self, out: Out) -> None:
@@ -234,9 +247,9 @@ class PacketSender:
         if len(out) == 1:
             pipe.send(out[0], urgent=not is_publish(out[0]), refusable=False)
             return
-        control = b"".join([packet for packet in out if not is_publish(packet)])
+        control = [packet for packet in out if packet[0] & 0xF0 != PUBLISH]
         if control:
-            pipe.send(control, urgent=True, refusable=False)
-        publishes = b"".join([packet for packet in out if is_publish(packet)])
-        if publishes:
-            pipe.send(publishes, refusable=False)
+            pipe.send(b"".join(control), urgent=True, refusable=False)
+        if len(control) < len(out):
+            publishes = [packet for packet in out if is_publish(packet)] if control else out
+            pipe.send(b"".join(publishes), refusable=False)

@@ -11,6 +11,8 @@ that ``runtime.data.copies`` expects.
 Source: OASIS MQTT 5.0, sections 4.1 (session state) and 4.6 (order).
 """
 
+from collections.abc import Iterable
+
 import mqtt5
 
 from federator.errors import LinkError
@@ -74,6 +76,8 @@ class MqttSession:
 
     def admit(self, publishes: list[Inbound], out: Out) -> list[Inbound]:
         """The publications that the observer must see; their acknowledgements go into ``out``."""
+        if not (self._acknowledge or self._received):
+            return publishes
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 break
@@ -100,6 +104,20 @@ class MqttSession:
             self._incomplete[next(reversed(self._incomplete))].append(packet_id)
         else:
             out.append(acknowledgement(wire.PUBACK, packet_id))
+
+    def acknowledge_all(self, packet_ids: Iterable[tuple[int, int]], out: Out) -> None:
+        """The same for many, given as (packet id, QoS)."""
+        run: list[int] = []
+        for packet_id, qos in packet_ids:
+            if qos == 1 and not self._incomplete:
+                run.append(packet_id)
+            else:
+                if run:
+                    out.append(wire.acknowledgements(run))
+                    run = []
+                self.acknowledge(packet_id, qos, out)
+        if run:
+            out.append(wire.acknowledgements(run))
 
     def on_packet(self, packet: mqtt5.Packet, out: Out) -> dict[str, int]:
         """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.

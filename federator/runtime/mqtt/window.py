@@ -12,9 +12,10 @@ Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow c
 """
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from federator.protocol.forwarding.publications import DUP_BIT, Place
 from federator.runtime.mqtt import wire
 from federator.runtime.mqtt.wire import Out
 
@@ -26,6 +27,7 @@ IN_FLIGHT_MAX = 65_000
 """Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
 
 _ERROR = 0x80  # reason codes from here on say failure
+_NOT_DUPLICATE = ~DUP_BIT & 0xFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +137,27 @@ class OutboundWindow:
         self._fill(out)
         return True
 
+    def offer_run(self, run: bytes, places: Sequence[Place], out: Out) -> int:
+        """Take charge of the packets at ``places`` of ``run`` as of one each; how many were."""
+        before, waiting = self.offered, self._waiting
+        for start, end, id_at, qos in places:
+            if self.bytes + end - start <= self._bytes_max:
+                self.bytes += end - start
+                self.offered += 1
+                packet = bytearray(run[start:end])
+                waiting.append(_Outgoing(packet, id_at - start, qos, self.offered))
+        self._fill(out)
+        return self.offered - before
+
+    def on_run_acknowledged(self, packet_ids: Sequence[int], out: Out) -> None:
+        """Take PUBACKs that say success."""
+        in_flight = self._in_flight
+        for packet_id in packet_ids:
+            message = in_flight.get(packet_id)
+            if message is not None and message.qos == 1:
+                self._finish(packet_id, message, 0)
+        self._fill(out)
+
     def on_acknowledged(self, packet_id: int, reason: int, out: Out, *, qos: int) -> None:
         """Take a PUBACK (``qos`` 1) or PUBCOMP (2): the broker has the message."""
         message = self._in_flight.get(packet_id)
@@ -202,7 +225,9 @@ class OutboundWindow:
                     continue
                 self.bytes += len(message.packet)
             packet_id = self._ids.take()
-            wire.address_publish(message.packet, message.id_at, packet_id, duplicate=False)
+            packet, id_at = message.packet, message.id_at
+            packet[0] &= _NOT_DUPLICATE
+            packet[id_at], packet[id_at + 1] = packet_id >> 8, packet_id & 0xFF
             self._in_flight[packet_id] = message
             out.append(message.packet)
 

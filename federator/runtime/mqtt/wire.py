@@ -8,8 +8,9 @@ Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed heade
 """
 
 import asyncio
+import struct
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 
 from mqtt5 import Packet, PublishPacket, read
 
@@ -32,7 +33,8 @@ PINGREQ = b"\xc0\x00"
 LENGTH_BYTES_MAX = 4
 READ_BYTES = 65_536
 
-_PUBLISH = 0x30
+PUBLISH = 0x30
+_PUBACK_WORD = PUBACK << 24 | 2 << 16
 _PACKET_ID_NOT_FOUND = 0x92
 
 
@@ -41,9 +43,13 @@ def read_packets(
     publishes: list[Inbound],
     others: list[Packet],
     *,
+    acknowledged: list[int] | None = None,
     packets_max: int = sys.maxsize,
 ) -> int:
     """Append the whole packets of ``chunk``, ``packets_max`` at most; return where the rest begins.
+
+    ``acknowledged``, where it is given, gets the identifiers of the PUBACKs that say success in
+    their shortest form: they come by the thousand, and need no codec.
 
     Raises:
         LinkError: At the first malformed packet; those before it have been appended.
@@ -53,6 +59,12 @@ def read_packets(
         for _ in range(packets_max):
             if offset >= end:
                 break
+            if acknowledged is not None and chunk[offset] == PUBACK and chunk[offset + 1] == 2:
+                if offset + 4 > end:
+                    break
+                acknowledged.append(chunk[offset + 2] << 8 | chunk[offset + 3])
+                offset += 4
+                continue
             packet, size = read(chunk[offset:] if offset else chunk)
             following = offset + size
             if type(packet) is PublishPacket:
@@ -95,7 +107,7 @@ async def reads(
 
 def is_publish(packet: bytes | bytearray) -> bool:
     """Whether a packet is a PUBLISH."""
-    return packet[0] & 0xF0 == _PUBLISH
+    return packet[0] & 0xF0 == PUBLISH
 
 
 def packet_length(view: memoryview | bytes | bytearray) -> int | None:
@@ -145,6 +157,11 @@ def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
 def acknowledgement(kind: int, packet_id: int) -> bytes:
     """A PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``: its first byte) that says success."""
     return bytes((kind, 2, packet_id >> 8, packet_id & 0xFF))
+
+
+def acknowledgements(packet_ids: Sequence[int]) -> bytes:
+    """PUBACKs that say success."""
+    return struct.pack(f">{len(packet_ids)}I", *[_PUBACK_WORD | each for each in packet_ids])
 
 
 def unknown_release(packet_id: int) -> bytes:

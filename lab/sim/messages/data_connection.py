@@ -17,8 +17,8 @@ from typing import Protocol
 from mqtt5 import PublishPacket
 
 from federator.protocol.effects import Notice
-from federator.protocol.forwarding.publications import packets_in
-from lab.sim.data import DataWorld, number_of
+from federator.protocol.forwarding.publications import Place, packets_in
+from lab.sim.data import DataWorld, number_of, publish_each
 from lab.sim.disks import Writer
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
 from lab.sim.messages.ledger import Ledger
@@ -116,6 +116,10 @@ class DataConnection(Writer):
             self._ledger.tolerate_at(self._agent.id, number)
         self._offer(Message(parsed.topic, qos, number, properties=_said(parsed)))
         return True
+
+    def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
+        """Publish the packets at ``places`` of ``run``, as one each."""
+        return publish_each(self, run, places)
 
     def _delivered(self, packet: PublishPacket) -> int:
         number = number_of(packet)

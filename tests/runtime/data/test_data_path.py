@@ -26,6 +26,7 @@ from federator.protocol.types import BrokerId, Epoch, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.process.clocks import monotonic_ms
+from lab.sim.data import publish_each
 from tests.protocol.trust.key_maker import KeyMaker
 from tests.real.polling import until
 
@@ -53,6 +54,9 @@ class RecordedLink:
         if self.open:
             self.packets.append((bytes(packet), packet_id_at, qos))
         return self.open
+
+    def publish_run(self, run, places):
+        return publish_each(self, run, places)
 
     @property
     def room(self) -> bool:
