@@ -30,6 +30,7 @@ from federator.runtime.direct.service import DirectLinks
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import both_clocks
+from federator.runtime.process.spare_time import SpareTime
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.file import ShareFile
 from federator.runtime.sharing.sharing import Sharing
@@ -221,6 +222,7 @@ class DataParts:
         plane.delivery.stamps = self.stamps
         plane.traces = self.tracing
         plane.intake.on_acknowledged = self.marks.on_acknowledged
+        plane.intake.has_spare_time = self._data_link.has_spare_time = SpareTime()
         return DataPath(plane, self.stores)
 
     def _sharing(self) -> Sharing:

@@ -100,6 +100,7 @@ class MqttLink(PacketSender):
         closed_by_broker: The broker ended the last connection without a word.
         gave_way: We left the place to another, and are not back.
         observer: As given; may be another until ``run`` begins.
+        has_spare_time: Whether processors have, so that no read waits for the next.
         share_of_turn: How many of these publications one turn of the loop takes, at least one.
     """
 
@@ -131,6 +132,7 @@ class MqttLink(PacketSender):
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
         self.share_of_turn: Callable[[Sequence[Inbound]], int] = len
+        self.has_spare_time: Callable[[], bool] = lambda: False
         self._introduction = Introduction(
             client_id=client_id,
             username=endpoint.username,
@@ -234,7 +236,8 @@ class MqttLink(PacketSender):
             self._send(out)
         if failure is not None:
             raise failure
-        if publishes and not (more or out or others or acknowledged) and self._pipe is not None:
+        flows = bool(publishes) and not (more or out or others or acknowledged)
+        if flows and self._pipe is not None and not self.has_spare_time():
             self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
 

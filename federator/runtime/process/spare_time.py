@@ -1,0 +1,71 @@
+"""Whether processors have time to spare, so that nobody need wait to save some.
+
+Gathering publications for a millisecond saves system calls here and in brokers. That is worth its
+delay where processors are short, and nowhere else. Asked thousands of times a second, it looks a
+few times: at what the kernel counted of the whole machine, and at the time that this thread took.
+
+Source: proc(5), ``/proc/stat``.
+"""
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final
+
+LOOK_S: Final = 0.2
+IDLE_MIN, IDLE_STAYS_MIN = 0.3, 0.15
+"""Of the machine's processor time: so much unused is time to spare, and stays so until less is."""
+
+OWN_MAX, OWN_STAYS_MAX = 0.2, 0.6
+"""Of one processor: what this thread may take, with and without gathering, which saves most of its
+time in a flood."""
+
+_STAT: Final = Path("/proc/stat")
+_IDLE: Final = slice(3, 5)  # idle, and waiting for a disk
+
+
+def machine_ticks() -> tuple[int, int]:
+    """Ticks of all processors since the start, unused ones and all. Raises ``OSError``."""
+    with _STAT.open("rb") as file:
+        ticks = [int(field) for field in file.readline().split()[1:9]]
+    return sum(ticks[_IDLE]), sum(ticks)
+
+
+class SpareTime:
+    """Looks at most every ``LOOK_S`` while it is asked; what happened before the first look, and
+    while nobody asked, counts as well.
+    """
+
+    def __init__(
+        self,
+        ticks: Callable[[], tuple[int, int]] = machine_ticks,
+        clock: Callable[[], float] = time.monotonic,
+        own_s: Callable[[], float] = time.thread_time,
+    ) -> None:
+        self._ticks, self._clock, self._own_s = ticks, clock, own_s
+        self._there_is = False
+        self._at_s, self._own_before_s = clock(), own_s()
+        self._before = self._read()
+
+    def __call__(self) -> bool:
+        """Whether there is time to spare; ``False`` where nobody can tell."""
+        now_s = self._clock()
+        if now_s - self._at_s >= LOOK_S:
+            self._look(now_s)
+        return self._there_is
+
+    def _look(self, now_s: float) -> None:
+        own_s, ticks = self._own_s(), self._read()
+        own = (own_s - self._own_before_s) / (now_s - self._at_s)
+        idle, total = (now - before for now, before in zip(ticks, self._before, strict=True))
+        self._at_s, self._own_before_s, self._before = now_s, own_s, ticks
+        idle_min, own_max = IDLE_MIN, OWN_MAX
+        if self._there_is:
+            idle_min, own_max = IDLE_STAYS_MIN, OWN_STAYS_MAX
+        self._there_is = total > 0 and idle / total >= idle_min and own <= own_max
+
+    def _read(self) -> tuple[int, int]:
+        try:
+            return self._ticks()
+        except (OSError, ValueError):
+            return 0, 0
