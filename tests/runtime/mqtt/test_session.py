@@ -2,6 +2,8 @@
 
 import mqtt5
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.session import MqttSession
@@ -140,3 +142,17 @@ def test_an_owner_that_acknowledges_itself_still_sees_qos_2_once():
 def test_packets_only_a_client_sends_end_the_connection():
     with pytest.raises(LinkError, match="unexpected SubscribePacket"):
         started().on_packet(mqtt5.SubscribePacket(1, [mqtt5.TopicFilter("t")]), [])
+
+
+@given(st.lists(st.tuples(st.integers(1, 20), st.sampled_from([1, 1, 1, 2])), max_size=20))
+def test_many_acknowledged_at_once_are_answered_as_one_by_one(packet_ids):
+    one_by_one, at_once = started(acknowledge=False), started(acknowledge=False)
+    separately: Out = []
+    together: Out = []
+
+    for packet_id, qos in packet_ids:
+        one_by_one.acknowledge(packet_id, qos, separately)
+    at_once.acknowledge_all(packet_ids, together)
+
+    assert b"".join(together) == b"".join(separately)
+    assert len(together) <= len(separately)

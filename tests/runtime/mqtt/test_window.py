@@ -304,3 +304,37 @@ def test_a_pubcomp_does_not_settle_a_message_of_qos_1():
     window.on_acknowledged(1, 0, [], qos=2)
 
     assert window.in_flight == 1
+
+
+@given(st.lists(st.tuples(st.integers(0, 300), st.sampled_from([1, 2])), max_size=12), st.data())
+def test_a_run_is_sent_and_acknowledged_as_its_packets_one_by_one(sizes, data):
+    packets = [publication(number, size, qos) for number, (size, qos) in enumerate(sizes)]
+    run, places = b"".join(packets), []
+    for packet, (_, qos) in zip(packets, sizes, strict=True):
+        at = places[-1][1] if places else 0
+        places.append((at, at + len(packet), at + packet_id_at(packet), qos))
+    separately, together = (OutboundWindow(PacketIds(), bytes_max=BYTES_MAX) for _ in range(2))
+    receive_max = data.draw(st.integers(1, 8))
+    outs = connect(separately, receive_max), connect(together, receive_max)
+
+    taken = sum(
+        separately.offer(bytearray(packet), packet_id_at(packet), qos, outs[0])
+        for packet, (_, qos) in zip(packets, sizes, strict=True)
+    )
+
+    assert together.offer_run(run, places, outs[1]) == taken
+    assert outs[0] == outs[1]
+    places_of_ids = [(packet, packet_id_at(packet)) for packet in outs[0]]
+    sent = [packet[at] << 8 | packet[at + 1] for packet, at in places_of_ids]
+    acked = data.draw(st.lists(st.sampled_from([*sent, 999]), max_size=12))
+    for packet_id in acked:
+        separately.on_acknowledged(packet_id, 0, outs[0], qos=1)
+    together.on_run_acknowledged(acked, outs[1])
+    assert outs[0] == outs[1]
+    assert separately.settled_through == together.settled_through
+    assert separately.bytes == together.bytes
+
+
+def publication(number: int, size: int, qos: int) -> bytes:
+    payload = b"%d" % number + bytes(size)
+    return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS(qos), packet_id=1).write()

@@ -8,8 +8,10 @@ from hypothesis import strategies as st
 from federator.errors import LinkError
 from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES, PacketTransport
 from federator.runtime.mqtt.wire import (
+    PUBACK,
     Inbound,
     acknowledgement,
+    acknowledgements,
     address_publish,
     is_publish,
     lower_qos,
@@ -219,3 +221,38 @@ def test_acknowledgements_are_those_of_the_codec(packet_id):
         (0x70, mqtt5.PubCompPacket(packet_id)),
     ):
         assert acknowledgement(kind, packet_id) == packet.write()
+
+
+@given(st.lists(publish_packets() | other_packets, max_size=12), st.data())
+def test_short_acknowledgements_of_success_are_told_apart_wherever_a_read_ends(packets, data):
+    stream = stream_of(packets)
+    end = data.draw(st.integers(0, len(stream)))
+    plain: tuple[list[Inbound], list[mqtt5.Packet]] = ([], [])
+    publishes: list[Inbound] = []
+    others: list[mqtt5.Packet] = []
+    acknowledged: list[int] = []
+
+    used = read_packets(memoryview(stream)[:end], publishes, others, acknowledged=acknowledged)
+
+    assert used == read_packets(memoryview(stream)[:end], *plain)
+    assert len(publishes) == len(plain[0])
+    acks = [each for each in plain[1] if isinstance(each, mqtt5.PubAckPacket)]
+    assert acknowledged == [each.packet_id for each in acks]
+    assert len(others) == len(plain[1]) - len(acks)
+
+
+def test_an_acknowledgement_that_says_why_not_goes_by_the_codec():
+    refusal = mqtt5.PubAckPacket(7, reason_code=mqtt5.PubAckReasonCode.NOT_AUTHORIZED)
+    others: list[mqtt5.Packet] = []
+    acknowledged: list[int] = []
+
+    read_packets(memoryview(refusal.write()), [], others, acknowledged=acknowledged)
+
+    assert (acknowledged, len(others)) == ([], 1)
+
+
+@given(st.lists(st.integers(1, 65_535), max_size=30))
+def test_acknowledgements_in_a_run_are_the_same_bytes(packet_ids):
+    single = b"".join(acknowledgement(PUBACK, each) for each in packet_ids)
+
+    assert acknowledgements(packet_ids) == single
