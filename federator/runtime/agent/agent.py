@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping
 from functools import partial
 from typing import get_args
 
-from mqtt5 import QoS, TopicFilter
+from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
@@ -199,9 +199,16 @@ class Agent:
         )
         yield Part(
             subscriptions=[TopicFilter(marker)],
-            topics={marker: lambda packet: data.path.on_marker(packet.payload)},
+            topics={marker: self._on_marker},
             messages={msg.RepairRequest: data.path.on_request},
         )
+
+    def _on_marker(self, packet: PublishPacket) -> None:
+        """Hear how far an earlier life got; then our own markers need not come back to us."""
+        if self.data.path.custody.destination.started:
+            self.control.link.unsubscribe([packet.topic])
+        else:
+            self.data.path.on_marker(packet.payload)
 
     def _client_parts(self) -> Iterator[Part]:
         """The parts that serve gateways, operators and clients."""
