@@ -33,6 +33,7 @@ class Bar:
 _BROKER_CPU = "broker_cpu_per_million_at_saturation"
 
 _M: Final = "metrics"
+_D: Final = "direct"
 
 BARS: Final = (
     Bar("throughput, 1 hop, QoS 0", r.THROUGHPUT, 1, 0, 0.85, True),
@@ -41,6 +42,17 @@ BARS: Final = (
     Bar("throughput, 1 hop, QoS 1", r.THROUGHPUT, 1, 1, 0.6, True),
     Bar("p50 at 1,000 msg/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False),
     Bar("p50 at 1,000 msg/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False),
+    Bar("direct: throughput, 1 hop, QoS 0", r.THROUGHPUT, 1, 0, 1.0, True, _D),
+    Bar("direct: throughput, 1 hop, QoS 1", r.THROUGHPUT, 1, 1, 1.0, True, _D),
+    Bar("direct: throughput, few on their way, 1 hop, QoS 0", r.NARROW, 1, 0, 0.8, True, _D),
+    Bar("direct: throughput, few on their way, 1 hop, QoS 1", r.NARROW, 1, 1, 0.9, True, _D),
+    Bar("direct: p50 at 1,000/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 1.7, False, _D),
+    Bar("direct: p50 at 1,000/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False, _D),
+    Bar("direct: p50 at 10,000/s, 1 hop, QoS 0", "delay_p50_at_10000", 1, 0, 2.5, False, _D),
+    Bar("direct: p50 at 10,000/s, 1 hop, QoS 1", "delay_p50_at_10000", 1, 1, 3.0, False, _D),
+    Bar("direct: throughput, 3 hops, QoS 0", r.THROUGHPUT, 3, 0, 1.6, True, _D),
+    Bar("direct: brokers' CPU per message, 3 hops, QoS 0", _BROKER_CPU, 3, 0, 0.35, False, _D),
+    Bar("direct: p50 at 1,000/s, 3 hops, QoS 0", "delay_p50_at_1000", 3, 0, 1.5, False, _D),
     Bar("polling: p50 at 1,000/s, 1 hop, QoS 0", "delay_p50_at_1000", 1, 0, 2.0, False, "polling"),
     Bar("polling: p50 at 1,000/s, 1 hop, QoS 1", "delay_p50_at_1000", 1, 1, 2.0, False, "polling"),
     *(

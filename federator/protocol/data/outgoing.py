@@ -43,6 +43,9 @@ SIGN_GAP_MS = Millis(2_000)
 """Between two frames that go all the same; more than ``QUIET_MS``."""
 
 
+DIRECT_BYTES_MAX = 15 * 1024 * 1024
+"""Longer frames go by the broker, which says what it takes."""
+
 DIRECT_TOPIC, URGENT_TOPIC = "d", "u"
 """What a PUBLISH to a neighbour's agent says in place of a topic: the sort of its frame, by which
 frames are counted on each connection."""
@@ -197,6 +200,8 @@ class Outgoing:
                 self._note_unsent(frame, hop)
                 continue
             direct = self._direct.get(hop) if self._direct else None
+            if direct is not None and size > DIRECT_BYTES_MAX:
+                direct, link = None, self._by_broker[hop]
             if direct is not None and not direct.has_room:
                 self._note_unsent(frame, hop)
                 self._congestion.refused(hop, now_ms=now_ms)

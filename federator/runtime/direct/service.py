@@ -34,6 +34,9 @@ from federator.runtime.process.clocks import monotonic_ms
 OFFER_S: Final = 5.0
 LOOK_S: Final = 1.0
 KEEP_ALIVE_MAX_S: Final = 10
+DIAL_GAP_MS: Final = 1_000
+"""Between two offers of one neighbour that are taken up: each ends a connection and begins one."""
+
 COMPLAINT_GAP_MS: Final = Millis(600_000)
 COMPLAINTS_MAX: Final = 256
 
@@ -48,6 +51,7 @@ class _Peer:
     offer: DirectOffer | None = None
     link: MqttLink | None = None
     task: asyncio.Task[None] | None = None
+    dialled_ms: Millis | None = None
     sent: Unconfirmed | None = None  # while frames go straight
     confirmed: int = 0  # at the last look that found it grown
     waits_since_ms: Millis = Millis(0)
@@ -141,9 +145,12 @@ class DirectLinks:
 
     def on_offer(self, offer: DirectOffer) -> None:
         """Take up a neighbour's offer to come straight to it."""
-        peer = self._peers.get(offer.sender)
+        peer, now_ms = self._peers.get(offer.sender), monotonic_ms()
         if peer is None or offer == peer.offer:
             return
+        if peer.dialled_ms is not None and now_ms - peer.dialled_ms < DIAL_GAP_MS:
+            return  # it is repeated
+        peer.dialled_ms = now_ms
         if not self._port.is_called_by(offer.sender):
             self._offer(offer.sender)  # the link may have come up here before it did there
         self._hang_up(offer.sender, peer)
@@ -151,7 +158,7 @@ class DirectLinks:
         try:
             host, port = split_endpoint(offer.address)
         except ValueError:
-            if self._complaints.allow(offer.sender, monotonic_ms()):
+            if self._complaints.allow(offer.sender, now_ms):
                 _log.warning(
                     "direct.bad_address",
                     neighbour=offer.sender,
@@ -196,7 +203,8 @@ class DirectLinks:
 
     def leave(self) -> None:
         """Send what is under way by the brokers, too: nobody will do so when we are gone."""
-        for neighbour, peer in self._peers.items():
+        peers, self._peers = self._peers, {}
+        for neighbour, peer in peers.items():
             self._hang_up(neighbour, peer)
 
     # -- frames -----------------------------------------------------------------------------------
@@ -205,17 +213,17 @@ class DirectLinks:
         self._counters.frames_in += len(frames)
         self.on_frames(neighbour, frames)
 
-    def go_direct(self, neighbour: BrokerId, peer: _Peer) -> None:
+    def on_up(self, neighbour: BrokerId, peer: _Peer, link: MqttLink) -> None:
         """Its agent lets us in: frames for it go straight from now on."""
-        if peer.link is not None and self._peers.get(neighbour) is peer:
+        if peer.link is link and self._peers.get(neighbour) is peer:
             peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max)
             peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
-            self.outgoing().go_direct(neighbour, peer.link, peer.sent)
-            _log.info("direct.used", neighbour=neighbour, address=peer.link.endpoint.place)
+            self.outgoing().go_direct(neighbour, link, peer.sent)
+            _log.info("direct.used", neighbour=neighbour, address=link.endpoint.place)
 
-    def on_down(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
-        """The connection broke."""
-        if self._peers.get(neighbour) is peer:
+    def on_down(self, neighbour: BrokerId, peer: _Peer, link: MqttLink, reason: str) -> None:
+        """The connection broke, unless it is one that was given up before."""
+        if peer.link is link and self._peers.get(neighbour) is peer:
             self._go_by_broker(neighbour, peer, reason)
 
     def _go_by_broker(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
@@ -226,16 +234,15 @@ class DirectLinks:
         self._counters.by_broker += again
         _log.info("direct.left", neighbour=neighbour, reason=reason, again=again)
 
-    def on_confirmed(self, peer: _Peer, payload: bytes) -> None:
-        """A neighbour says how many frames have come."""
+    def on_confirmed(self, peer: _Peer, link: MqttLink, payload: bytes) -> None:
+        """A neighbour says how many frames have come over ``link``."""
         try:
             if len(payload) != CONFIRMATION.size:
                 raise DecodeError(f"a confirmation of {len(payload)} bytes")
-            if peer.sent is not None:
+            if peer.sent is not None and peer.link is link:
                 peer.sent.confirm(*CONFIRMATION.unpack(payload))
         except DecodeError as error:
-            if peer.link is not None:
-                peer.link.drop(str(error))
+            link.drop(str(error))
 
     def _look(self) -> None:
         """Leave connections over which nothing is confirmed any more."""
@@ -303,12 +310,12 @@ class _Observer(LinkObserver):
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """We are let in."""
-        self.links.go_direct(self.neighbour, self.peer)
+        self.links.on_up(self.neighbour, self.peer, link)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
         """The connection is lost."""
-        self.links.on_down(self.neighbour, self.peer, reason)
+        self.links.on_down(self.neighbour, self.peer, link, reason)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """It confirms what came."""
-        self.links.on_confirmed(self.peer, publishes[-1][0].payload)
+        self.links.on_confirmed(self.peer, link, publishes[-1][0].payload)

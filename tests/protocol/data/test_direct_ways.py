@@ -1,5 +1,6 @@
 """Frames leave by a neighbour's broker or straight to its agent, and none is lost in between."""
 
+from federator.protocol.data import outgoing as module
 from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC, Outgoing
 from federator.protocol.data.unconfirmed import Unconfirmed
 from federator.protocol.forwarding.counters import DataCounters
@@ -10,6 +11,7 @@ from federator.runtime.mqtt.wire import inbound_of
 
 ME, N2 = BrokerId(1), BrokerId(2)
 TOPIC = "$fed/fed/data"
+BODY, LONG_BODY = b"0\x04\x00\x01a\x00", b"0\x08\x00\x01a\x00long"
 
 
 class Wire:
@@ -44,11 +46,11 @@ def outgoing():
     return made, broker, agent
 
 
-def send(made, seq, *, urgent=False, flags=0):
+def send(made, seq, *, urgent=False, flags=0, body=BODY):
     frame = Frame(
         flags=flags, hop_limit=8, hops=0, sender=ME, origin=ME, epoch=Epoch(1), seq=seq,
         origin_time_us=0, publications=1, mask=1, keys=bytes(KEY_BYTES),
-        body=memoryview(b"0\x04\x00\x01a\x00"), chain=bytes(CHAIN_BYTES) if flags else b"",
+        body=memoryview(body), chain=bytes(CHAIN_BYTES) if flags else b"",
     )  # fmt: skip
     parts = (frame.body,)
     return made.send(frame, 0, ((N2, b"\x01"),), parts, len(frame.body), now_ms=0, urgent=urgent)
@@ -125,3 +127,16 @@ def test_a_neighbour_that_is_gone_gets_nothing_by_any_way():
     assert send(made, 1) == 0
     assert made.go_by_broker(N2) == 0
     assert (broker.sent, agent.sent) == ([], [])
+
+
+def test_a_frame_that_is_too_long_for_an_agent_goes_by_the_broker_and_changes_nothing(
+    monkeypatch,
+):
+    monkeypatch.setattr(module, "DIRECT_BYTES_MAX", len(BODY))
+    made, broker, agent = outgoing()
+    made.go_direct(N2, agent, Unconfirmed(10_000))
+    send(made, 1, body=LONG_BODY)
+    send(made, 2)
+
+    assert broker.sent == [(TOPIC, 1)]
+    assert agent.sent == [(DIRECT_TOPIC, 2)]
