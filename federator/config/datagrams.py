@@ -6,8 +6,7 @@ Source: docs/udp-fec.md.
 import importlib.util
 from typing import Annotated
 
-from pydantic import Field
-
+from federator.config.held.models import Field
 from federator.config.section import Section, WholeNumber, readable_by, unusable
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES

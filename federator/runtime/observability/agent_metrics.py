@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from federator.config.settings import Settings
 from federator.protocol.controller.failover import Failover
@@ -14,7 +15,6 @@ from federator.protocol.types import BrokerId
 from federator.runtime.custody.stores import counts
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
-from federator.runtime.datagrams.service import DatagramService
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
@@ -32,6 +32,9 @@ from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.telemetry.stream import MetricsStream
 from federator.runtime.trust.guarding import Trust
 
+if TYPE_CHECKING:
+    from federator.runtime.datagrams.service import DatagramService
+
 _Number = int | float
 Values = dict[str, Value]
 
@@ -42,7 +45,7 @@ class LinkMetrics:
 
     known: Links
     neighbours: NeighbourLinks
-    datagrams: DatagramService | None
+    datagrams: "DatagramService | None"
     loads: LinkLoads
     _ids: dict[str, BrokerId] = field(default_factory=dict)  # who was last behind an address
 
@@ -254,7 +257,7 @@ def topology_values(node: Node, *, wanted: int) -> Values:
     }
 
 
-def datagram_values(service: DatagramService | None) -> Values:
+def datagram_values(service: "DatagramService | None") -> Values:
     """Links over datagrams."""
     if service is None:
         return {}

@@ -3,10 +3,9 @@
 Source: docs/observability.md, "How full links are".
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from federator.config.brokers import NeighbourSettings
 from federator.protocol.links.links import Links
@@ -14,10 +13,12 @@ from federator.protocol.messages.steering import LINKS_MAX, LinkLoad
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.datagrams.service import DatagramService
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.clocks import beat, monotonic_ms
+
+if TYPE_CHECKING:
+    from federator.runtime.datagrams.service import DatagramService
 
 SAMPLE_S: Final = 1.0
 
@@ -28,7 +29,7 @@ class LinkLoads:
 
     links: Links
     connections: NeighbourLinks
-    datagrams: DatagramService | None
+    datagrams: "DatagramService | None"
     policies: LinkPolicies
 
     def __post_init__(self) -> None:
@@ -40,7 +41,7 @@ class LinkLoads:
         """Sample until cancelled."""
         while True:
             self.sample(monotonic_ms())
-            await asyncio.sleep(SAMPLE_S)
+            await beat(SAMPLE_S)
 
     def sample(self, now_ms: Millis) -> None:
         """See what has left to each neighbour, and what waits."""
