@@ -110,18 +110,18 @@ def run(
     try:
         outcome = program.main(arguments, prog_name=name, standalone_mode=False)
     except BaseException as error:
-        sys.exit(_explain(error, name, within, debug="--debug" in arguments))
+        sys.exit(explained(error, name, within, debug="--debug" in arguments))
     sys.exit(outcome if isinstance(outcome, int) else 0)
 
 
-def _explain(
+def explained(
     error: BaseException,
     name: str,
-    within: Callable[[BaseException], FederatorError | None],
+    within: Callable[[BaseException], FederatorError | None] = lambda _: None,
     *,
     debug: bool,
 ) -> int:
-    """Print one line about ``error``; the exit code."""
+    """Print one line about ``error``, by which the program ``name`` ends; the exit code."""
     cause = _cause(error)
     cause = within(cause) or cause
     match cause:

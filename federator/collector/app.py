@@ -11,13 +11,12 @@ from itertools import islice
 from typing import Final
 
 import structlog
-from prometheus_client.core import Metric
 
 from federator.collector.collector import Collector
 from federator.collector.landing import Landing
 from federator.config.collector import CollectorSettings
 from federator.runtime.process import service_manager
-from federator.runtime.process.exposition import Definition, families, table
+from federator.runtime.process.exposition import Definition, Family, families, table
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -149,7 +148,7 @@ class CollectorView(AgentView):
             for position in islice(self._collector.collection.positions(), LISTED_MAX)
         )
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Family]:
         """Counters and gauges."""
         collector = self._collector
         positions = list(islice(collector.collection.positions(), LISTED_MAX))

@@ -14,10 +14,15 @@ from pathlib import Path
 from typing import Annotated, Final, Literal, Self
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, SecretStr, Strict, model_validator
-from pydantic_core import PydanticCustomError
-
 from federator.config.certificates import client_context
+from federator.config.held.models import (
+    BeforeValidator,
+    Field,
+    PydanticCustomError,
+    SecretStr,
+    Strict,
+    model_validator,
+)
 from federator.config.section import BrokerNumber, Section, Takes, WholeNumber, readable_by, wrong
 from federator.config.topics import TopicFilters, check_conflict
 from federator.protocol.effects import Notice
@@ -277,14 +282,13 @@ class BrokerAddress(Credentials):
         A user name and its password are taken together, and a certificate and its key: half of
         each would be of no use with the other half of another.
         """
-        own = self.model_dump(exclude_none=True, exclude_unset=True, by_alias=True)
         names: list[str] = []
         if self.username is None:
             names += ["username", "password", "password_file"]
         if self.address.tls:
             names += ["ca_file"] if self.ca_file is None else []
             names += ["cert_file", "key_file"] if self.cert_file is None else []
-        return type(self)(**{name: getattr(login, name) for name in names} | own)
+        return self.model_copy(update={name: getattr(login, name) for name in names})
 
     @model_validator(mode="after")
     def _tls_files_have_a_use(self) -> Self:

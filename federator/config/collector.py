@@ -7,9 +7,8 @@ over both, and one line per mistake. A collector is no broker and needs no id.
 from pathlib import Path
 from typing import Annotated, Self
 
-from pydantic import Field, Strict, model_validator
-
 from federator.config.brokers import Address, BrokerAddress, Credentials, check_named_once, in_clear
+from federator.config.held.models import Field, Strict, model_validator
 from federator.config.section import Name, Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import CollectorKeySettings

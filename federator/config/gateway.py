@@ -10,10 +10,9 @@ from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, model_validator
-
 from federator.config.brokers import BrokerAddress, check_named_once, check_pair, in_clear
 from federator.config.certificates import server_context
+from federator.config.held.models import Field, model_validator
 from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings, Span
 from federator.config.security import GatewayKeySettings

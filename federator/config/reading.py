@@ -2,11 +2,10 @@
 
 An environment variable names a path, ``FEDERATOR_BROKER__ID``; what is not text is JSON. Variables
 without a known first part are left alone: orchestrators set names like ``FEDERATOR_PORT`` by
-themselves. Beside these, a service manager says there where it listens (``service_manager``).
+themselves. Beside these, a service manager says there where it listens
+(``held.service_manager``).
 
 Relative paths of a file go by its folder, those of the environment by the working folder.
-
-Source: sd_notify(3), sd_watchdog_enabled(3).
 """
 
 import functools
@@ -35,7 +34,6 @@ from federator.errors import ConfigError
 
 CONFIG_BYTES_MAX = 4_194_304
 LINE_CHARACTERS_MAX = 900
-SOCKET, WATCHDOG_US, WATCHDOG_PID = "NOTIFY_SOCKET", "WATCHDOG_USEC", "WATCHDOG_PID"
 ENVIRONMENT_PREFIX = "FEDERATOR_"
 _LINE_IN_MESSAGE = re.compile(r" \(at line (\d+), column \d+\)$| \(at end of document\)$")
 
@@ -439,33 +437,3 @@ def _key_of(files: dict[str, Path | None], text: str) -> str:
         if (file := files[key]) is not None and text.startswith(str(file)):
             return key
     return last
-
-
-@dataclass(frozen=True, slots=True)
-class ServiceManager:
-    """Where to tell how we are, and how often we must."""
-
-    address: str  # a unix datagram socket, as ``socket.connect`` wants it
-    watchdog_s: float | None  # silence after which we are taken for hung; None: nobody watches
-
-
-def service_manager(environ: Mapping[str, str], *, pid: int) -> ServiceManager | None:
-    """Who started the process ``pid``; ``None`` when it wants to hear nothing from us.
-
-    What is there but makes no sense, a relative path or a negative time, was not meant for us.
-    """
-    address = environ.get(SOCKET, "")
-    if not address.startswith(("/", "@")) or len(address) == 1:
-        return None
-    if address.startswith("@"):  # Linux's abstract names
-        address = "\0" + address[1:]
-    return ServiceManager(address, _watchdog_s(environ, pid))
-
-
-def _watchdog_s(environ: Mapping[str, str], pid: int) -> float | None:
-    whose, interval = environ.get(WATCHDOG_PID), environ.get(WATCHDOG_US, "")
-    if whose is not None and whose != str(pid):
-        return None
-    if not (interval.isascii() and interval.isdigit() and int(interval) > 0):
-        return None
-    return int(interval) / 1_000_000

@@ -11,32 +11,18 @@ for a restart.
 """
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Any, Final, TypeVar
 
 from pydantic import BaseModel, SecretStr, ValidationError
 from pydantic.fields import FieldInfo
 
 from federator.config.complaints import first_complaint
-from federator.config.section import Section, Takes, unusable
+from federator.config.section import Change, Section, Takes, unusable
 
 SHOWN_CHARACTERS_MAX: Final = 60
 
 _Root = TypeVar("_Root", bound=Section)
 _Entries = Mapping[str, Section]
-
-
-@dataclass(frozen=True, slots=True)
-class Change:
-    """One key, as people write it, whose value in a file is not the one in effect."""
-
-    key: str
-    before: str
-    after: str
-    takes: Takes
-
-    def __str__(self) -> str:
-        return f"{self.key}: {self.before} -> {self.after}"
 
 
 def takes(info: FieldInfo, otherwise: Takes = Takes.RESTART) -> Takes:
@@ -71,6 +57,17 @@ def merged(old: _Root, new: _Root) -> _Root:
     except ValidationError as error:
         _, text = first_complaint(error, type(old), lambda at: None)
         raise unusable(f"with keys that wait for a restart as they are now: {text}") from None
+
+
+def reloaded(old: _Root, new: _Root) -> tuple[_Root, list[Change], list[Change]]:
+    """What is in effect once ``new`` was read, what changes by that, and what takes a restart.
+
+    Raises as ``merged``.
+    """
+    settings = merged(old, new)
+    later = differences(settings, new)
+    waiting = [each for each in later if each.takes is Takes.RESTART]
+    return settings, list(differences(old, settings)), waiting
 
 
 def taken_by_reload(root: type[Section]) -> Iterator[str]:

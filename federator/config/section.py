@@ -2,12 +2,20 @@
 
 import os
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, ClassVar
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, Strict, StringConstraints
-from pydantic_core import PydanticCustomError
-
+from federator.config.held.models import (
+    AfterValidator,
+    BaseModel,
+    ConfigDict,
+    Field,
+    PydanticCustomError,
+    Strict,
+    StringConstraints,
+    held,
+)
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
 
@@ -34,6 +42,19 @@ class Takes(Enum):
     RESTART = "a restart"
 
 
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One key, as people write it, whose value in a file is not the one in effect."""
+
+    key: str
+    before: str
+    after: str
+    takes: Takes
+
+    def __str__(self) -> str:
+        return f"{self.key}: {self.before} -> {self.after}"
+
+
 class Section(BaseModel):
     """One table of the configuration file."""
 
@@ -41,6 +62,11 @@ class Section(BaseModel):
 
     told_apart_by: ClassVar[str] = "url"
     """The key by which entries of a list of these are told apart."""
+
+    def __reduce__(self) -> tuple[Callable[..., BaseModel], tuple[object, ...]]:
+        kind = type(self)
+        values = {name: getattr(self, name) for name in kind.model_fields}
+        return held, (kind, values, set(self.model_fields_set))
 
     def clash(self, key: str, relation: str, other: str, mend: str) -> PydanticCustomError:
         """An error about ``key``, whose value does not go with that of ``other``."""

@@ -6,9 +6,8 @@ What stands below a key becomes ``docs/configuration.md``. Units are last in a k
 
 from typing import Annotated, Literal, Self
 
-from pydantic import Field, Strict, StringConstraints, model_validator
-
 from federator.config.brokers import Credentials, Dial, ProxySettings, Transport, Url, is_loopback
+from federator.config.held.models import Field, Strict, StringConstraints, model_validator
 from federator.config.section import BrokerNumber, Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains

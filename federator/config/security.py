@@ -8,8 +8,7 @@ Source: docs/security.md, "Files".
 from pathlib import Path
 from typing import Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
-
+from federator.config.held.models import Field, model_validator
 from federator.config.section import Section, unusable, wrong
 from federator.errors import DecodeError
 from federator.protocol.trust.certificates import Role

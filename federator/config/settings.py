@@ -8,8 +8,6 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import Field, model_validator
-
 from federator.config.brokers import (
     Address,
     BrokerAddress,
@@ -21,6 +19,7 @@ from federator.config.brokers import (
     in_clear,
     proxies_in_clear,
 )
+from federator.config.held.models import Field, model_validator
 from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,

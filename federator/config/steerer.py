@@ -2,9 +2,14 @@
 
 from typing import Annotated, Literal, Self
 
-from pydantic import BeforeValidator, Field, Strict, StringConstraints, model_validator
-
 from federator.config.collector import FollowingSettings
+from federator.config.held.models import (
+    BeforeValidator,
+    Field,
+    Strict,
+    StringConstraints,
+    model_validator,
+)
 from federator.config.section import Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import SteererKeySettings

@@ -2,8 +2,7 @@
 
 from typing import Annotated, Literal, Protocol, Self
 
-from pydantic import Field, model_validator
-
+from federator.config.held.models import Field, model_validator
 from federator.config.section import Section, Switch, Takes, WholeNumber, readable_by, wrong
 from federator.protocol.filters import validate_filter
 from federator.protocol.filters.renames import check_pairs

@@ -7,9 +7,8 @@ import ipaddress
 from pathlib import Path
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import AfterValidator, Field, Strict, model_validator
-
 from federator.config.brokers import Address, Url
+from federator.config.held.models import AfterValidator, Field, Strict, model_validator
 from federator.config.section import (
     BrokerNumber,
     Section,

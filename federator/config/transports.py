@@ -7,8 +7,7 @@ import importlib.util
 from pathlib import Path
 from typing import Annotated
 
-from pydantic import Field
-
+from federator.config.held.models import Field
 from federator.config.section import Section, WholeNumber, readable_by, unusable
 from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES

@@ -10,14 +10,13 @@ from itertools import islice
 from typing import Final
 
 import structlog
-from prometheus_client.core import Metric
 
 from federator.config.certificates import expiries_s
 from federator.config.gateway import GatewaySettings
 from federator.gateway.gateway import Gateway
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.process import service_manager
-from federator.runtime.process.exposition import Labelled, families
+from federator.runtime.process.exposition import Family, Labelled, families
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -107,7 +106,7 @@ class GatewayView(AgentView):
         guide = self._gateway.guides.newest
         return {"enabled": False, "controller": guide.controller if guide is not None else None}
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Family]:
         """The counters and gauges for Prometheus."""
         gateway = self._gateway
         here = Counter(a.broker.id for a in gateway.every if a.broker is not None)

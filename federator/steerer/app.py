@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Final
 
 import structlog
-from prometheus_client.core import Metric
 
 from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
@@ -20,7 +19,7 @@ from federator.planner.steering.moves import Decision, Move, fullest
 from federator.planner.steering.placing import Placing
 from federator.protocol.messages.steering import VALID_MS_MAX
 from federator.runtime.process import service_manager
-from federator.runtime.process.exposition import Definition, families, table
+from federator.runtime.process.exposition import Definition, Family, families, table
 from federator.runtime.process.http import AgentView
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import http_page, run_to_end, stop_requested, with_tasks
@@ -165,7 +164,7 @@ class SteererView(AgentView):
             for tree in islice(self._steerer.trees, LISTED_MAX)
         )
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Family]:
         """Counters and gauges."""
         steerer = self._steerer
         kept = steerer.edges.kept()

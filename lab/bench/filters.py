@@ -23,6 +23,7 @@ from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from lab.bench.processor import resident_mb
+from lab.grid.processes import children
 from lab.grid.running import Pages, RunningGrid
 from lab.grid.topology import Graph
 
@@ -109,7 +110,7 @@ class _Pair(RunningGrid):
 
     def __init__(self, folder: Path) -> None:
         folder.mkdir()
-        super().__init__(Graph(((HERE, THERE),)), folder, link_delay_ms=0)
+        super().__init__(Graph(((HERE, THERE),)), folder, link_delay_ms=0, spawn=children.spawn)
         self._clients: dict[BrokerId, asyncio.Task[None]] = {}
 
     async def subscribe(self, filters: list[str], progress: Callable[[int], None]) -> None:

@@ -20,9 +20,10 @@ from typing import Any, Final
 from federator.errors import LinkError
 from federator.protocol.topology.graph import Strength, near_of, strength_of
 from federator.protocol.types import BrokerId
+from lab.grid.processes import warm
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.children import Child, Started
+from lab.grid.processes.children import Child, Spawn, Started
 from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay import Way
 from lab.grid.processes.relay_process import RelayProcess
@@ -127,6 +128,7 @@ class RunningGrid(Federated):
         direct: Frames go straight from agent to agent. A fault of a link hits all that come
             straight to either of its ends.
         capacity: Of every link, bit/s each way, as agents are told; links are as wide as ever.
+        spawn: Starts the agents.
         progress: Told what was started.
     """
 
@@ -144,6 +146,7 @@ class RunningGrid(Federated):
         signed: bool = False,
         direct: bool = False,
         capacity: int | None = None,
+        spawn: Spawn = warm.spawn,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
         brokers = {
@@ -162,6 +165,7 @@ class RunningGrid(Federated):
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
         self._capacity = capacity
+        self._spawn = spawn
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
         self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
@@ -176,7 +180,8 @@ class RunningGrid(Federated):
         await start_each("broker", self.brokers, self._progress)
         for here in self.grid.ids:
             config = await self._agent_config(here)
-            self.agents[here] = AgentProcess(self.folder / f"agent-{here}", config)
+            folder = self.folder / f"agent-{here}"
+            self.agents[here] = AgentProcess(folder, config, self._spawn)
         await start_each("agent", self.agents, self._progress)
         await self.until(self.links_up)
         await self.until(self.interest_known)

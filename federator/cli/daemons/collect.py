@@ -10,7 +10,6 @@ from typing import Any
 import click
 
 from federator.cli.agent_pages import get
-from federator.cli.daemons import logs
 from federator.cli.daemons.all_brokers import (
     broker_option,
     check_option,
@@ -22,6 +21,8 @@ from federator.cli.observe.status import shown, table
 from federator.cli.options import PLACE, columns, config_file
 from federator.collector import app
 from federator.config.reading import load_collector
+from federator.config.reload import reloaded
+from federator.runtime.process import logs
 from federator.runtime.process.reloading import Source
 
 DEFAULT_CONFIG = Path("/etc/federator/collector.toml")
@@ -70,7 +71,7 @@ def command(
         click.echo(f"to {settings.landing} from {named_brokers}: the configuration can be used")
         return 0
     logs.configure(settings.log)
-    app.serve(settings, Source(read, logs.set_level))
+    app.serve(settings, Source(read, reloaded, logs.set_level))
     return 0
 
 

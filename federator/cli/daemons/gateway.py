@@ -6,10 +6,11 @@ from pathlib import Path
 
 import click
 
-from federator.cli.daemons import logs
 from federator.cli.options import config_file
 from federator.config.reading import load_gateway
+from federator.config.reload import reloaded
 from federator.gateway import app
+from federator.runtime.process import logs
 from federator.runtime.process.reloading import Source
 
 DEFAULT_CONFIG = Path("/etc/federator/gateway.toml")
@@ -32,4 +33,4 @@ def command(config: Path | None, check: bool) -> None:
         return
     logs.configure(settings.log)
     read = partial(load_gateway, path, os.environ)
-    app.serve(settings, Source(read, logs.set_level))
+    app.serve(settings, Source(read, reloaded, logs.set_level))

@@ -1,18 +1,15 @@
 """``federator run``: the daemon, in the foreground, until SIGTERM or SIGINT."""
 
-from functools import partial
 from os import EX_CONFIG, EX_UNAVAILABLE
 from pathlib import Path
 
 import click
 
-from federator.cli.daemons import logs
 from federator.cli.options import config_option, named, settings_from
-from federator.cli.setup.doctor import diagnosed
+from federator.config.reading import load_former
 from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
-from federator.runtime.agent import app
-from federator.runtime.process.reloading import Source
+from federator.runtime.agent import process
 
 
 @click.command(name="run")
@@ -30,14 +27,14 @@ def command(config: Path | None, fail_fast: bool) -> None:
     configuration again: neighbours, what links cost, rules (of leaves, too) and log.level change at
     once, and the log names what takes a restart, or what is wrong.
     """
-    settings = _read(config)
-    logs.configure(settings.log)
+    settings = settings_of(config)
+    former = None if settings.former is None else load_former(settings)
     if fail_fast:
         _check_broker(settings)
-    app.serve(settings, Source(partial(_read, config), logs.set_level))
+    process.be_agent(process.Told(config, settings, former))
 
 
-def _read(config: Path | None) -> Settings:
+def settings_of(config: Path | None) -> Settings:
     """All that an agent is told, with what it needs to start."""
     settings = settings_from(config)
     settings.require(named(config))
@@ -46,6 +43,11 @@ def _read(config: Path | None) -> Settings:
 
 def _check_broker(settings: Settings) -> None:
     """What ``--fail-fast`` asks for, before anything is started; a refusal says what to mend."""
+    # Half of an agent: of no use to the others, who leave this process to it.
+    from federator.cli.setup.doctor import diagnosed  # noqa: PLC0415
+    from federator.runtime.process import logs  # noqa: PLC0415
+
+    logs.configure(settings.log)
     try:
         report = diagnosed(settings, system_seconds_max=0)
     except LinkError as error:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import click
 
-from federator.cli.daemons import logs
 from federator.cli.daemons.all_brokers import (
     broker_option,
     check_option,
@@ -17,6 +16,8 @@ from federator.cli.daemons.all_brokers import (
 from federator.cli.options import FILE, config_file
 from federator.command_line import imported
 from federator.config.reading import load_steerer
+from federator.config.reload import reloaded
+from federator.runtime.process import logs
 from federator.runtime.process.reloading import Source
 
 DEFAULT_CONFIG = Path("/etc/federator/steer.toml")
@@ -70,7 +71,7 @@ def command(
     logs.configure(settings.log)
     app.serve(
         settings,
-        Source(read, logs.set_level),
+        Source(read, reloaded, logs.set_level),
         dry=dry,
         once=once,
         instance_file=write_instance,

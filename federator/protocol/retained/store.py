@@ -103,6 +103,7 @@ class RetainedStore:
     ) -> None:
         self.places = Places(self_id, topics_max=topics_max)
         self.touched = 0  # grows with every change
+        self.on_change: Callable[[], None] = lambda: None  # there is something to take
         self._self_id = self_id
         self._unknown = Version(0, 0, self_id)
         self._keep_us = tombstone_keep_us
@@ -173,6 +174,7 @@ class RetainedStore:
         self._note(topic)
         if gave_way is not None:
             self._changed[gave_way] = None
+            self.on_change()
         if gone is not None:
             self._forget(gone)
 
@@ -196,6 +198,7 @@ class RetainedStore:
         self.touched += 1
         self._restarted = self.touched
         self._changed = dict.fromkeys(self._entries)
+        self.on_change()
 
     def on_found(self, found: Mapping[str, int], *, since: int, now_us: int) -> list[str]:
         """Place values that our broker holds.
@@ -402,6 +405,7 @@ class RetainedStore:
         """What is known of ``topic`` changed: to be saved, unless it is a guest."""
         if not self.places.is_guest(topic):
             self._changed[topic] = None
+            self.on_change()
 
     def _forget(self, topic: str) -> None:
         self._note(topic)

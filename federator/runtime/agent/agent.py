@@ -31,13 +31,13 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.busy_poll import BusyPoll
 from federator.runtime.data.drops import LOOK_S, DropReports
 from federator.runtime.data.former_session import FormerSession
-from federator.runtime.doctor.diagnosis import LOG_LINES
+from federator.runtime.doctor.log_kinds import LOG_LINES
 from federator.runtime.links.outboxes import OwnOutboxes
 from federator.runtime.loops.watch import NOTICE_TOPIC, STATE_FILTER
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.clocks import beat, monotonic_ms
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.state import SYS_TOPICS as COUNTED_SYS_TOPICS
 
@@ -298,14 +298,14 @@ class Agent:
     async def _tend_custody(self) -> None:
         data = self.data
         while True:
-            await asyncio.sleep(TEND_S)
+            await beat(TEND_S)
             data.path.tend()
             data.follow_routes()
 
     async def _report_drops(self) -> None:
         reports = DropReports()
         while True:
-            await asyncio.sleep(LOOK_S)
+            await beat(LOOK_S)
             links = [link for n in self.control.connections.all for link in n.links]
             reports.look([self.control.data_link, *links], now_ms=monotonic_ms())
 

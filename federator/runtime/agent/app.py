@@ -4,16 +4,16 @@ import asyncio
 import contextlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import structlog
 
 from federator.config.certificates import expiries_s
-from federator.config.reading import load_former
 from federator.config.settings import Settings
 from federator.protocol.data.stamps import StampBook
+from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.beside.hub import Hub, port_folders
-from federator.runtime.agent.beside.hub_finder import HubFinder
 from federator.runtime.agent.beside.hub_view import hub_section, hub_values, leaves_section
 from federator.runtime.agent.beside.moving import Move, begin, beginning, forget
 from federator.runtime.custody.stores import counts
@@ -29,21 +29,28 @@ from federator.runtime.process.serving import http_page, run_to_end, stop_reques
 from federator.runtime.storage.durable import write_whole
 from federator.runtime.storage.state_dir import StateDir
 
+if TYPE_CHECKING:
+    from federator.runtime.agent.beside.hub import Hub
+    from federator.runtime.agent.beside.hub_finder import HubFinder
+
 LAG_PROBE_S = 1.0
 
 _log = structlog.get_logger()
 
 
-def serve(settings: Settings, source: Source[Settings]) -> None:
+def serve(settings: Settings, source: Source[Settings], former: Settings | None = None) -> None:
     """Be the agent until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
+
+    Args:
+        former: What ``settings.former`` holds, if it is named.
 
     Raises:
         ConfigError: The state folder or the HTTP port cannot be had.
     """
-    run_to_end(run(settings, source))
+    run_to_end(run(settings, source, former))
 
 
-async def run(settings: Settings, source: Source[Settings]) -> None:
+async def run(settings: Settings, source: Source[Settings], was: Settings | None) -> None:
     """As ``serve``, on the running loop."""
     stop, asked = stop_requested(settings.notices()), reload_requested()
 
@@ -52,13 +59,13 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
         stamps = settings.leaves or settings.former
         secret = state.client_token().encode() if stamps else None
         book = StampBook(secret, life=wall_clock_us())
-        finder = HubFinder(settings, state.path) if settings.finds_hubs else None
+        finder = _finder(settings, state.path) if settings.finds_hubs else None
         mine, mine_again = settings, source
         if finder is not None:
             await finder.start()
             mine, mine_again = finder.narrowed(settings), finder.source(source)
         agent = Agent(mine, state, tasks, book)
-        hub = Hub(agent, folders, tasks, book) if mine.leaves else None
+        hub = _hub(agent, folders, tasks, book) if mine.leaves else None
         move = None if former is None else Move(*former, state.path, book)
         prepare = agent.control.connections.endpoints_for
 
@@ -76,19 +83,35 @@ async def run(settings: Settings, source: Source[Settings]) -> None:
 
     with contextlib.ExitStack() as stack:
         state = stack.enter_context(StateDir(settings.state_dir))
-        folders = stack.enter_context(port_folders(settings))
+        folders = {
+            BrokerId(leaf.id): stack.enter_context(StateDir(settings.for_leaf(leaf).state_dir))
+            for leaf in settings.leaves
+        }
         former = None
-        if settings.former is None:
+        if was is None:
             forget(state.path)
         else:
-            told = load_former(settings)
             begin(state.path)
-            former = told, stack.enter_context(StateDir(told.state_dir))
-            forget(told.state_dir)
+            former = was, stack.enter_context(StateDir(was.state_dir))
+            forget(was.state_dir)
             settings = beginning(settings)
             source = replace(source, read=_beginning(source.read))
         await with_tasks(be)
         _log.info("agent.stopped", id=settings.broker.id)
+
+
+def _finder(settings: Settings, folder: Path) -> "HubFinder":
+    from federator.runtime.agent.beside.hub_finder import HubFinder  # noqa: PLC0415 - of few leaves
+
+    return HubFinder(settings, folder)
+
+
+def _hub(
+    agent: Agent, folders: dict[BrokerId, StateDir], tasks: asyncio.TaskGroup, book: StampBook
+) -> "Hub":
+    from federator.runtime.agent.beside.hub import Hub  # noqa: PLC0415 - of few brokers
+
+    return Hub(agent, folders, tasks, book)
 
 
 def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:
@@ -99,8 +122,8 @@ def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:
 class Beside:
     """What is beside an agent: at a hub, at a leaf that finds hubs, while a role changes."""
 
-    hub: Hub | None = None
-    finder: HubFinder | None = None
+    hub: "Hub | None" = None
+    finder: "HubFinder | None" = None
     move: Move | None = None
 
 

@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
@@ -25,8 +26,6 @@ from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.cover_subscriber import CoverSubscriber, SessionFilters
 from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
-from federator.runtime.datagrams.service import DatagramService
-from federator.runtime.direct.service import DirectLinks
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import both_clocks
@@ -36,6 +35,10 @@ from federator.runtime.sharing.file import ShareFile
 from federator.runtime.sharing.sharing import Sharing
 from federator.runtime.storage.state_dir import StateDir
 from federator.runtime.telemetry.traces import TraceService
+
+if TYPE_CHECKING:
+    from federator.runtime.datagrams.service import DatagramService
+    from federator.runtime.direct.service import DirectLinks
 
 HELD_SHARE = 4
 """Frames that come loose all at once may take one part in so many of the queue to our broker."""
@@ -160,8 +163,9 @@ class DataParts:
             send=lambda route, sends, body: self.path.trace(route, sends, body),
         )
 
-    def _datagrams(self) -> DatagramService:
+    def _datagrams(self) -> "DatagramService":
         from federator.runtime.datagrams.raptor import RaptorCoder  # noqa: PLC0415 - an extra
+        from federator.runtime.datagrams.service import DatagramService  # noqa: PLC0415 - as rare
 
         control = self.control
         assert control.trust is not None, "datagrams want keys"
@@ -179,7 +183,9 @@ class DataParts:
             ),
         )
 
-    def _direct(self) -> DirectLinks:
+    def _direct(self) -> "DirectLinks":
+        from federator.runtime.direct.service import DirectLinks  # noqa: PLC0415 - as rare
+
         control = self.control
         sealed = control.trust is not None  # a seal says whose a frame is, else the connection
         return DirectLinks(

@@ -8,16 +8,15 @@ Both are said again every ``EVERY_S``: a Will that comes late, or a broker that 
 Source: docs/observability.md, "On the brokers".
 """
 
-import asyncio
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from importlib.metadata import version
 from typing import Literal
 
 import structlog
 from mqtt5 import PublishPacket, Will
 from msgspec.structs import replace
 
+from federator import __version__
 from federator.config.settings import Settings
 from federator.protocol.links.links import Links
 from federator.protocol.links.standing import Standing, Word
@@ -28,7 +27,7 @@ from federator.protocol.types import BrokerId, ConnId, Epoch
 from federator.runtime.links.neighbour_links import LINK_DOWN, LINK_UP, NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.readiness import Readiness
-from federator.runtime.process.clocks import wall_clock_us
+from federator.runtime.process.clocks import beat, wall_clock_us
 
 CHECK_S = 1.0
 EVERY_S = 10
@@ -81,7 +80,7 @@ class HealthReporter:
             if self.settings.links.notifications:
                 self._tell_links(again=again)
             checks += 1
-            await asyncio.sleep(CHECK_S)
+            await beat(CHECK_S)
 
     def withdraw(self) -> None:
         """We leave in order: say what the Wills would."""
@@ -159,7 +158,7 @@ def _health(
         state=state,
         reason=reason,
         epoch=epoch,
-        release=version("federator"),
+        release=__version__,
         links=links,
         at_us=0,
         every_s=EVERY_S,

@@ -28,7 +28,13 @@ from federator.protocol.messages.topics import probe_topic, registrations_topic
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
-from federator.runtime.process.clocks import DeadlineTimer, DutyCycle, monotonic_ms, wall_clock_ms
+from federator.runtime.process.clocks import (
+    DeadlineTimer,
+    DutyCycle,
+    monotonic_ms,
+    until_beat_s,
+    wall_clock_ms,
+)
 from federator.runtime.process.notices import log_notice
 from federator.runtime.storage.durable import PRIVATE_FILE, write_whole
 
@@ -217,7 +223,7 @@ class Discovery:
         self._load()
         try:
             while True:
-                await asyncio.sleep(max(SAVE_GAP_S, self._encoding.rest_s))
+                await asyncio.sleep(max(until_beat_s(SAVE_GAP_S), self._encoding.rest_s))
                 if self.known.revision != self._saved_revision:
                     await self._save()
         finally:

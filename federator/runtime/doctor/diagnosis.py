@@ -14,26 +14,14 @@ from typing import Literal
 import mqtt5
 
 from federator.config.settings import Settings
-from federator.protocol.discovery.log_lines import (
-    NOTICE_TOPIC,
-    SUBSCRIBE_TOPIC,
-    UNSUBSCRIBE_TOPIC,
-)
 from federator.protocol.messages.topics import all_topics
+from federator.runtime.doctor.log_kinds import lines_for_log, untold
 from federator.runtime.doctor.neighbours import LONG_BYTES, NeighbourFacts, WayBack
 from federator.runtime.doctor.strangers import Speakers
 from federator.runtime.mqtt.link import PACKET_BYTES_MAX
 from federator.runtime.mqtt.probe import is_taken
 
 CONFIG_EXIT_CODE = 78
-LOG_LINES = {
-    SUBSCRIBE_TOPIC: "subscribe",
-    UNSUBSCRIBE_TOPIC: "unsubscribe",
-    NOTICE_TOPIC: "notice",
-}
-"""Of lines of the log, and the ``log_type`` that has the broker tell them."""
-
-LOG_KINDS = tuple(LOG_LINES.values())
 QUEUE_LINE = "max_queued_messages 100000"
 ADVERTISE = "set broker.advertise to what other hosts reach this broker by"
 PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
@@ -46,14 +34,6 @@ SUSPECT_VERSIONS = {
     "2.0.16": "fails on first connects",
     "2.1.0": "has bugs in log topics and packet sizes",
 }
-# Naming any destination or type replaces the broker's defaults, so they are repeated.
-_LOG_DEFAULTS = (
-    "log_dest stderr",
-    "log_dest topic",
-    "log_type error",
-    "log_type warning",
-    "log_type information",
-)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,17 +171,6 @@ def _queue(facts: Facts) -> list[Finding]:
     found = f"of {PUBLISHED} publications {facts.kept} were kept for a slow client"
     mend = f"set {QUEUE_LINE}: log lines get lost in storms, publications after cuts"
     return [Finding("queue", "warn", found, mend)]
-
-
-def untold(told: AbstractSet[str]) -> tuple[str, ...]:
-    """Those of ``LOG_KINDS`` that are missing in ``told``."""
-    return tuple(kind for kind in LOG_KINDS if kind not in told)
-
-
-def lines_for_log(told: AbstractSet[str]) -> list[str]:
-    """The lines of mosquitto.conf that are missing where of ``LOG_KINDS`` only these are told."""
-    missing = [f"log_type {kind}" for kind in untold(told)]
-    return missing if told else [*_LOG_DEFAULTS, *missing]
 
 
 def _log_topics(facts: Facts, settings: Settings) -> Finding:

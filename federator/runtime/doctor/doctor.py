@@ -27,7 +27,8 @@ from federator.protocol.messages.topics import (
     doctor_topic,
     retained_mark_topic,
 )
-from federator.runtime.doctor.diagnosis import LOG_LINES, PUBLISHED, Facts, TopicAccess
+from federator.runtime.doctor.diagnosis import PUBLISHED, Facts, TopicAccess
+from federator.runtime.doctor.log_kinds import LOG_LINES
 from federator.runtime.doctor.neighbours import try_neighbours
 from federator.runtime.doctor.strangers import who_may_speak
 from federator.runtime.mqtt.probe import BrokerProbe, plain

@@ -19,9 +19,10 @@ from mqtt5 import PublishPacket
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.protocol.messages.topics import doctor_topic
-from federator.runtime.doctor.diagnosis import LOG_KINDS, LOG_LINES, lines_for_log, untold
+from federator.runtime.doctor.log_kinds import LOG_KINDS, LOG_LINES, lines_for_log, untold
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
+from federator.runtime.process.clocks import beat
 
 LOOK_S: Final = 1.0
 LINES_MAX_S: Final = 5.0
@@ -63,7 +64,7 @@ class LogWatch:
     async def run(self) -> None:
         """Look whenever our broker is up, until cancelled."""
         while True:
-            await asyncio.sleep(LOOK_S)
+            await beat(LOOK_S)
             if self.is_up() and (self.missing or untold(self._heard)):
                 await self._look()
                 await asyncio.sleep(AGAIN_S if self.missing else 0)

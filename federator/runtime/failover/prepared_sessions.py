@@ -18,7 +18,7 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.session_packets import end_session, prepare_session
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_us
 
 AT_ONCE_MAX = 16
 TEND_S = 5.0
@@ -78,7 +78,7 @@ class PreparedSessions:
         """Tend what waits, until cancelled."""
         try:
             while True:
-                await asyncio.sleep(TEND_S)
+                await beat(TEND_S)
                 await self._tend()
         finally:
             for work in self._work.values():

@@ -21,7 +21,7 @@ from federator.protocol.messages.gateways import ReportedSession
 from federator.protocol.messages.session_records import BrokerRecord, FlowRow
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.guide_publisher import GuidePublisher
-from federator.runtime.process.clocks import DutyCycle, monotonic_ms
+from federator.runtime.process.clocks import DutyCycle, beat, monotonic_ms
 from federator.runtime.storage.durable import write_whole
 
 DRAINING_FILE = "draining"
@@ -61,7 +61,7 @@ class FailoverService:
         """Report until cancelled."""
         while True:
             await self.report()
-            await asyncio.sleep(self._interval_s)
+            await beat(self._interval_s)
 
     async def report(self) -> None:
         """Tell how our clients and our broker are, once in ``report_interval_ms``."""

@@ -6,7 +6,6 @@ may keep some, and take from others.
 Source: docs/protocol.md 19.
 """
 
-import asyncio
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Final
@@ -21,7 +20,7 @@ from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.links.outbox_link import OutboxLink
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_ms
 
 MARK_S: Final = 1.0
 """Between two marks that nothing calls for: lost ones are made up for, and what left is counted."""
@@ -42,7 +41,7 @@ class KeptOutboxes:
     async def run(self) -> None:
         """Ask from time to time how far who takes from us is, until cancelled."""
         while True:
-            await asyncio.sleep(MARK_S)
+            await beat(MARK_S)
             for neighbour, link in self._kept():
                 if link.credit.owed_packets:
                     self._mark(neighbour)

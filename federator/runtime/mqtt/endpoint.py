@@ -11,9 +11,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from federator.config.brokers import BrokerAddress, BrokerSettings, NeighbourSettings
-from federator.runtime.ways import websocket_transport
 from federator.runtime.ways.proxy import HttpProxy
-from federator.runtime.ways.websocket import WebSocket
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,9 +62,12 @@ class Endpoint:
     async def _open(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         if self.websocket is None or self.socket is not None:
             return await self._reach(make_protocol)
+        # Few brokers are reached like this, and its library takes 1 MB.
+        from federator.runtime.ways import websocket, websocket_transport  # noqa: PLC0415
+
         port = None if self.port == (443 if self.tls else 80) else self.port
-        websocket = WebSocket(self.host, port, self.websocket)
-        return await websocket_transport.connect(self._reach, websocket, make_protocol)
+        opening = websocket.WebSocket(self.host, port, self.websocket)
+        return await websocket_transport.connect(self._reach, opening, make_protocol)
 
     async def _reach(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         """Open what bytes go over."""

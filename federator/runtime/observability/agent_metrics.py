@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING
 
 from federator.config.settings import Settings
 from federator.protocol.controller.failover import Failover
@@ -14,8 +15,6 @@ from federator.protocol.types import BrokerId
 from federator.runtime.custody.stores import counts
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
-from federator.runtime.datagrams.service import DatagramService
-from federator.runtime.direct.service import DirectLinks
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
@@ -33,6 +32,10 @@ from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.telemetry.stream import MetricsStream
 from federator.runtime.trust.guarding import Trust
 
+if TYPE_CHECKING:
+    from federator.runtime.datagrams.service import DatagramService
+    from federator.runtime.direct.service import DirectLinks
+
 _Number = int | float
 Values = dict[str, Value]
 
@@ -43,8 +46,8 @@ class LinkMetrics:
 
     known: Links
     neighbours: NeighbourLinks
-    datagrams: DatagramService | None
-    direct: DirectLinks | None
+    datagrams: "DatagramService | None"
+    direct: "DirectLinks | None"
     loads: LinkLoads
     _ids: dict[str, BrokerId] = field(default_factory=dict)  # who was last behind an address
 
@@ -262,7 +265,7 @@ def topology_values(node: Node, *, wanted: int) -> Values:
     }
 
 
-def datagram_values(service: DatagramService | None) -> Values:
+def datagram_values(service: "DatagramService | None") -> Values:
     """Links over datagrams."""
     if service is None:
         return {}
@@ -276,7 +279,7 @@ def datagram_values(service: DatagramService | None) -> Values:
     }
 
 
-def direct_values(direct: DirectLinks | None) -> Values:
+def direct_values(direct: "DirectLinks | None") -> Values:
     """Links straight to neighbours' agents."""
     if direct is None:
         return {}

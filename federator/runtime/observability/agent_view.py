@@ -8,8 +8,7 @@ from collections import deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import chain, islice
-
-from prometheus_client.core import Metric
+from typing import TYPE_CHECKING
 
 from federator.protocol.forwarding.explanation import explain
 from federator.protocol.forwarding.forwarding import Forwarder
@@ -25,19 +24,21 @@ from federator.protocol.types import BrokerId
 from federator.runtime.data.cover_subscriber import CoverSubscriber
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.data.renaming import Renaming
-from federator.runtime.datagrams.service import DatagramService
-from federator.runtime.direct.service import DirectLinks
 from federator.runtime.links.control_traffic import ControlTraffic
 from federator.runtime.links.neighbour_links import NeighbourLink, NeighbourLinks
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.observability.agent_metrics import LinkMetrics, Values
 from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.observability.readiness import way_of
-from federator.runtime.process.clocks import monotonic_ms
-from federator.runtime.process.exposition import Labelled, families
+from federator.runtime.process.clocks import monotonic_ms, until_beat_s
+from federator.runtime.process.exposition import Family, Labelled, families
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
 from federator.runtime.steering.link_loads import LinkLoads
+
+if TYPE_CHECKING:
+    from federator.runtime.datagrams.service import DatagramService
+    from federator.runtime.direct.service import DirectLinks
 
 LAGS_KEPT = 60
 """Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
@@ -185,11 +186,12 @@ class LiveView:
         """Keep noting how late the event loop runs a timer."""
         loop = asyncio.get_running_loop()
         while True:
-            due_s = loop.time() + interval_s
-            await asyncio.sleep(interval_s)
+            rest_s = until_beat_s(interval_s)
+            due_s = loop.time() + rest_s
+            await asyncio.sleep(rest_s)
             self._lags_s.append(max(0.0, loop.time() - due_s))
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Family]:
         """Counters and gauges, read now."""
         values: Values = {
             **self.values(),
@@ -211,8 +213,8 @@ def names_section(node: Node) -> dict[str, str]:
 def links_section(
     judge: LinkJudge,
     neighbours: NeighbourLinks,
-    datagrams: DatagramService | None,
-    direct: DirectLinks | None,
+    datagrams: "DatagramService | None",
+    direct: "DirectLinks | None",
     loads: LinkLoads,
     name_of: Callable[[BrokerId], str],
 ) -> list[Answer]:

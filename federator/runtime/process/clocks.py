@@ -1,6 +1,7 @@
 """Time in a daemon: the two clocks, one deadline on the event loop, and rests between long work."""
 
 import asyncio
+import random
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +30,24 @@ def wall_clock_ms() -> int:
 def both_clocks() -> Now:
     """What both say at this moment."""
     return Now(monotonic_ms(), wall_clock_us())
+
+
+_PHASE_S = random.random()
+"""When our beats are within each second: agents of one machine do not all wake up at once."""
+
+_BEAT_MIN = 0.1
+"""Of a beat: one that is sooner is left out, for a timer may have been early."""
+
+
+def until_beat_s(every_s: float) -> float:
+    """How long it is until the next of our beats, which are ``every_s`` apart."""
+    rest_s = every_s - (asyncio.get_running_loop().time() - _PHASE_S) % every_s
+    return rest_s if rest_s > _BEAT_MIN * every_s else rest_s + every_s
+
+
+async def beat(every_s: float) -> None:
+    """Sleep until the next beat: whoever looks around once a second wakes up with all who do."""
+    await asyncio.sleep(until_beat_s(every_s))
 
 
 class DeadlineTimer:

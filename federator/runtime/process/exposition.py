@@ -1,7 +1,7 @@
-"""Makes of plain numbers what Prometheus scrapes.
+"""What Prometheus is told: definitions, and plain numbers beside them.
 
 Whoever counts keeps plain integers; when a scrape comes they are handed over by the attribute names
-of a table of definitions, and metric families come back. So counting costs an addition, and a
+of a table of definitions (``scrape`` makes text of both). So counting costs an addition, and a
 metric's name, type and meaning are written once, where docs and tests can read them.
 
 Names follow Prometheus: base units, ``_total`` for counters. No label holds a topic, a filter or a
@@ -13,11 +13,9 @@ Source: https://prometheus.io/docs/practices/naming/
 import platform
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from importlib.metadata import version
-from itertools import accumulate
 from typing import Final, Literal
 
-from prometheus_client import core
+from federator import __version__
 
 Kind = Literal["counter", "gauge", "histogram"]
 Labelled = Mapping[tuple[str, ...], int | float]
@@ -67,19 +65,21 @@ def table(
 PROCESS: Final = table(
     "gauge", ("build", "build_info", "1; the labels say what runs."), labels=("version", "python")
 )
-"""Of every process of ours; ``prometheus_client`` adds its own of any process."""
+"""Of every process of ours; ``scrape`` adds what there is of any process."""
 
 
-def build_info() -> Iterator[core.Metric]:
+def build_info() -> "Iterator[Family]":
     """The metric that says which release runs, on which Python."""
-    labels = (version("federator"), platform.python_version())
+    labels = (__version__, platform.python_version())
     return families(PROCESS, {"build": {labels: 1}})
 
 
-def families(
-    definitions: Iterable[Definition], values: Mapping[str, Value]
-) -> Iterator[core.Metric]:
-    """Metric families for what was handed over; an absent value is an absent metric.
+Family = tuple[Definition, Value]
+"""One metric, and what it is now."""
+
+
+def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Family]:
+    """What was handed over, each with its definition; an absent value is an absent metric.
 
     Raises:
         KeyError: A value has no definition.
@@ -87,22 +87,4 @@ def families(
     rows = tuple(definitions)
     if unknown := values.keys() - {row.attribute for row in rows}:
         raise KeyError(f"no metric for {sorted(unknown)}")
-    return (_family(row, values[row.attribute]) for row in rows if row.attribute in values)
-
-
-def _family(row: Definition, value: Value) -> core.Metric:
-    if isinstance(value, Distribution):
-        return _histogram(row, value)
-    make = core.CounterMetricFamily if row.kind == "counter" else core.GaugeMetricFamily
-    if not isinstance(value, Mapping):
-        return make(row.name, row.help, value=value)
-    family = make(row.name, row.help, labels=row.labels)
-    for labels in sorted(value):
-        family.add_metric(labels, value[labels])
-    return family
-
-
-def _histogram(row: Definition, value: Distribution) -> core.Metric:
-    bounds = [*map(repr, value.bounds), "+Inf"]
-    buckets = list(zip(bounds, accumulate(value.counts), strict=True))
-    return core.HistogramMetricFamily(row.name, row.help, buckets=buckets, sum_value=value.sum)
+    return ((row, values[row.attribute]) for row in rows if row.attribute in values)

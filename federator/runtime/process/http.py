@@ -25,13 +25,10 @@ from typing import Protocol
 from urllib.parse import parse_qs, urlsplit
 
 import structlog
-from prometheus_client import CollectorRegistry, ProcessCollector, generate_latest
-from prometheus_client.core import Metric
-from prometheus_client.exposition import CONTENT_TYPE_LATEST
-from prometheus_client.registry import Collector
 
 from federator.errors import ConfigError
-from federator.runtime.process.exposition import build_info
+from federator.runtime.process import scrape
+from federator.runtime.process.exposition import Family, build_info
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_SECONDS_MAX = 5.0
@@ -79,7 +76,7 @@ class AgentView(Protocol):
         """The whole graph as this agent knows it; lists are bounded."""
         return {"mode": None, "brokers": [], "links": []}
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Family]:
         """Counters and gauges, read now."""
 
 
@@ -89,16 +86,6 @@ class _RequestError(Exception):
     def __init__(self, status: HTTPStatus, reason: str) -> None:
         super().__init__(reason)
         self.status = status
-
-
-class _AtScrape(Collector):
-    """Reads the counters when they are asked for, so counting costs an addition and no more."""
-
-    def __init__(self, read: Callable[[], Iterable[Metric]]) -> None:
-        self._read = read
-
-    def collect(self) -> Iterable[Metric]:
-        return self._read()
 
 
 _Answer = tuple[HTTPStatus, str, bytes]
@@ -128,11 +115,6 @@ class HttpServer:
         self.port = port
         self._seconds_max = request_seconds_max
         self._connections: set[asyncio.Task[None]] = set()
-        # Not auto-described: that would collect before the agent has anything to tell.
-        self._registry = CollectorRegistry(auto_describe=False)
-        self._registry.register(_AtScrape(build_info))
-        self._registry.register(_AtScrape(view.metrics))
-        ProcessCollector(registry=self._registry)
         self.refused = 0  # connections beyond CONNECTIONS_MAX
 
     async def __aenter__(self) -> "HttpServer":
@@ -219,7 +201,8 @@ class HttpServer:
         parts = urlsplit(target)
         match parts.path.rstrip("/") or "/":
             case "/metrics":
-                return HTTPStatus.OK, CONTENT_TYPE_LATEST, generate_latest(self._registry)
+                metrics = (*build_info(), *self._view.metrics(), *scrape.process_metrics())
+                return HTTPStatus.OK, scrape.CONTENT_TYPE, scrape.text(metrics)
             case "/healthz":
                 return HTTPStatus.OK, _TEXT, b"alive\n"
             case "/readyz":

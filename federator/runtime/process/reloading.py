@@ -14,17 +14,14 @@ import signal
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from typing import Any, Final, Generic, TypeVar
+from typing import Any, Final, Generic, Protocol, TypeVar
 
 import structlog
 
-from federator.config.collector import CollectorSettings
-from federator.config.gateway import GatewaySettings
-from federator.config.reload import Change, differences, merged
-from federator.config.section import Takes
-from federator.config.settings import Settings
-from federator.config.steerer import SteererSettings
+from federator.config.section import Change
+from federator.config.sections import LogSettings
 from federator.errors import ConfigError
+from federator.protocol.effects import Notice
 from federator.runtime.process.notices import log_notice
 
 GAP_S: Final = 1.0
@@ -36,7 +33,18 @@ TOLD_MAX: Final = 32
 _log = structlog.get_logger()
 
 
-_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings)
+class Root(Protocol):
+    """Everything that a daemon is told."""
+
+    @property
+    def log(self) -> LogSettings:
+        """What is logged, and how."""
+
+    def notices(self) -> tuple[Notice, ...]:
+        """What an operator should hear of it."""
+
+
+_Root = TypeVar("_Root", bound=Root)
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,10 +53,12 @@ class Source(Generic[_Root]):
 
     Attributes:
         read: Reads and checks all of it again; raises ``ConfigError``. May take its time.
+        reloaded: ``config.reload.reloaded``, here or in another process; may take its time, too.
         set_log_level: Has what is below this level written no more.
     """
 
     read: Callable[[], _Root]
+    reloaded: Callable[[_Root, _Root], tuple[_Root, Sequence[Change], Sequence[Change]]]
     set_log_level: Callable[[str], None]
 
 
@@ -113,21 +123,19 @@ class Reloader(Generic[_Root]):
         old = self.settings
         try:
             new = await asyncio.to_thread(self._source.read)
-            settings = merged(old, new)
+            settings, changes, waiting = await asyncio.to_thread(self._source.reloaded, old, new)
             prepared = await asyncio.to_thread(self._prepare, settings)
         except (ConfigError, OSError, ValueError) as error:
             self.refused = str(error)
             _log.error("config.refused", reason=self.refused)
             return
         self.refused = None
-        changes = list(differences(old, settings))
         self._source.set_log_level(settings.log.level)
         self._follow(settings, prepared)
         for notice in settings.notices():
             if notice not in old.notices():
                 log_notice(notice)
         self.settings = settings
-        waiting = [each for each in differences(settings, new) if each.takes is Takes.RESTART]
         self.restart_wanted = tuple(map(str, waiting))
         self._tell(changes, waiting)
 

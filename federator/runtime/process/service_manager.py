@@ -24,7 +24,8 @@ from typing import Final, Protocol
 
 import structlog
 
-from federator.config.reading import ServiceManager, service_manager
+from federator.config.held.service_manager import ServiceManager, service_manager
+from federator.runtime.process.clocks import beat
 
 TICK_S: Final = 1.0
 FEEDS_PER_WATCHDOG: Final = 4
@@ -100,7 +101,7 @@ class ServiceNotifier:
         tick_s = TICK_S if watchdog_s is None else min(TICK_S, watchdog_s / FEEDS_PER_WATCHDOG)
         while True:
             self.tick()
-            await asyncio.sleep(tick_s)
+            await beat(tick_s)
 
     def tick(self) -> None:
         """One turn: feed the watchdog if all is well, and tell what is new."""

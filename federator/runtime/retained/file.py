@@ -1,6 +1,6 @@
 """The versions of retained values on disk, so that a restarted agent tells old values from new.
 
-A snapshot, and behind it in the same file what changed since, appended every ``APPEND_GAP_S``
+A snapshot, and behind it in the same file what changed since, appended ``APPEND_GAP_S`` later
 without waiting for the disk: what a process has written outlives it, and when the machine dies the
 broker's own word for what it held is gone, too. When the appendix outgrows the snapshot, the file
 is written anew. A second file says when our broker last gave a sign of life: one that began to run
@@ -10,6 +10,7 @@ Source: docs/protocol.md 13.
 """
 
 import asyncio
+import contextlib
 import os
 import time
 from collections.abc import Callable, Iterator
@@ -69,11 +70,20 @@ class RetainedFile:
 
     async def save_for_ever(self) -> None:
         """Write what changes, until cancelled."""
+        changed = asyncio.Event()
+        self.store.on_change = changed.set
         try:
             await self._write_anew()
             while True:
-                await asyncio.sleep(APPEND_GAP_S)
-                self._append(self.store.take_changes(APPENDED_AT_ONCE_MAX))
+                with contextlib.suppress(TimeoutError):
+                    async with asyncio.timeout(CONTACT_GAP_S):
+                        await changed.wait()
+                        await asyncio.sleep(APPEND_GAP_S)
+                changed.clear()
+                part = self.store.take_changes(APPENDED_AT_ONCE_MAX)
+                if len(part) == APPENDED_AT_ONCE_MAX:
+                    changed.set()
+                self._append(part)
                 self._note_contact()
                 if self._appendix_bytes > max(APPENDIX_BYTES_MIN, self._snapshot_bytes):
                     await self._write_anew()
@@ -122,7 +132,7 @@ class RetainedFile:
     def _note_contact(self, *, at_once: bool = False) -> None:
         now_s = time.monotonic()
         contact_s = self.contact_s()
-        if contact_s and (at_once or now_s - self._contact_at_s > CONTACT_GAP_S):
+        if contact_s and (at_once or now_s - self._contact_at_s > 0.9 * CONTACT_GAP_S):
             self._contact_at_s = now_s
             try:
                 os.close(replace_file(self._contact_path, [b"%f\n" % contact_s], sync=False))

@@ -40,7 +40,7 @@ from federator.protocol.retained.store import RetainedStore, Verdict
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
-from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_us
 from federator.runtime.retained.answers import RetainedAnswers
 from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
 from federator.runtime.retained.file import RetainedFile
@@ -298,7 +298,7 @@ class Retained:
         """Tell when there are more topics than places, once until there is room again."""
         places, told = self.store.places, False
         while True:
-            await asyncio.sleep(ALARM_S)
+            await beat(ALARM_S)
             if places.crowded and not told:
                 origin, topics, below = places.culprit()
                 room = self.settings.topics_max

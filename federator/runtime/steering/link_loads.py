@@ -3,10 +3,9 @@
 Source: docs/observability.md, "How full links are".
 """
 
-import asyncio
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from federator.config.brokers import NeighbourSettings
 from federator.protocol.links.links import Links
@@ -14,11 +13,13 @@ from federator.protocol.messages.steering import LINKS_MAX, LinkLoad
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from federator.protocol.types import BrokerId, Millis
-from federator.runtime.datagrams.service import DatagramService
-from federator.runtime.direct.service import DirectLinks
 from federator.runtime.links.neighbour_links import NeighbourLinks
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.process.clocks import beat, monotonic_ms
+
+if TYPE_CHECKING:
+    from federator.runtime.datagrams.service import DatagramService
+    from federator.runtime.direct.service import DirectLinks
 
 SAMPLE_S: Final = 1.0
 
@@ -29,8 +30,8 @@ class LinkLoads:
 
     links: Links
     connections: NeighbourLinks
-    datagrams: DatagramService | None
-    direct: DirectLinks | None
+    datagrams: "DatagramService | None"
+    direct: "DirectLinks | None"
     policies: LinkPolicies
 
     def __post_init__(self) -> None:
@@ -42,7 +43,7 @@ class LinkLoads:
         """Sample until cancelled."""
         while True:
             self.sample(monotonic_ms())
-            await asyncio.sleep(SAMPLE_S)
+            await beat(SAMPLE_S)
 
     def sample(self, now_ms: Millis) -> None:
         """See what has left to each neighbour, and what waits."""

@@ -3,7 +3,6 @@
 Source: docs/observability.md, "How full links are".
 """
 
-import asyncio
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
@@ -24,7 +23,7 @@ from federator.protocol.steering.edge_follower import EdgeFollower, KeptMeter
 from federator.protocol.steering.flow_meter import FlowMeter
 from federator.protocol.types import Epoch
 from federator.runtime.mqtt.link import MqttLink
-from federator.runtime.process.clocks import both_clocks, monotonic_ms, wall_clock_ms
+from federator.runtime.process.clocks import beat, both_clocks, monotonic_ms, wall_clock_ms
 from federator.runtime.steering.link_loads import LinkLoads
 from federator.runtime.trust.words import SignedWords
 
@@ -49,7 +48,7 @@ class LoadTeller:
     async def run(self) -> None:
         """Tell until cancelled."""
         while True:
-            await asyncio.sleep(LOAD_EVERY_MS / 1_000)
+            await beat(LOAD_EVERY_MS / 1_000)
             self.kept.look(monotonic_ms())
             self.edge.doubt(self.in_doubt(), both_clocks())
             self.tell()

@@ -28,7 +28,7 @@ from federator.protocol.trust.guard import DATA, Guard, Manner
 from federator.protocol.types import BrokerId, ConnId
 from federator.runtime.process.clocks import wall_clock_ms
 from federator.runtime.storage.durable import write_whole
-from federator.runtime.trust.crypto import SecretIdentity, verify
+from federator.runtime.trust.identities import identity, verify
 from federator.runtime.trust.key_files import FILES_CHECKED_S, KeyFiles, take_up
 from federator.runtime.trust.words import SignedWords
 
@@ -67,7 +67,7 @@ class Trust:
                 federation=settings.federation,
                 authority=authority,
                 verify=verify,
-                identity=SecretIdentity(agent_keys.signing, agent_keys.exchange),
+                identity=identity(agent_keys),
                 certificate=agent_keys.certificate,
                 salt=secrets.token_bytes(SALT_BYTES),
                 manner=Manner.SEALED if settings.security == "sealed" else Manner.SIGNED,
@@ -171,8 +171,7 @@ class Trust:
         if agent_keys.certificate == self.guard.ours.data:
             self.guard.authority.retrust(trusted)
         else:
-            identity = SecretIdentity(agent_keys.signing, agent_keys.exchange)
-            self.guard.renew(identity, agent_keys.certificate, trusted=trusted)
+            self.guard.renew(identity(agent_keys), agent_keys.certificate, trusted=trusted)
             serial = self.guard.ours.certificate.serial.hex()
             _log.info("trust.certificate_changed", serial=serial)
         if take_up(revocations, self.guard.authority):

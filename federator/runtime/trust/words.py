@@ -23,7 +23,7 @@ from federator.protocol.trust.proofs import prove
 from federator.protocol.trust.words import NOBODY, Wanted, WordJudge, WordSigner, at
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from federator.runtime.trust.crypto import SecretIdentity, verify
+from federator.runtime.trust.identities import identity, verify
 from federator.runtime.trust.key_files import FILES_CHECKED_S, KeyFiles, take_up
 
 COMPLAINT_GAP_MS: Final = Millis(60_000)
@@ -183,8 +183,8 @@ def vouch_by(keys: AgentKeys | None) -> Callable[[bytes], bytes] | None:
     """What signs with a key that was given to a gateway, a collector or an operator."""
     if keys is None:
         return None
-    identity, certificate = SecretIdentity(keys.signing, keys.exchange), keys.certificate
-    return lambda text: prove(text, certificate, identity)
+    own, certificate = identity(keys), keys.certificate
+    return lambda text: prove(text, certificate, own)
 
 
 def _signer(vouch: Callable[[bytes], bytes] | None) -> WordSigner | None:

@@ -21,6 +21,7 @@ from rich.table import Table
 from federator.cli.options import FILE, FOLDER
 from federator.errors import LinkError
 from lab.cli.bench.lossy import lossy, lossy_study
+from lab.cli.bench.rest import rest
 from lab.cli.common import Bars, exit_code_of, folder_for, numbers, report_console
 
 FAULTY = 1
@@ -34,7 +35,7 @@ SYSTEMS = ("echo", "broker", "gateway", "bridge", *_AGENTS)
 _FILTER_ROWS = (
     ("cached_us", "lookup, topic known", "us", 2),
     ("uncached_us", "lookup, new topic", "us", 50),
-    ("resident_mb", "resident memory", "MB", 200),
+    ("resident_mb", "resident memory", "MB", 100),
     ("resident_empty_mb", "the same without filters", "MB", None),
     ("loss_stall_ms", "longest silence after the other broker was killed", "ms", None),
 )
@@ -159,3 +160,4 @@ def filters_command(count: int | None, json_file: Path | None) -> int:
 
 command.add_command(lossy)
 command.add_command(lossy_study)
+command.add_command(rest)

@@ -29,6 +29,7 @@ PRELOADED: Final = (
     "federator.cli.daemons.collect",
     "federator.cli.daemons.gateway",
     "federator.cli.daemons.run",
+    "federator.runtime.agent.app",
     "uvloop",
 )
 VERBS: Final = ("run", "gateway", "collect")

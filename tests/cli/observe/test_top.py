@@ -5,7 +5,6 @@ from datetime import UTC, datetime
 
 import pytest
 from click.testing import CliRunner
-from prometheus_client import CollectorRegistry, generate_latest
 from rich.console import Console
 
 from federator.cli.observe.top import amount, bar, command, curve, picture, size
@@ -13,6 +12,7 @@ from federator.cli.observe.top_samples import Snapshot, Watched, parse
 from federator.errors import ConfigError, LinkError
 from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.process.exposition import Distribution, families
+from federator.runtime.process.scrape import text
 
 AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 
@@ -20,12 +20,6 @@ AT = datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC)
 def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), **values):
     """What an agent says, with these values of its metrics."""
 
-    class Told:
-        def collect(self):
-            return families((*AGENT, *LINK), values)
-
-    registry = CollectorRegistry(auto_describe=False)
-    registry.register(Told())
     status = {
         "id": id,
         "federation": "fed",
@@ -34,7 +28,7 @@ def snapshot(at_s, id=1, *, ready=True, links=(), meshes=(), **values):
         "links": list(links),
         "meshes": list(meshes),
     }
-    return Snapshot(at_s, status, parse(generate_latest(registry).decode()))
+    return Snapshot(at_s, status, parse(text(families((*AGENT, *LINK), values)).decode()))
 
 
 def link(neighbour, state="up", reason=""):

@@ -8,8 +8,8 @@ from federator.protocol.discovery.log_lines import (
     SUBSCRIBE_TOPIC,
     UNSUBSCRIBE_TOPIC,
 )
-from federator.runtime.doctor.diagnosis import LOG_KINDS
 from federator.runtime.doctor.doctor import Findings
+from federator.runtime.doctor.log_kinds import LOG_KINDS
 
 CONTROL, DATA = "$fed/fed/doctor/ab", "federator-doctor/ab"
 

@@ -7,12 +7,11 @@ import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 
 import pytest
-from prometheus_client.core import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from federator.errors import ConfigError
 from federator.runtime.observability.metrics import AGENT, LINK
-from federator.runtime.process.exposition import families
+from federator.runtime.process.exposition import Family, families
 from federator.runtime.process.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
 
 REQUEST_SECONDS_MAX = 1.0
@@ -40,7 +39,7 @@ class Told:
     def routes(self) -> Iterable[Mapping[str, object]]:
         return iter([{"filter": "a/#"}])
 
-    def metrics(self) -> Iterable[Metric]:
+    def metrics(self) -> Iterable[Family]:
         values = {"frames_in": self.frames, "ready": 1, "up": {("2",): 1}, "bytes_in": {("2",): 7}}
         return families((*AGENT, *LINK), values)
 

@@ -8,6 +8,7 @@ import signal
 import pytest
 import structlog.testing
 
+from federator.config.reload import differences, reloaded
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.runtime.process import reloading
@@ -56,7 +57,7 @@ def file():
 @contextlib.asynccontextmanager
 async def following(file):
     asked = reload_requested()
-    source = Source(file.read, file.levels.append)
+    source = Source(file.read, reloaded, file.levels.append)
     made = Reloader(
         settings(), source, asked, prepare=lambda new: new.links.cost, follow=file.follow
     )
@@ -127,7 +128,9 @@ async def test_what_cannot_be_prepared_changes_nothing(file):
         raise OSError(2, "No such file", "client.pem")
 
     asked = reload_requested()
-    made = Reloader(settings(), Source(file.read, file.levels.append), asked, prepare=prepare)
+    made = Reloader(
+        settings(), Source(file.read, reloaded, file.levels.append), asked, prepare=prepare
+    )
     file.content = settings(log={"level": "debug"})
 
     with structlog.testing.capture_logs() as logged:
@@ -154,7 +157,7 @@ async def test_a_storm_of_signals_has_few_readings_and_the_last_counts(file, mon
 def test_keys_in_plenty_are_told_in_short():
     neighbours = [{"url": f"mqtt://b{number}"} for number in range(500)]
 
-    told = reloading._told(list(reloading.differences(settings(), settings(neighbours=neighbours))))
+    told = reloading._told(list(differences(settings(), settings(neighbours=neighbours))))
 
     assert len(told) == reloading.TOLD_MAX + 1
     assert told[-1] == "and 468 more"

@@ -11,7 +11,6 @@ Source: docs/hubs.md.
 """
 
 import asyncio
-import contextlib
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final, Literal
@@ -48,16 +47,6 @@ LEAF_ANSWERS_MAX: Final = 1_024
 """Topics and keys of one leaf of which is remembered whether somebody wants them."""
 
 _log = structlog.get_logger()
-
-
-@contextlib.contextmanager
-def port_folders(settings: Settings) -> Iterator[dict[BrokerId, StateDir]]:
-    """The state folders of what leaves hang at, one each, while we use them."""
-    with contextlib.ExitStack() as stack:
-        yield {
-            BrokerId(leaf.id): stack.enter_context(StateDir(settings.for_leaf(leaf).state_dir))
-            for leaf in settings.leaves
-        }
 
 
 class Hub:

@@ -7,16 +7,19 @@ Source: docs/hubs.md; docs/observability.md.
 """
 
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from federator.protocol.data.arrivals import Arrivals
 from federator.protocol.types import BrokerId
 from federator.runtime.agent.agent import Agent
-from federator.runtime.agent.beside.hub import Hub
 from federator.runtime.observability.agent_metrics import Values
 from federator.runtime.observability.agent_view import Answer
 
+if TYPE_CHECKING:
+    from federator.runtime.agent.beside.hub import Hub
 
-def hub_section(hub: Hub | None) -> Answer | None:
+
+def hub_section(hub: "Hub | None") -> Answer | None:
     """What the mesh is asked for, and what it and the leaves brought; ``None``: no hub."""
     if hub is None:
         return None
@@ -34,12 +37,12 @@ def hub_section(hub: Hub | None) -> Answer | None:
     }
 
 
-def leaves_section(hub: Hub | None) -> list[dict[str, int]]:
+def leaves_section(hub: "Hub | None") -> list[dict[str, int]]:
     """Each leaf: whether its link is up, what it wants, what it is told, what came and went."""
     return [] if hub is None else [_leaf(hub, id, port) for id, port in sorted(hub.ports.items())]
 
 
-def _leaf(hub: Hub, id: BrokerId, port: Agent) -> dict[str, int]:
+def _leaf(hub: "Hub", id: BrokerId, port: Agent) -> dict[str, int]:
     counters, links = port.data.path.counters, port.control.connections.all
     return {
         "id": id,
@@ -72,7 +75,7 @@ def _refused(port: Agent) -> dict[str, int]:
     }
 
 
-def _sides(hub: Hub) -> dict[str, Sequence[Arrivals]]:
+def _sides(hub: "Hub") -> dict[str, Sequence[Arrivals]]:
     leaves = [arrivals for side, arrivals in hub.arrivals.items() if side is not None]
     return {"mesh": [hub.arrivals[None]], "leaves": leaves}
 
@@ -80,7 +83,7 @@ def _sides(hub: Hub) -> dict[str, Sequence[Arrivals]]:
 LEAF_KEYS = ("up", "filters_wanted", "filters_told", "bytes_out", "bytes_in", "queued", "dropped")
 
 
-def hub_values(hub: Hub | None) -> Values:
+def hub_values(hub: "Hub | None") -> Values:
     """The metrics of a hub; none of who has no leaves."""
     if hub is None:
         return {}

@@ -9,11 +9,11 @@ import pytest
 import structlog
 from structlog.typing import EventDict
 
-from federator.cli.daemons import logs
+from federator.runtime.process import logs
 
 PROGRAM = """
 import logging, sys, structlog
-from federator.cli.daemons import logs
+from federator.runtime.process import logs
 from federator.config.sections import LogSettings
 logs.configure(LogSettings(format=sys.argv[1], level=sys.argv[2]))
 log = structlog.get_logger()

@@ -1,0 +1,1 @@
+"""Settings that another process has validated, as an agent holds them without pydantic."""

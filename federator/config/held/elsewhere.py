@@ -1,0 +1,83 @@
+"""Has something done in a process of its own that can validate, and comes back with the outcome.
+
+An agent has no pydantic (``models``). When it has to read its configuration again, another
+interpreter does it: it lives for half a second, and takes its 40 MB along.
+"""
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any, Final
+
+from federator.config.held import models
+from federator.errors import ConfigError
+
+TIMEOUT_S: Final = 60.0
+"""For all of it: the machine may be busy, and a slow reading is better than none."""
+
+
+def outcome(function: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever it returns
+    """What ``function``, written ``module:name``, makes of ``arguments``; all can be pickled.
+
+    It is called here where this process validates. May take its time.
+
+    Raises ``ConfigError``: it did, or the process that was to call it failed.
+    """
+    if models.VALIDATES:
+        return _named(function)(*arguments)
+    try:
+        ran = subprocess.run(
+            [*interpreter(), "-m", __name__],
+            input=pickle.dumps((function, arguments)),
+            stdout=subprocess.PIPE,
+            timeout=TIMEOUT_S,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError) as error:
+        text = f"the configuration was not read: {error}: see the log"
+        raise ConfigError(text, exit_code=os.EX_OSERR) from error
+    returned, refused = pickle.loads(ran.stdout)
+    if refused is not None:
+        text, exit_code = refused
+        raise ConfigError(text, exit_code=exit_code)
+    return returned
+
+
+def interpreter() -> list[str]:
+    """The beginning of a command that runs a module of ours as this process would.
+
+    ``-m`` alone lets modules in the working folder stand for any others; it may do so only where
+    that folder is one of ours already, in a checkout.
+    """
+    return [sys.executable, *([] if _works_here() else ["-P"])]
+
+
+def _works_here() -> bool:
+    """Whether modules in the working folder are ours to import."""
+    try:
+        return bool({"", os.getcwd()} & set(sys.path))
+    except OSError:  # it is gone
+        return False
+
+
+def _named(function: str) -> Callable[..., Any]:
+    module, _, name = function.partition(":")
+    named: Callable[..., Any] = getattr(import_module(module), name)
+    return named
+
+
+def main() -> None:
+    """Do what standard input says, once."""
+    function, arguments = pickle.load(sys.stdin.buffer)
+    try:
+        told: tuple[object, tuple[str, int] | None] = (_named(function)(*arguments), None)
+    except ConfigError as error:
+        told = (None, (str(error), error.exit_code))
+    pickle.dump(told, sys.stdout.buffer)
+
+
+if __name__ == "__main__":
+    main()

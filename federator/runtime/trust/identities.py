@@ -1,0 +1,25 @@
+"""Cryptography for who has keys: it is imported with the first of them.
+
+It takes 7 MB, which an agent of an open federation has no use for.
+"""
+
+from typing import TYPE_CHECKING
+
+from federator.protocol.trust.key_files import AgentKeys
+
+if TYPE_CHECKING:
+    from federator.runtime.trust.crypto import SecretIdentity
+
+
+def identity(keys: AgentKeys) -> "SecretIdentity":
+    """Whose secrets ``keys`` are."""
+    from federator.runtime.trust import crypto  # noqa: PLC0415 - as above
+
+    return crypto.SecretIdentity(keys.signing, keys.exchange)
+
+
+def verify(public_key: bytes, signature: bytes, text: bytes) -> bool:
+    """As ``crypto.verify``."""
+    from federator.runtime.trust import crypto  # noqa: PLC0415 - as above
+
+    return crypto.verify(public_key, signature, text)

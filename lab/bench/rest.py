@@ -1,0 +1,180 @@
+"""What agents take while nothing happens: memory, processor time, and how often they wake up.
+
+Nine brokers in a square, an agent beside each, and at each broker one client that subscribes its
+share of the filters and hears nothing. Once all agents know all filters, nobody is asked for a
+while: what is left is what an agent does by itself. All is read from the kernel's own accounts of
+the processes; agents are started as operators start them, not forked from a prepared interpreter.
+
+Each agent has told its metrics once before, as one that is watched has. A wake-up is a voluntary
+context switch of any of its threads: it waited, and was let run. So it counts more than timers:
+what the broker or a neighbour says wakes an agent, too.
+
+Source: proc(5), ``/proc/PID/status``, ``/proc/PID/task/TID/schedstat``, ``/proc/PID/smaps``.
+"""
+
+import asyncio
+import re
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from mqtt5 import TopicFilter
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
+from lab.bench.filters import made_up_filters
+from lab.bench.processor import resident_mb
+from lab.grid.processes import children
+from lab.grid.processes.agent import AgentProcess
+from lab.grid.processes.children import Spawn, get
+from lab.grid.running import Pages, RunningGrid
+from lab.grid.topology import Grid
+
+SIDE: Final = 3
+STEP: Final = 200
+KNOWN_TIMEOUT_S: Final = 120.0
+POLL_S: Final = 0.5
+
+_SWITCHES: Final = re.compile(r"^voluntary_ctxt_switches:\s*(\d+)", re.MULTILINE)
+_MAPPING: Final = re.compile(r"^[0-9a-f]+-[0-9a-f]+ \S+ \S+ \S+ \S+ *(.*)$")
+
+
+@dataclass(frozen=True, slots=True)
+class AtRest:
+    """What one agent took."""
+
+    agent: BrokerId
+    resident_mb: float  # 10**6 bytes
+    private_mb: float  # of it, what no other process shares
+    processor_share: float  # of one core
+    wakes_per_s: float
+
+
+async def measure_rest(
+    folder: Path,
+    *,
+    filters: int,
+    settle_s: float,
+    seconds: float,
+    signed: bool = False,
+    spawn: Spawn = children.spawn,
+    progress: Callable[[str], None] = lambda what: None,
+    look: Callable[[dict[BrokerId, AgentProcess]], None] = lambda agents: None,
+) -> list[AtRest]:
+    """Start the grid, wait until it is quiet, and read what each agent takes for ``seconds``.
+
+    Args:
+        settle_s: How long agents are left alone before that.
+        look: Is shown the agents in the end.
+
+    Raises ``LinkError``: something did not start, or did not come to know the filters in time.
+    """
+    async with _Quiet(folder, signed=signed, spawn=spawn, progress=progress) as grid:
+        await grid.subscribe(made_up_filters(filters))
+        for agent in grid.agents.values():
+            await get(int(agent.http.rpartition(":")[2]), "/metrics", who=f"agent {agent.pid}")
+        progress("quiet")
+        await asyncio.sleep(settle_s)
+        pids = {id: agent.pid for id, agent in grid.agents.items()}
+        before, since_s = {id: _account(pid) for id, pid in pids.items()}, time.monotonic()
+        progress("measured")
+        await asyncio.sleep(seconds)
+        after, took_s = {id: _account(pid) for id, pid in pids.items()}, time.monotonic() - since_s
+        look(grid.agents)
+        return [
+            AtRest(
+                id,
+                resident_mb(pid),
+                _private_mb(pid),
+                (after[id].processor_s - before[id].processor_s) / took_s,
+                (after[id].wakes - before[id].wakes) / took_s,
+            )
+            for id, pid in pids.items()
+        ]
+
+
+class _Silent(LinkObserver):
+    """Hears nothing: nobody publishes."""
+
+
+class _Quiet(RunningGrid):
+    def __init__(
+        self, folder: Path, *, signed: bool, spawn: Spawn, progress: Callable[[str], None]
+    ) -> None:
+        super().__init__(
+            Grid(SIDE, SIDE),
+            folder,
+            link_delay_ms=0,
+            signed=signed,
+            spawn=spawn,
+            progress=progress,
+        )
+        self._clients: list[asyncio.Task[None]] = []
+
+    async def subscribe(self, filters: list[str]) -> None:
+        """Subscribe a share of ``filters`` at each broker; returns when all agents know all."""
+        for number, here in enumerate(self.grid.ids):
+            link = MqttLink(
+                Endpoint(*self.brokers[here].place), _Silent(), client_id=f"at-rest-{here}"
+            )
+            self._clients.append(asyncio.create_task(link.run(), name=link.client_id))
+            wanted = filters[number :: len(self.grid.ids)]
+            for at in range(0, len(wanted), STEP):
+                link.subscribe(TopicFilter(filter) for filter in wanted[at : at + STEP])
+
+        def unknown(statuses: Pages) -> str | None:
+            known = [status["meshes_total"] for status in statuses.values()]
+            ready = all(status["ready"] for status in statuses.values())
+            if ready and min(known) >= len(filters):
+                return None
+            return f"agents know {known} filters, {len(filters)} wanted"
+
+        await self.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        for client in self._clients:
+            client.cancel()
+        await asyncio.gather(*self._clients, return_exceptions=True)
+        await super().stop()
+
+
+@dataclass(frozen=True, slots=True)
+class _Account:
+    processor_s: float
+    wakes: int
+
+
+def _account(pid: int) -> _Account:
+    """What all threads of ``pid`` have taken so far."""
+    processor_ns = wakes = 0
+    try:
+        for task in Path(f"/proc/{pid}/task").iterdir():
+            processor_ns += int((task / "schedstat").read_text(encoding="ascii").split()[0])
+            found = _SWITCHES.search((task / "status").read_text(encoding="utf-8"))
+            wakes += int(found.group(1)) if found else 0
+    except OSError as error:
+        raise LinkError(f"process {pid} is gone: {error.strerror}") from error
+    return _Account(processor_ns / 1e9, wakes)
+
+
+def _private_mb(pid: int) -> float:
+    text = Path(f"/proc/{pid}/smaps_rollup").read_text(encoding="ascii")
+    lines = [line.split() for line in text.splitlines() if line.startswith("Private_")]
+    return sum(int(line[1]) for line in lines) * 1_024 / 1e6
+
+
+def mappings_mb(pid: int) -> dict[str, float]:
+    """Resident memory of ``pid`` by what is mapped: a file's name, or Python's and C's heap."""
+    found: dict[str, float] = {}
+    name = ""
+    for line in Path(f"/proc/{pid}/smaps").read_text(encoding="utf-8").splitlines():
+        if begins := _MAPPING.match(line):
+            path = begins.group(1)
+            name = path.rpartition("/")[2] if path.startswith("/") else "heap, stacks"
+        elif line.startswith("Rss:"):
+            found[name] = found.get(name, 0.0) + int(line.split()[1]) * 1_024 / 1e6
+    return found

@@ -1,0 +1,143 @@
+"""Settings that were validated in another process are the same where they are only held."""
+
+import pickle
+import subprocess
+import sys
+
+import pytest
+
+from federator.config.held import elsewhere, models, stand_ins
+from federator.config.settings import Settings
+from federator.errors import ConfigError
+
+TOLD = {
+    "broker": {"id": 1, "url": "mqtts://here", "username": "us", "password": "hush"},
+    "neighbours": [
+        {"id": 2, "url": "mqtts://there", "import": ["a/#"], "capacity": "2 Mbit/s"},
+        {"url": "mqtts://elsewhere", "proxy": "http://proxy:3128"},
+    ],
+    "leaves": [{"id": 417}],
+    "rules": {"deny": ["secret/#"]},
+    "links": {"username": "links", "password": "also"},
+    "keys": {"agent_file": "/k/a", "federation_files": ["/k/f"]},
+}
+
+HELD = """
+import pickle, sys
+from federator.config.held import models
+settings = pickle.load(sys.stdin.buffer)
+assert not models.VALIDATES
+heavy = {"pydantic", "pydantic_core", "click", "rich"} & set(sys.modules)
+assert not heavy, heavy
+told = {
+    "parameters": settings.parameters(),
+    "notices": settings.notices(),
+    "failover": settings.failover_parameters(),
+    "port": settings.for_leaf(settings.leaves[0]),
+    "named": [settings.neighbour_connection(each) for each in settings.neighbours],
+    "dialled": settings.dialled_back("mqtts://new"),
+    "secret": settings.broker.secret(),
+    "again": settings,
+}
+pickle.dump(told, sys.stdout.buffer)
+"""
+
+
+def held(program, value):
+    """What ``program`` says in a process that holds settings."""
+    command = [sys.executable, "-X", models.OPTION, "-c", program]
+    ran = subprocess.run(command, input=pickle.dumps(value), stdout=subprocess.PIPE, check=True)
+    return pickle.loads(ran.stdout)
+
+
+def test_who_holds_settings_answers_as_who_validated_them():
+    settings = Settings.model_validate(TOLD)
+
+    told = held(HELD, settings)
+
+    assert told["parameters"] == settings.parameters()
+    assert told["notices"] == settings.notices()
+    assert told["failover"] == settings.failover_parameters()
+    assert told["port"] == settings.for_leaf(settings.leaves[0])
+    assert told["named"] == [settings.neighbour_connection(each) for each in settings.neighbours]
+    assert told["dialled"] == settings.dialled_back("mqtts://new")
+    assert told["secret"] == b"hush"
+    assert told["again"] == settings
+    assert told["again"].model_fields_set == settings.model_fields_set
+    assert told["again"].neighbours[0].model_fields_set == settings.neighbours[0].model_fields_set
+
+
+def test_a_held_setting_stays_as_it_is_and_a_copy_is_another():
+    class Kind(stand_ins.BaseModel):
+        one: int = 1
+        two: int = stand_ins.field(default=2, alias="zwei")
+
+    made = Kind(zwei=3)
+
+    assert (made.one, made.two, made.model_fields_set) == (1, 3, {"two"})
+    assert made == Kind(one=1, zwei=3)
+    assert made.model_copy(update={"one": 4}) == Kind(one=4, zwei=3)
+    assert hash(made) == hash(Kind(zwei=3))
+    with pytest.raises(TypeError):
+        made.one = 5
+    with pytest.raises(TypeError):
+        Kind(two=3)
+
+
+def test_a_value_without_a_default_must_be_told():
+    class Kind(stand_ins.BaseModel):
+        one: int
+
+    with pytest.raises(TypeError, match="one"):
+        Kind()
+
+
+def test_a_held_secret_does_not_show():
+    class Kind(stand_ins.BaseModel):
+        password: stand_ins.SecretStr
+
+    made = Kind(password=stand_ins.SecretStr("hush"))
+
+    assert "hush" not in f"{made} {made!r}"
+    assert made.password.get_secret_value() == "hush"
+
+
+REFUSED = """
+import pickle, sys
+from pathlib import Path
+from federator.config.held import elsewhere
+from federator.errors import ConfigError
+try:
+    told = elsewhere.outcome("federator.cli.daemons.run:settings_of", pickle.load(sys.stdin.buffer))
+except ConfigError as error:
+    told = str(error), error.exit_code
+pickle.dump(told, sys.stdout.buffer)
+"""
+
+
+def test_a_file_is_read_elsewhere_and_refused_in_the_same_words(tmp_path):
+    good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
+    good.write_text('security = "open"\n[broker]\nid = 1\nurl = "mqtt://127.0.0.1"\n')
+    bad.write_text("[broker]\nid = -1\n")
+
+    with pytest.raises(ConfigError) as refused:
+        elsewhere.outcome("federator.cli.daemons.run:settings_of", bad)
+
+    assert held(REFUSED, good) == elsewhere.outcome("federator.cli.daemons.run:settings_of", good)
+    assert held(REFUSED, bad) == (str(refused.value), refused.value.exit_code)
+
+
+def test_the_agent_imports_nothing_that_it_has_no_use_for():
+    program = (
+        "import pickle, sys; sys.modules['rich'] = None\n"
+        "import federator.runtime.agent.process, federator.runtime.process.logs\n"
+        "import federator.runtime.agent.app\n"
+        "pickle.dump(sorted({name.partition('.')[0] for name in sys.modules}), sys.stdout.buffer)"
+    )
+    heavy = {
+        *("pydantic", "pydantic_core", "pydantic_settings", "click", "pygments", "cryptography"),
+        *("prometheus_client", "wsproto", "h11", "email", "zipfile", "tomllib", "raptorq"),
+        *("numpy", "scipy", "highspy", "pandas", "pyspark", "networkx", "lab", "analytics"),
+    }
+
+    assert heavy & set(held(program, None)) == set()
