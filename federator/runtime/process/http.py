@@ -27,7 +27,6 @@ from urllib.parse import parse_qs, urlsplit
 import structlog
 
 from federator.errors import ConfigError
-from federator.runtime.process import scrape
 from federator.runtime.process.exposition import Family, build_info
 
 REQUEST_BYTES_MAX = 8_192
@@ -201,7 +200,9 @@ class HttpServer:
         parts = urlsplit(target)
         match parts.path.rstrip("/") or "/":
             case "/metrics":
-                metrics = (*build_info(), *self._view.metrics(), *scrape.process_metrics())
+                from federator.runtime.process import scrape  # noqa: PLC0415 - 4 MB, if it is asked
+
+                metrics = (*build_info(), *self._view.metrics())
                 return HTTPStatus.OK, scrape.CONTENT_TYPE, scrape.text(metrics)
             case "/healthz":
                 return HTTPStatus.OK, _TEXT, b"alive\n"
