@@ -9,9 +9,10 @@ comes twice.
 That costs a copy or two per link, so it has an end by the clock: ``solicit_timeout_ms``, which is
 more than a round trip across the federation, to find out whether the core is dead, and as long
 again for its successor's announcement to go out, and for the memberships to come in. And it has a
-price: a core that was flooded for is in debt for ten times as long. So somebody who retracts a core
-again and again has its filters flooded for a tenth of the time, and no more. (In a federation where
-anybody may invent cores, each of these has a tenth; where announcements are signed, nobody can.)
+price: a core that was flooded for is in debt for five times as long. So somebody who retracts a
+core again and again has its filters flooded for a fifth of the time, and no more; a broker that
+crashes again and again may do so every five seconds. (In a federation where anybody may invent
+cores, each of these has a fifth; where announcements are signed, nobody can.)
 
 Source: docs/protocol.md 7.5; IEEE 802.1D-2004, 7.7 (frames whose destination is not known).
 """
@@ -23,7 +24,7 @@ from federator.protocol.parameters import Parameters
 from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
-PRICE: Final = 10
+PRICE: Final = 5
 """What flooding for a core adds to its debt, for each millisecond; one is forgiven in each."""
 
 

@@ -195,7 +195,7 @@ def test_who_is_no_way_between_its_neighbours_does_not_become_one():
     assert hops(network, 1) == ()
 
 
-def test_somebody_who_takes_a_core_back_again_and_again_has_it_flooded_for_a_tenth_of_the_time():
+def test_somebody_who_takes_a_core_back_again_and_again_has_it_flooded_for_a_fifth_of_the_time():
     network = network_with([(0, 1), (1, 2), (2, 3)], 0)
     adverse = network.nodes[2]
     flooded_ms = 0
