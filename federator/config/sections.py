@@ -104,7 +104,7 @@ class MeshSettings(Section):
     """Intervals after which a silent core is forgotten."""
     solicit_timeout_ms: Span = 500
     """How long a broker without a parent waits for the core's answer; more than a round trip across
-    the federation."""
+    the federation. It hands what it publishes to all neighbours for as long, and once more."""
     improvement_hold_ms: WholeNumber = Field(default=30, ge=0, le=SPAN_MS_MAX)
     """How long a relay waits for the cheaper copy it had last time."""
     parent_settle_ms: WholeNumber = Field(default=1_000, ge=0, le=SPAN_MS_MAX)

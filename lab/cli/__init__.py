@@ -19,6 +19,7 @@ VERBS = {
     "local-steering": ("local_steering", "Prices without a centre beside the central steerer."),
     "nat": ("nat", "Hold a site behind real NAT against one that can be reached."),
     "hub-death": ("hub_death", "Kill a hub whose leaves have another one in reserve."),
+    "core-death": ("core_death", "Kill or move the core of a mesh under traffic."),
     "leaf-cost": ("leaf_cost", "Read what a leaf pays beside worlds of several sizes."),
     "over-delivery": ("over_delivery", "Add up what a bounded cover carries in vain."),
     "ways": ("ways", "Measure what a link carries in WebSockets beside one by TCP."),

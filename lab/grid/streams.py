@@ -1,8 +1,10 @@
 """One stream between two brokers, publication by publication: at a rate, or as fast as it goes."""
 
 import asyncio
+import contextlib
 import random
 import time
+from collections.abc import AsyncIterator, Coroutine
 from itertools import pairwise
 from typing import Final
 
@@ -140,3 +142,15 @@ class Stream:
         if tally.received < publications:
             raise LinkError(f"{self.topic}: {publications - tally.received} of a burst are lost")
         return publications / (time.monotonic() - begun_s)
+
+
+@contextlib.asynccontextmanager
+async def running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
+    """Do all ``work`` meanwhile."""
+    tasks = [asyncio.create_task(each) for each in work]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)

@@ -22,8 +22,8 @@ from lab.grid.clients import Arrivals
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.relay_process import RelayProcess
-from lab.grid.streams import Client, Stream
-from lab.leaves.stage import Stage, running, told
+from lab.grid.streams import Client, Stream, running
+from lab.leaves.stage import Stage, told
 
 HUBS: Final = tuple(map(BrokerId, (1, 2, 3)))
 LEAVES: Final = {BrokerId(11 + n): (HUBS[n % 3], HUBS[(n + 1) % 3]) for n in range(12)}

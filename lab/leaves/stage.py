@@ -5,7 +5,7 @@ Source: docs/hubs.md.
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +17,7 @@ from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import spawn
+from lab.grid.streams import running
 
 READY_S: Final = 300.0
 POLL_S: Final = 1.0
@@ -91,15 +92,3 @@ async def told(
             return
         await asyncio.sleep(POLL_S)
     raise LinkError(f"{what}: not within {within_s:.0f} s")
-
-
-@contextlib.asynccontextmanager
-async def running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
-    """Do all ``work`` meanwhile."""
-    tasks = [asyncio.create_task(each) for each in work]
-    try:
-        yield
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.gather(*tasks, return_exceptions=True)

@@ -69,6 +69,10 @@ def run_scenario(scenario: Scenario, kind: type[World] = World) -> SeedResult:
         steered = world.steers or bool(scenario.plans)
         yield _converge(world, invariants, scenario.heal_ms, bound_ms, steered=steered)
         _mix_plans(world, scenario)
+        # Who lost a core looks as if it had it, until nobody answered its solicit.
+        timeout_ms = scenario.plan.parameters.solicit_timeout_ms
+        world.run_until(max(world.now_ms, scenario.heal_ms + timeout_ms))
+        _converge(world, invariants, scenario.heal_ms, bound_ms, steered=steered)
         _subscribe_anew(world, scenario)
         if scenario.stays:
             world.run_until(scenario.heal_ms + bound_ms)

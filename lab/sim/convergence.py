@@ -287,6 +287,8 @@ def _leftovers(agents: dict[BrokerId, Agent], meshes: Subscribers) -> Iterator[s
                 yield f"{filter!r}: {id} still knows it ({state})"
             elif state.previous is not None:
                 yield f"{filter!r}: {id} still hands over from {state.previous}"
+            elif state.route.next_hops != state.meshed:
+                yield f"{filter!r}: {id} still floods to {state.route.next_hops}"
 
 
 # What a node thinks.

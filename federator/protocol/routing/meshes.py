@@ -6,8 +6,8 @@ a mesh member together with the brokers in between.
 
 Election is a comparison of ranks and nothing more; all the rest is bookkeeping of who asked whom.
 When a better core takes over, the old mesh carries data until the new one stands (hand-over), and
-the old core joins the new mesh for those who are slow to leave it; duplicates on the way are the
-duplicate window's business.
+the old core joins the new mesh for those who are slow to leave it. Where the old core is gone,
+flooding does so in its place. Duplicates on the way are the duplicate window's business.
 
 Source: Spohn 2021, 3 and 4; docs/protocol.md 7.
 """
@@ -29,6 +29,7 @@ from federator.protocol.messages.control import (
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.filter_lists import RemoteList
+from federator.protocol.routing.flooding import Flooding
 from federator.protocol.routing.memberships import Memberships
 from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
 from federator.protocol.signals import (
@@ -63,8 +64,13 @@ class FilterState(msgspec.Struct, gc=False):
     stays: bool = False  # whether we keep our place in the mesh of the core before
     member_of: tuple[BrokerId, ...] = ()  # other cores to whose meshes of this filter we belong
     route: FilterRoute = NO_ROUTE  # what the data plane was told last
-    # Next hops that went out of reach while others wanted the filter still.
+    meshed: tuple[BrokerId, ...] = ()  # its next hops without flooding: those that the meshes have
+    # Next hops, and cores, that went out of reach while others wanted the filter still.
     missing: tuple[BrokerId, ...] = ()
+
+
+_Kind = tuple[bool, BrokerId | None, BrokerId | None, bool, bool, bool]
+"""local, core, previous, stays; whether flooded for the core, and for one before."""
 
 
 @dataclass(slots=True)
@@ -72,9 +78,9 @@ class _Changes:
     """What one pass over touched filters found out."""
 
     routes: list[Step] = field(default_factory=list)
-    alike: dict[tuple[bool, BrokerId | None, BrokerId | None, bool], FilterRoute] = field(
-        default_factory=dict
-    )  # by (local, core, previous, stays): the route of all such filters without children
+    # By what they follow from: the meshes' next hops, and the route, of all such filters without
+    # children.
+    alike: dict[_Kind, tuple[tuple[BrokerId, ...], FilterRoute]] = field(default_factory=dict)
     lost: bool = False  # whoever is missing now went out of reach
     moved: bool = False  # a filter of ours has another core now: nobody gave it up
     own_added: set[str] = field(default_factory=set)
@@ -96,6 +102,7 @@ class Meshes:
         self._parameters = parameters
         self._timers: Timers[tuple[BrokerId, BrokerId]] = Timers()  # (core, child) to expire
         self._handovers: Timers[str] = Timers()
+        self._flooding = Flooding(parameters)
         self._shared_routes = {NO_ROUTE: NO_ROUTE}  # equal routes are one object
         self._refused = 0  # not told of yet
         self.refused = 0  # filters beyond the bound, each time that they are wanted
@@ -105,16 +112,19 @@ class Meshes:
         return earliest(
             self._timers.next_deadline_ms(),
             self._handovers.next_deadline_ms(),
+            self._flooding.next_deadline_ms(),
             self.memberships.next_deadline_ms(),
         )
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Expire silent children and finished hand-overs, send held-back memberships."""
+        """Expire silent children, hand-overs and flooding; send held-back memberships."""
         steps = [self._drop_child(*each) for each in self._timers.pop_due(now_ms)]
         due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
         for filter_ in due:
             self._end_period(filter_, self.states[filter_], now_ms)
-        steps += self._reevaluate_all(due, now_ms)
+        cores, flooded = self._flooding.pop_due(now_ms)
+        steps += [ParentsChanged(core, self._concerned(core)) for core in cores]
+        steps += self._reevaluate_all({*due, *flooded}, now_ms)
         return steps + self.memberships.on_deadline(now_ms=now_ms)
 
     # -- who wants what ------------------------------------------------------------------
@@ -160,6 +170,7 @@ class Meshes:
                 state = self._state(filter_)
                 if state is not None and core not in state.announcers:
                     state.announcers = tuple(sorted((*state.announcers, core)))
+                    state.missing = tuple(each for each in state.missing if each != core)
             elif filter_ in self.states:
                 state = self.states[filter_]
                 state.announcers = tuple(c for c in state.announcers if c != core)
@@ -169,6 +180,8 @@ class Meshes:
         """Follow our parents towards ``core``, who are others now."""
         parents = self.parents_of(core)
         self.event_log.note(MeshEntry("parent_changed", None, core, parents=parents))
+        follow = self._flooding.on_core_found if parents else self._flooding.on_core_lost
+        follow(core, now_ms=now_ms)
         return [
             ParentsChanged(core, self._concerned(core)),
             *self.memberships.on_core_moved(core, now_ms=now_ms),
@@ -319,15 +332,17 @@ class Meshes:
     ) -> None:
         """Set the filter's route anew, if it is another one."""
         if state.child_cores:
-            route = self._route(filter_, state)
+            meshed, route = self._route(filter_, state)
         else:
-            kind = (state.local, state.core, state.previous, state.stays)
+            flooded = self._flooding.is_for(filter_, state.core), filter_ in self._flooding
+            kind = (state.local, state.core, state.previous, state.stays, *flooded)
             known = changes.alike.get(kind)
-            route = changes.alike[kind] = known or self._route(filter_, state)
-        if route is not state.route:
+            meshed, route = changes.alike[kind] = known or self._route(filter_, state)
+        if route is not state.route or meshed != state.meshed:
             before, state.route = state.route, route
-            gone = set(before.next_hops).difference(route.next_hops) if lost else set()
-            missing = gone.union(state.missing).difference(route.next_hops)
+            gone = set(state.meshed).difference(meshed) if lost else set()
+            missing = gone.union(state.missing).difference(meshed)
+            state.meshed = meshed
             unwanted = before.wanted and not route.wanted
             changes.routes.append(RouteChanged(filter_, unwanted and (lost or bool(missing))))
             state.missing = () if unwanted else tuple(sorted(missing))
@@ -371,7 +386,12 @@ class Meshes:
         if core == self_id:
             changes.own_added.add(filter_)
         state.previous = None
-        if before is not None and core is not None and self._reaches(before):
+        if before is None:
+            pass
+        elif not self._reaches(before):
+            if self._flooding.on_core_changed(filter_, before, now_ms=now_ms):
+                state.missing = (*state.missing, before)
+        elif core is not None:
             state.previous = before
             self._hand_over(filter_, now_ms)
         state.stays = state.previous is not None
@@ -418,7 +438,8 @@ class Meshes:
         deposed = state.previous is None and self._links.self_id in state.child_cores
         return deposed and core == state.core
 
-    def _route(self, filter_: str, state: FilterState) -> FilterRoute:
+    def _route(self, filter_: str, state: FilterState) -> tuple[tuple[BrokerId, ...], FilterRoute]:
+        """The next hops in the filter's meshes, and the route with those of flooding."""
         self_id = self._links.self_id
         hops: set[BrokerId] = set()
         for core in {state.core, state.previous, *state.child_cores}:
@@ -429,13 +450,18 @@ class Meshes:
                 hops.update(self.children_of(core, filter_))
             else:
                 hops.update(self._relay_to(core))
+        meshed = tuple(sorted(hops))
+        succeeded = filter_ in self._flooding
+        if succeeded or self._flooding.is_for(filter_, state.core):
+            hops.update(self._links.up)
         # A core that has just taken over has no children yet: the old mesh has those who want it.
         elsewhere = {state.core, state.previous} - {None, self_id}
-        others_want = bool(elsewhere) or bool(state.child_cores)
+        others_want = bool(elsewhere) or bool(state.child_cores) or succeeded
         if len(self._shared_routes) >= SHARED_ROUTES_MAX:
             self._shared_routes = {NO_ROUTE: NO_ROUTE}
         route = FilterRoute(local=state.local, wanted=others_want, next_hops=tuple(sorted(hops)))
-        return self._shared_routes.setdefault(route, route)
+        route = self._shared_routes.setdefault(route, route)
+        return (route.next_hops if meshed == route.next_hops else meshed), route
 
     def route_of(self, filter_: str) -> FilterRoute | None:
         """What the data plane does with ``filter_`` for the sake of its mesh."""

@@ -8,6 +8,7 @@ import pytest
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.core_route import CoreRoute
+from federator.protocol.routing.flooding import Flooding
 from federator.protocol.routing.meshes import Meshes
 from federator.protocol.routing.own_core import OwnCore
 from federator.protocol.types import Epoch
@@ -108,6 +109,12 @@ def no_feasibility_condition(monkeypatch):
     monkeypatch.setattr(CoreRoute, "choose", choose)
 
 
+def flooding_does_not_end(monkeypatch):
+    """What lost its core is handed to all neighbours from then on."""
+    monkeypatch.setattr(Flooding, "pop_due", lambda self, now_ms: ([], []))
+    monkeypatch.setattr(Flooding, "next_deadline_ms", lambda self: None)
+
+
 @pytest.mark.parametrize(
     ("mutate", "invariants"),
     [
@@ -118,6 +125,7 @@ def no_feasibility_condition(monkeypatch):
         (no_announcement_until_an_interval_passed, {"triggered_updates"}),
         (duplicate_log_by_count_only, {"once_per_broker", "once_per_link", "hops"}),
         (no_feasibility_condition, {"cost_falls_towards_the_core"}),
+        (flooding_does_not_end, {"converges"}),
     ],
 )
 def test_mutant_is_caught(monkeypatch, mutate, invariants):

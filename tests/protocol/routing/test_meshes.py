@@ -313,6 +313,7 @@ def test_what_a_core_wants_is_lost_when_we_take_its_place_before_it_is_given_up(
     network.run(PARAMETERS.solicit_timeout_ms / 10)
 
     assert state(network, 0).core == 0
+    network.run(2 * PARAMETERS.solicit_timeout_ms)  # flooding kept it wanted
     assert network.lost == ([(0, "f")] if cut else [])
 
 

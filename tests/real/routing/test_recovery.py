@@ -17,6 +17,11 @@ from tests.real.polling import until
 RELAY_S, CORE_S, HEALED_S = 1.0, 2.0, 5.0
 """The bars: first message by another path, and healed after the process is back."""
 
+UNFELT_S = 1.0
+"""Ten times what the death of a core may be felt (`federator-lab core-death`)."""
+
+UNKNOWN_S = 4.0  # how long it takes to find out that it is dead
+
 MACHINE_S = 0.5  # what a busy machine with two cores may add to a bar
 RECONNECTED_S = 5.0  # four links wait up to so long before they try again; usually a part of it
 TOPIC = "plant/7/temp"
@@ -95,6 +100,38 @@ async def next_hop(grid, here):
     status = await grid.agents[here].status()
     hops = {hop for mesh in status["meshes"] for hop in mesh["next_hops"]}
     return min(hops)
+
+
+@pytest.mark.parametrize("victim", ["broker", "agent"])
+@pytest.mark.parametrize("qos", [0, 1])
+async def test_death_of_a_core_is_not_felt_however_late_it_is_known_to_be_dead(
+    tmp_path, victim, qos
+):
+    patient = {"mesh": {"solicit_timeout_ms": round(1_000 * UNKNOWN_S)}}
+    grid = RunningGrid(
+        Grid(3, 3, 0), tmp_path, link_delay_ms=1, agent_options=patient, broker_options=QUICK
+    )
+    await grid.start()
+    core = Subscriber(grid.brokers[4].port, "plant/+/temp", client_id="core-sub", qos=qos)
+    left = [
+        Subscriber(grid.brokers[at].port, "plant/+/temp", client_id=f"sub-{at}", qos=qos)
+        for at in (6, 8)
+    ]
+    publisher = Publisher(grid.brokers[1].port, TOPIC, client_id="pub", qos=qos, rate_hz=50)
+    try:
+        async with running(core, *left, publisher):
+            await settled(grid, core, *left)
+
+            (grid.brokers if victim == "broker" else grid.agents)[4].kill9()
+            killed_s = time.monotonic()
+            await asyncio.sleep(2 * UNKNOWN_S + UNFELT_S)  # what is measured, not awaited
+
+            until_s = killed_s + 2 * UNKNOWN_S + UNFELT_S
+            felt = [each.longest_gap_s(killed_s - 0.1, until_s) for each in left]
+            assert max(felt) <= UNFELT_S, felt
+            assert not any(each.duplicates for each in left)
+    finally:
+        await grid.stop()
 
 
 async def test_second_parent_means_no_outage_at_all(tmp_path):

@@ -1,0 +1,249 @@
+"""A mesh loses its core under traffic, again and again: what do those who are left feel of it?
+
+Nine real brokers and agents in a grid. Each round has meshes of its own, one for QoS 0 and one for
+QoS 1, around a core in the middle of the grid, or at its edge. One client publishes to both at a
+steady rate; others subscribe at other brokers, and none of them at the core's. Then the core's
+broker is killed, or its agent; or nobody is killed, and a client at a broker of smaller id
+subscribes, which makes that one the core. Silences are counted at each subscriber, from before that
+on.
+
+Source: docs/protocol.md 7.5.
+"""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Endpoint
+from lab.grid.clients import Arrivals, Tally, stamped
+from lab.grid.running import Pages, RunningGrid
+from lab.grid.streams import PAYLOAD_BYTES, Client, running
+from lab.grid.topology import Grid
+
+GRID: Final = Grid(3, 3, first_id=0)
+BROKER_LINES: Final = ("max_queued_messages 0", "sys_interval 1")
+STEADY_S: Final = 0.5
+"""Traffic before anything happens."""
+
+LOOKED_BEFORE_S: Final = 0.1
+LOOKED_S: Final = 2.0
+"""How long is looked for silences: longer than it takes until the successor's mesh stands."""
+
+LINGER_S: Final = 1.0
+QOS: Final = (0, 1)
+
+
+class Blow(StrEnum):
+    """What happens to the core."""
+
+    BROKER = "broker"
+    AGENT = "agent"
+    MOVE = "move"
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where everybody is.
+
+    Attributes:
+        core: The broker whose mesh it is: it has a client of its own, which is not counted.
+        subscribers: Brokers of those who are counted, of greater ids.
+        publisher: The broker of who publishes.
+        newcomer: A broker of smaller id, where somebody subscribes to make it the core.
+    """
+
+    name: str
+    core: BrokerId
+    subscribers: tuple[BrokerId, ...]
+    publisher: BrokerId
+    newcomer: BrokerId
+
+
+def _place(
+    name: str, *, core: int, subscribers: Iterable[int], publisher: int, newcomer: int
+) -> Place:
+    each = tuple(map(BrokerId, subscribers))
+    return Place(name, BrokerId(core), each, BrokerId(publisher), BrokerId(newcomer))
+
+
+PLACES: Final = (
+    # All shortest ways between these lead through the middle, or along one side of it.
+    _place("middle", core=4, subscribers=(5, 6, 7, 8), publisher=3, newcomer=1),
+    # Both corners hang on the core by different neighbours: without it their meshes do not meet.
+    _place("apart", core=4, subscribers=(6, 8), publisher=1, newcomer=2),
+    # The core is not on the way between publisher and subscribers.
+    _place("corner", core=1, subscribers=(6, 8), publisher=7, newcomer=0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """What one subscriber felt of one blow, at one quality of service."""
+
+    place: Place
+    blow: Blow
+    subscriber: BrokerId
+    qos: int
+    gap_s: float
+    arrivals: Arrivals
+
+    @property
+    def twice(self) -> int:
+        """Copies beyond the first."""
+        return self.arrivals.duplicates
+
+    @property
+    def broken(self) -> bool:
+        """Whether something came twice, or QoS 1 lost or disordered something."""
+        return self.twice > 0 or (self.qos > 0 and not self.arrivals.exact)
+
+
+class _Meshes:
+    """The clients of one round, at a topic of their own for each quality of service."""
+
+    def __init__(self, grid: RunningGrid, place: Place, number: int, publications: int) -> None:
+        self.place = place
+        self.topics = {qos: f"round/{number}/qos/{qos}" for qos in QOS}
+        self._grid = grid
+        self._number = number
+        self.publisher = Client(self._at(place.publisher), f"publisher-{number}", None)
+        self.at_core = self._subscribers(place.core)
+        self.counted: dict[tuple[BrokerId, int], Client] = {}
+        for id in place.subscribers:
+            for qos, client in self._subscribers(id).items():
+                client.tally = Tally(number, publications, payload_bytes=PAYLOAD_BYTES)
+                client.came_s = []
+                self.counted[id, qos] = client
+
+    @property
+    def clients(self) -> list[Client]:
+        """All of them but newcomers."""
+        return [*self.at_core.values(), *self.counted.values(), self.publisher]
+
+    def newcomers(self) -> list[Client]:
+        """Who makes another broker the core."""
+        return list(self._subscribers(self.place.newcomer).values())
+
+    def _subscribers(self, id: BrokerId) -> dict[int, Client]:
+        name = f"at-{id}-of-{self._number}"
+        topics = self.topics.items()
+        return {qos: Client(self._at(id), f"{name}-{qos}", topic) for qos, topic in topics}
+
+    def _at(self, id: BrokerId) -> Endpoint:
+        return Endpoint(*self._grid.brokers[id].place)
+
+    async def publish(self, rate_hz: float, publications: int) -> int:
+        """Publish so many at each quality of service, at a steady rate."""
+        loop = asyncio.get_running_loop()
+        due_s = loop.time()
+        for number in range(publications):
+            for qos, topic in self.topics.items():
+                payload = stamped(
+                    self._number, number, time.monotonic_ns(), payload_bytes=PAYLOAD_BYTES
+                )
+                assert self.publisher.link.publish(topic, payload, qos=qos), "its broker lives"
+            due_s += 1 / rate_hz
+            await asyncio.sleep(max(0.0, due_s - loop.time()))
+        return publications
+
+    def fault(self, pages: Pages) -> str | None:
+        """What keeps the meshes from standing around their core, if anything."""
+        for here, page in pages.items():
+            for filter in self.topics.values():
+                mine = [mesh for mesh in page["meshes"] if mesh["filter"] == filter]
+                if [mesh["core"] for mesh in mine] != [self.place.core]:
+                    return f"broker {here} has no mesh of {filter} around {self.place.core}"
+                if mine[0]["handing_over_from"] is not None:
+                    return f"broker {here} hands {filter} over"
+        return None
+
+
+async def run(
+    blows: Sequence[Blow],
+    folder: Path,
+    *,
+    places: Sequence[Place],
+    rounds: int,
+    rate_hz: float,
+    delay_ms: float,
+    redundancy: int,
+    progress: Callable[[str], None],
+) -> list[Round]:
+    """Strike ``rounds`` times at each place with each blow; files are in ``folder``, which exists.
+
+    Raises:
+        LinkError: Something did not start, or no mesh came to stand.
+    """
+    grid = RunningGrid(
+        GRID, folder, link_delay_ms=delay_ms, redundancy=redundancy, broker_options=BROKER_LINES
+    )
+    found: list[Round] = []
+    async with grid:
+        progress(f"{len(GRID.ids)} brokers and agents stand")
+        number = 0
+        for turn in range(rounds):
+            for place in places:
+                for blow in blows:
+                    number += 1
+                    each = await _round(grid, place, blow, number, rate_hz)
+                    worst = max(one.gap_s for one in each)
+                    progress(
+                        f"round {turn + 1}, {place.name}, {blow}: longest silence {worst:.3f} s"
+                    )
+                    found += each
+    return found
+
+
+async def _round(
+    grid: RunningGrid, place: Place, blow: Blow, number: int, rate_hz: float
+) -> list[Round]:
+    publications = round(rate_hz * (STEADY_S + LOOKED_S))
+    meshes = _Meshes(grid, place, number, publications)
+    async with running(*(client.link.run() for client in meshes.clients)):
+        for client in meshes.clients:
+            await client.subscribed.wait()
+        await grid.until(meshes.fault)
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(meshes.publish(rate_hz, publications), name="publisher")
+            await asyncio.sleep(STEADY_S)
+            struck_s = time.monotonic()
+            await _strike(grid, meshes, blow)
+        ended_s = struck_s + LOOKED_S - LOOKED_BEFORE_S
+        await asyncio.sleep(LINGER_S)
+        felt = [
+            Round(
+                place, blow, id, qos,
+                client.longest_gap_s(struck_s - LOOKED_BEFORE_S, ended_s),
+                client.tally.arrivals(publications),
+            )
+            for (id, qos), client in meshes.counted.items()
+            if client.tally is not None
+        ]  # fmt: skip
+    await _recover(grid, place.core, blow)
+    return felt
+
+
+async def _strike(grid: RunningGrid, meshes: _Meshes, blow: Blow) -> None:
+    core = meshes.place.core
+    match blow:
+        case Blow.BROKER:
+            grid.brokers[core].kill9()
+        case Blow.AGENT:
+            grid.agents[core].kill9()
+        case Blow.MOVE:
+            async with running(*(each.link.run() for each in meshes.newcomers())):
+                await asyncio.sleep(LOOKED_S)
+
+
+async def _recover(grid: RunningGrid, core: BrokerId, blow: Blow) -> None:
+    if blow is Blow.BROKER:
+        await grid.brokers[core].restart()
+    elif blow is Blow.AGENT:
+        await grid.agents[core].restart()
+    await grid.until(grid.links_up)
+    await grid.until(grid.interest_known)
