@@ -206,7 +206,7 @@ class Intake:
 
         That is the way of the least delay, unless reads come thick and fast.
         """
-        if self._gathers(now.ms):
+        if self._is_rush(now.ms):
             self.add(self.of(route).plain, packet, 1, packet[0], now)
             self.end_read(now, busy=True)
         else:
@@ -233,7 +233,7 @@ class Intake:
     def end_read(self, now: Now, *, busy: bool | None = None) -> None:
         """End a read that brought several: flush at once, or within ``GAP_MS`` in a rush."""
         if busy is None:
-            busy = self._gathers(now.ms)
+            busy = self._is_rush(now.ms)
         waits = self._flush_ms is not None
         if (not waits and not busy) or self._open.keep() > self._frame_bytes_max:
             self.flush(now)
@@ -241,7 +241,12 @@ class Intake:
             self._flush_ms = Millis(now.ms + GAP_MS)
             self._set_due()
 
-    def _gathers(self, now_ms: Millis) -> bool:
+    @property
+    def gathers(self) -> bool:
+        """Whether something waits for more to come; it may be flushed sooner than ``due_ms``."""
+        return self._flush_ms is not None
+
+    def _is_rush(self, now_ms: Millis) -> bool:
         """Count one read; whether what it brought had better wait for more."""
         return self._pace.is_busy(now_ms) and not self.has_spare_time()
 

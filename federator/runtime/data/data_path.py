@@ -8,6 +8,7 @@ Source: docs/ARCHITECTURE.md.
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
 
 from federator.protocol.data.ports import DataLink, Inbound
 from federator.protocol.data_plane import DataPlane
@@ -19,6 +20,12 @@ from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
 from federator.runtime.process.notices import log_notice
+
+if TYPE_CHECKING:
+    from federator.runtime.process.fine_timer import FineTimer
+
+GAP_S: Final = 0.0005
+"""For how long publications wait for others in a rush: ``intake.GAP_MS``, as exactly as we can."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +59,7 @@ class DataPath:
         self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up
         self.on_marker = plane.custody.destination.on_marker
         self._intake_timer = DeadlineTimer(self._on_time)
+        self._gap_timer: FineTimer | None = None  # since the first rush
         self._custody_timer = DeadlineTimer(self._on_time)
         self._custody_armed_ms: Millis | None = None
         self._on_publishes = plane.on_publishes
@@ -62,7 +70,13 @@ class DataPath:
     def _arm(self) -> None:
         """Wake up when the plane is due. After every read: nothing is called that need not be."""
         intake_ms, custody_ms = self.intake.due_ms, self.custody.due_ms
-        if intake_ms is not None:  # what was flushed early wakes us in vain, and seldom
+        if self.intake.gathers:
+            if self._gap_timer is None:
+                from federator.runtime.process.fine_timer import FineTimer  # noqa: PLC0415 - ctypes
+
+                self._gap_timer = FineTimer(self.flush)
+            self._gap_timer.set(GAP_S)
+        elif intake_ms is not None:  # what was flushed early wakes us in vain, and seldom
             self._intake_timer.set(intake_ms)
         if custody_ms != self._custody_armed_ms:
             self._custody_armed_ms = custody_ms
@@ -132,6 +146,8 @@ class DataPath:
 
     def leave(self) -> None:
         """We go: write down what a later life should know."""
+        if self._gap_timer is not None:
+            self._gap_timer.close()
         self.custody.destination.save(leaving=True)
 
     # What our broker says
