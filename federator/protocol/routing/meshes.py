@@ -14,9 +14,11 @@ Source: Spohn 2021, 3 and 4; docs/protocol.md 7.
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from copy import copy
 from dataclasses import dataclass, field
 
 import msgspec
+from msgspec.structs import astuple
 
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.links.links import Links
@@ -42,6 +44,7 @@ from federator.protocol.timers import Timers, earliest
 from federator.protocol.types import BrokerId, Millis
 
 SHARED_ROUTES_MAX = 65_536
+SHARED_STATES_MAX = 8_192
 
 HANDOVER_PERIODS_MAX = 4
 """Times ``handover_ms`` until a new core has no more to do with the mesh before, if all is well."""
@@ -50,9 +53,10 @@ NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
 
 
 class FilterState(msgspec.Struct, gc=False):
-    """What one filter is to this broker.
+    """What one filter is to this broker; mostly many filters are the same, and share one object.
 
-    Holds nothing that could lead back to it, so Python's collector need not look at it.
+    So ``Meshes`` alters copies. Holds nothing that could lead back to
+    it, so Python's collector need not look at it.
     """
 
     local: bool = False  # whether our own clients want it
@@ -62,7 +66,7 @@ class FilterState(msgspec.Struct, gc=False):
     previous: BrokerId | None = None  # the core before, while the hand-over lasts
     stays: bool = False  # whether we keep our place in the mesh of the core before
     member_of: tuple[BrokerId, ...] = ()  # other cores to whose meshes of this filter we belong
-    route: FilterRoute = NO_ROUTE  # what the data plane was told last
+    route: FilterRoute = NO_ROUTE  # what the data plane was told last; one object for equal ones
     # Next hops that went out of reach while others wanted the filter still.
     missing: tuple[BrokerId, ...] = ()
 
@@ -97,6 +101,7 @@ class Meshes:
         self._timers: Timers[tuple[BrokerId, BrokerId]] = Timers()  # (core, child) to expire
         self._handovers: Timers[str] = Timers()
         self._shared_routes = {NO_ROUTE: NO_ROUTE}  # equal routes are one object
+        self._shared_states: dict[tuple[object, ...], FilterState] = {}  # by what they say
         self._refused = 0  # not told of yet
         self.refused = 0  # filters beyond the bound, each time that they are wanted
 
@@ -113,7 +118,7 @@ class Meshes:
         steps = [self._drop_child(*each) for each in self._timers.pop_due(now_ms)]
         due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
         for filter_ in due:
-            self._end_period(filter_, self.states[filter_], now_ms)
+            self._end_period(filter_, self._to_alter(filter_, self.states[filter_]), now_ms)
         steps += self._reevaluate_all(due, now_ms)
         return steps + self.memberships.on_deadline(now_ms=now_ms)
 
@@ -126,7 +131,7 @@ class Meshes:
         touched: set[str] = set()
         for filter_ in removed:
             if filter_ in self.states:
-                self.states[filter_].local = False
+                self._to_alter(filter_, self.states[filter_]).local = False
                 touched.add(filter_)
         for filter_ in added:
             state = self._state(filter_)
@@ -161,7 +166,7 @@ class Meshes:
                 if state is not None and core not in state.announcers:
                     state.announcers = tuple(sorted((*state.announcers, core)))
             elif filter_ in self.states:
-                state = self.states[filter_]
+                state = self._to_alter(filter_, self.states[filter_])
                 state.announcers = tuple(c for c in state.announcers if c != core)
         return self._reevaluate_all(filters, now_ms, lost=lost)
 
@@ -190,7 +195,9 @@ class Meshes:
         for filter_ in sorted(filters):
             state = self.states.get(filter_)
             if state is not None:
+                state = self._to_alter(filter_, state)
                 self._update_route(filter_, state, changes, lost=False)
+                self._share(filter_, state)
         return changes.routes
 
     def on_link_down(self, neighbour: BrokerId) -> list[Step]:
@@ -241,7 +248,7 @@ class Meshes:
             state = self.states.get(filter_)
             known = () if state is None else state.child_cores
             cores = sorted(c for c in {core, *known} if self.children_of(c, filter_))
-            if cores and state is None:
+            if cores or state is not None:
                 state = self._state(filter_)
             if state is not None:
                 state.child_cores = tuple(cores)
@@ -268,14 +275,28 @@ class Meshes:
     # -- deciding ------------------------------------------------------------------------
 
     def _state(self, filter_: str) -> FilterState | None:
+        """The state of ``filter_``, to alter and then to decide upon; ``None``: no room."""
         state = self.states.get(filter_)
-        if state is None:
-            if len(self.states) >= self._parameters.filters_max:
-                self._refused += 1
-                self.refused += 1
-                return None
-            state = self.states[filter_] = FilterState()
+        if state is not None:
+            return self._to_alter(filter_, state)
+        if len(self.states) >= self._parameters.filters_max:
+            self._refused += 1
+            self.refused += 1
+            return None
+        state = self.states[filter_] = FilterState()
         return state
+
+    def _to_alter(self, filter_: str, state: FilterState) -> FilterState:
+        """Give ``filter_`` a state of its own, like ``state``."""
+        own = self.states[filter_] = copy(state)
+        return own
+
+    def _share(self, filter_: str, state: FilterState) -> None:
+        """Let ``filter_`` share its state, decided upon now, with those alike."""
+        fields = (*astuple(state)[:-2], id(state.route), state.missing)
+        if len(self._shared_states) >= SHARED_STATES_MAX:
+            self._shared_states = {}
+        self.states[filter_] = self._shared_states.setdefault(fields, state)
 
     def _reevaluate_all(
         self, touched: Iterable[str], now_ms: Millis, *, lost: bool = False
@@ -285,7 +306,7 @@ class Meshes:
         for filter_ in sorted(touched):
             state = self.states.get(filter_)
             if state is not None:
-                self._reevaluate(filter_, state, changes, now_ms)
+                self._reevaluate(filter_, self._to_alter(filter_, state), changes, now_ms)
         steps: list[Step] = [*changes.routes]
         if changes.own_added or changes.own_removed:
             own = (frozenset(changes.own_added), frozenset(changes.own_removed))
@@ -313,6 +334,8 @@ class Meshes:
         self._update_route(filter_, state, changes, lost=lost)
         if state.route is NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
+        else:
+            self._share(filter_, state)
 
     def _update_route(
         self, filter_: str, state: FilterState, changes: _Changes, *, lost: bool

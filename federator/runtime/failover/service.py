@@ -18,7 +18,7 @@ from federator.protocol.discovery import ClientFlow
 from federator.protocol.events import Event, RowsChanged, StatusChanged
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.messages.gateways import ReportedSession
-from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.protocol.messages.session_records import BrokerRecord, encode_record
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.guide_publisher import GuidePublisher
 from federator.runtime.process.clocks import DutyCycle, beat, monotonic_ms
@@ -47,7 +47,7 @@ class FailoverService:
     def __post_init__(self) -> None:
         self._draining_path = self.folder / DRAINING_FILE
         self.draining = self._draining_path.exists()
-        self.rows: frozenset[FlowRow] = frozenset()
+        self.rows: frozenset[str] = frozenset()  # told of: the records that say them
         self.clients = 0  # connected to our broker at the last report
         self._interval_s = self.settings.report_interval_ms / 1_000
         self._seen = (-1, -1)
@@ -101,7 +101,7 @@ class FailoverService:
             clients = list(self.discovery.known.flow())
         rest_s = self._walking.rest_s
         self.clients = sum(client.connected for client in clients)
-        rows: frozenset[FlowRow] = frozenset()
+        rows: frozenset[str] = frozenset()
         if self.settings.report_sessions:
             sessions = list(self.guide.reports.sessions())
             # In a thread: of a client with 100,000 filters it takes a second.
@@ -109,17 +109,18 @@ class FailoverService:
             rest_s += self._walking.rest_s
         with self._walking.working():
             added, removed = rows - self.rows, self.rows - rows
-            self.rows = rows
+            self.rows = (self.rows - removed) | added  # not ``rows``: others hold these strings
             if added or removed:
                 self.handle(RowsChanged(added, removed))
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s
 
     def _walk_rows(
         self, clients: list[ClientFlow], sessions: list[ReportedSession]
-    ) -> frozenset[FlowRow]:
+    ) -> frozenset[str]:
         rows_max = self.settings.rows_max
         with self._walking.working():
-            return own_rows(clients, sessions, may_tell=self.may_tell, rows_max=rows_max)
+            rows = own_rows(clients, sessions, may_tell=self.may_tell, rows_max=rows_max)
+            return frozenset(text for row in rows if (text := encode_record(row)) is not None)
 
     def _tell_status(self) -> None:
         status = BrokerRecord(

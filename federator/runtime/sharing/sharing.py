@@ -114,6 +114,7 @@ class Sharing:
     stand_ins_max: int
 
     def __post_init__(self) -> None:
+        self._wanted = FilterTrie()
         self.membership = Membership(self.self_id)
         self.membership.reach(self.self_id)
         self.assignment = Assignment(self.self_id, stand_ins_max=self.stand_ins_max)
@@ -123,7 +124,6 @@ class Sharing:
         self._watched = False
         self._own_filters = FilterTrie()  # of groups with members among our clients
         self._crossings: dict[str, int] = {}  # by such a filter
-        self._wanted = FilterTrie()
         self._announced: frozenset[str] = frozenset()
         self._needs_inbox = False
         self._gone: list[BrokerId] = []
@@ -146,6 +146,7 @@ class Sharing:
         )
         self.destination = ShareDestination(
             assignment=self.assignment,
+            wanted=self._wanted,
             data_link=self.data_link,
             counters=self.counters,
             send_to=self.data_path.send_to,
