@@ -6,6 +6,7 @@ Source: docs/protocol.md 15; what decides is in ``protocol.controller``.
 import asyncio
 import time
 from collections.abc import Callable
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -42,12 +43,12 @@ class FailoverService:
     counters: DataCounters
     guide: GuidePublisher
     may_tell: Callable[[str], bool]  # whether the federation may know of a filter
+    told: Callable[[], AbstractSet[str]]  # the records of our rows that it knows of
     handle: Callable[[Event], None]
 
     def __post_init__(self) -> None:
         self._draining_path = self.folder / DRAINING_FILE
         self.draining = self._draining_path.exists()
-        self.rows: frozenset[str] = frozenset()  # told of: the records that say them
         self.clients = 0  # connected to our broker at the last report
         self._interval_s = self.settings.report_interval_ms / 1_000
         self._seen = (-1, -1)
@@ -108,8 +109,8 @@ class FailoverService:
             rows = await asyncio.to_thread(self._walk_rows, clients, sessions)
             rest_s += self._walking.rest_s
         with self._walking.working():
-            added, removed = rows - self.rows, self.rows - rows
-            self.rows = (self.rows - removed) | added  # not ``rows``: others hold these strings
+            told = self.told()
+            added, removed = rows - told, frozenset(told - rows)
             if added or removed:
                 self.handle(RowsChanged(added, removed))
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s

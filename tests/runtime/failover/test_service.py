@@ -43,6 +43,7 @@ def service(tmp_path, clients):
         counters=DataCounters(),
         guide=Guide(),
         may_tell=lambda filter: True,
+        told=frozenset,
         handle=told.append,
     )
     return made, told
