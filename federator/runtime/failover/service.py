@@ -5,7 +5,7 @@ Source: docs/protocol.md 15; what decides is in ``protocol.controller``.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
@@ -102,26 +102,34 @@ class FailoverService:
             clients = list(self.discovery.known.flow())
         rest_s = self._walking.rest_s
         self.clients = sum(client.connected for client in clients)
-        rows: frozenset[str] = frozenset()
+        change = RowsChanged(frozenset(), frozenset(self.told()))
         if self.settings.report_sessions:
             sessions = list(self.guide.reports.sessions())
             # In a thread: of a client with 100,000 filters it takes a second.
-            rows = await asyncio.to_thread(self._walk_rows, clients, sessions)
+            change = await asyncio.to_thread(self._walk_rows, clients, sessions)
             rest_s += self._walking.rest_s
         with self._walking.working():
-            told = self.told()
-            added, removed = rows - told, frozenset(told - rows)
-            if added or removed:
-                self.handle(RowsChanged(added, removed))
+            if change.added or change.removed:
+                self.handle(change)
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s
 
-    def _walk_rows(
-        self, clients: list[ClientFlow], sessions: list[ReportedSession]
-    ) -> frozenset[str]:
+    def _walk_rows(self, clients: list[ClientFlow], sessions: list[ReportedSession]) -> RowsChanged:
+        """Compare row by row with what was told: what is known already is held nowhere twice."""
         rows_max = self.settings.rows_max
-        with self._walking.working():
+
+        def texts() -> Iterator[str]:
             rows = own_rows(clients, sessions, may_tell=self.may_tell, rows_max=rows_max)
-            return frozenset(text for row in rows if (text := encode_record(row)) is not None)
+            return (text for row in rows if (text := encode_record(row)) is not None)
+
+        with self._walking.working():
+            told, known, added = self.told(), 0, set[str]()
+            for text in texts():
+                if text in told:
+                    known += 1
+                else:
+                    added.add(text)
+            gone = frozenset[str]() if known == len(told) else frozenset(told - set(texts()))
+            return RowsChanged(frozenset(added), gone)
 
     def _tell_status(self) -> None:
         status = BrokerRecord(
