@@ -3,7 +3,7 @@
 import msgspec
 
 from federator.protocol.messages.control import NodeMessage
-from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.parameters import LinkCost
 from federator.protocol.types import BrokerId, ConnId, Cost
 
@@ -69,10 +69,13 @@ class CollectsChanged(msgspec.Struct, frozen=True):
 
 
 class RowsChanged(msgspec.Struct, frozen=True):
-    """What our clients publish and subscribe, as a change of our rows of the session flow table."""
+    """What our clients publish and subscribe, as a change of our rows of the session flow table.
 
-    added: frozenset[FlowRow]
-    removed: frozenset[FlowRow]
+    Each row as the record that says it (``session_records.encode_record`` of a ``FlowRow``).
+    """
+
+    added: frozenset[str]
+    removed: frozenset[str]
 
 
 class DrainRequested(msgspec.Struct, frozen=True):

@@ -29,6 +29,7 @@ from federator.protocol.messages.session_records import (
     TakeoverRecord,
     encode_record,
     parse_record,
+    row_in,
 )
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.signals import OwnFiltersChanged, Step
@@ -75,7 +76,6 @@ class Failover:
         self.active = False  # whether the driver told our status
         self.self_state = BrokerRecord()  # what it told
         self._collects: tuple[str, ...] = ()
-        self._own_rows: dict[FlowRow, str] = {}
         self._announced: frozenset[str] = frozenset()  # of ours, all but the rows
         self._listening = False
         self._timers: Timers[str] = Timers()
@@ -118,20 +118,19 @@ class Failover:
         return self._settle(now_ms)
 
     def on_rows(
-        self, added: frozenset[FlowRow], removed: frozenset[FlowRow], *, now_ms: Millis
+        self, added: frozenset[str], removed: frozenset[str], *, now_ms: Millis
     ) -> list[Step]:
-        """Follow what our own clients publish and subscribe, as a change of our rows."""
-        rows, self_id = self._own_rows, self._links.self_id
-        gone = {rows.pop(row) for row in sorted(removed) if row in rows}
+        """Follow what our own clients publish and subscribe, as a change of our rows' records."""
+        table, self_id = self.table, self._links.self_id
+        gone = removed & table.texts(self_id)
+        for text in gone:
+            table.discard(self_id, row_in(text), text)
         come: set[str] = set()
-        for row in sorted(added - rows.keys()):
-            text = encode_record(row)
-            if text is not None and len(rows) < self._parameters.rows_max:
-                rows[row] = text
+        for text in sorted(added - table.texts(self_id)):
+            row = parse_record(text)
+            if isinstance(row, FlowRow) and table.count(self_id) < self._parameters.rows_max:
                 come.add(text)
-                self.table.add(self_id, row)
-        for row in removed:
-            self.table.discard(self_id, row)
+                table.add(self_id, row, text)
         if not self.active or not (come or gone):
             return []
         self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
@@ -151,16 +150,16 @@ class Failover:
             if record is None:
                 continue
             if filter_ in announced:
-                came_back |= self._come(core, record)
+                came_back |= self._come(core, record, filter_)
             else:
-                self._go(core, record, lost=lost, now_ms=now_ms)
+                self._go(core, record, filter_, lost=lost, now_ms=now_ms)
         if came_back:
             # The rows kept from before it went may not be so any more: only what it announces is.
             self.table.drop(core)
             for filter_ in sorted(announced):
                 record = parse_record(filter_)
                 if isinstance(record, FlowRow):
-                    self._come(core, record)
+                    self._come(core, record, filter_)
         self._timers.set_sooner("plan", Millis(now_ms + self._parameters.plan_gap_ms))
         return self._settle(now_ms)
 
@@ -187,25 +186,25 @@ class Failover:
 
     # -- what follows ---------------------------------------------------------------------
 
-    def _come(self, core: BrokerId, record: Record) -> bool:
+    def _come(self, core: BrokerId, record: Record, text: str) -> bool:
         match record:
             case BrokerRecord():
                 return self.presence.come(core, record)
             case FlowRow():
                 known = core in self.presence.known
                 if known and self.table.count(core) < self._parameters.rows_max:
-                    self.table.add(core, record)
+                    self.table.add(core, record, text)
             case _:
                 self.standing.come(core, record)
         return False
 
-    def _go(self, core: BrokerId, record: Record, *, lost: bool, now_ms: Millis) -> None:
+    def _go(self, core: BrokerId, record: Record, text: str, *, lost: bool, now_ms: Millis) -> None:
         match record:
             case BrokerRecord():
                 self.presence.go(core, record, now_ms=now_ms)
             case FlowRow():
                 if not lost:  # the rows of the dead are what their substitutes need
-                    self.table.discard(core, record)
+                    self.table.discard(core, record, text)
             case _:
                 self.standing.go(core, record)
 

@@ -21,12 +21,18 @@ Source: Chen 2020, 3.3, Definitions 10 to 14, equation (1), Table 11.
 """
 
 from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, KeysView, Mapping
 from dataclasses import dataclass, field
 from enum import IntEnum
 
 from federator.protocol.filters import FilterTrie, without_share
-from federator.protocol.messages.session_records import FlowRow
+from federator.protocol.filters.sparse import is_sparse
+from federator.protocol.messages.session_records import (
+    FlowRow,
+    encode_record,
+    may_be_of,
+    row_in,
+)
 from federator.protocol.types import BrokerId
 
 COMPARED_CLIENTS_MAX = 64
@@ -35,6 +41,8 @@ but which witness is named."""
 
 COMPARED_TOPICS_MAX = 256
 """Topics, and filters, of one such client that are looked at."""
+
+_NONE: dict[str, None] = {}
 
 TopicSession = tuple[str, str]
 """A pair of clients: (publisher, subscriber)."""
@@ -49,43 +57,58 @@ class Behaviour:
 
 
 class SessionFlowTable:
-    """The rows of all brokers."""
+    """The rows of all brokers.
+
+    A row is held as the record that announces it, which is held elsewhere in any case: there may be
+    100,000, and seldom anybody asks what they say.
+    """
 
     def __init__(self) -> None:
-        self._rows: dict[BrokerId, set[FlowRow]] = {}
+        self._texts: dict[BrokerId, dict[str, None]] = {}
         self._places: dict[str, Counter[BrokerId]] = {}  # of a client: rows per broker
         self._roaming: set[str] = set()  # clients on several brokers
 
     def __len__(self) -> int:
-        return sum(map(len, self._rows.values()))
+        return sum(map(len, self._texts.values()))
 
     def rows(self, broker: BrokerId) -> list[FlowRow]:
         """The rows of ``broker``, in order."""
-        return sorted(self._rows.get(broker, ()))
+        return sorted(map(row_in, self.texts(broker)))
+
+    def texts(self, broker: BrokerId) -> KeysView[str]:
+        """The records of the rows of ``broker``; a view."""
+        return self._texts.get(broker, _NONE).keys()
 
     def count(self, broker: BrokerId) -> int:
         """How many rows ``broker`` has."""
-        return len(self._rows.get(broker, ()))
+        return len(self.texts(broker))
 
-    def add(self, broker: BrokerId, row: FlowRow) -> None:
-        """Put ``row`` in; a row put in twice is in once."""
-        rows = self._rows.setdefault(broker, set())
-        if row in rows:
+    def add(self, broker: BrokerId, row: FlowRow, text: str | None = None) -> None:
+        """Put ``row`` in; a row put in twice is in once. ``text``: the record that says it.
+
+        A row that is too long for a record is left out.
+        """
+        text = text or encode_record(row)
+        texts = self._texts.setdefault(broker, {})
+        if text is None or text in texts:
             return
-        rows.add(row)
+        texts[text] = None
         places = self._places.setdefault(row.client, Counter())
         places[broker] += 1
         if len(places) > 1:
             self._roaming.add(row.client)
 
-    def discard(self, broker: BrokerId, row: FlowRow) -> None:
-        """Take ``row`` out, if it is in."""
-        rows = self._rows.get(broker)
-        if rows is None or row not in rows:
+    def discard(self, broker: BrokerId, row: FlowRow, text: str | None = None) -> None:
+        """Take ``row`` out, if it is in. ``text``: the record that says it."""
+        text = text or encode_record(row)
+        texts = self._texts.get(broker)
+        if texts is None or text not in texts:
             return
-        rows.discard(row)
-        if not rows:
-            del self._rows[broker]
+        del texts[text]
+        if not texts:
+            del self._texts[broker]
+        elif is_sparse(texts):
+            self._texts[broker] = dict(texts)
         places = self._places[row.client]
         places[broker] -= 1
         if not places[broker]:
@@ -97,16 +120,21 @@ class SessionFlowTable:
 
     def drop(self, broker: BrokerId) -> None:
         """Forget all rows of ``broker``."""
-        for row in self.rows(broker):
-            self.discard(broker, row)
+        for text in list(self.texts(broker)):
+            self.discard(broker, row_in(text), text)
 
     def connected_at(self, client: str) -> list[BrokerId]:
         """Brokers where ``client`` is connected, ascending."""
         return [
             broker
             for broker in sorted(self._places.get(client, ()))
-            if any(row.client == client and row.on for row in self._rows[broker])
+            if any(row.on for row in self._rows_of(client, broker))
         ]
+
+    def _rows_of(self, client: str, broker: BrokerId) -> Iterator[FlowRow]:
+        """The rows of ``client`` at ``broker``, in no stable order."""
+        rows = (row_in(text) for text in self.texts(broker) if may_be_of(text, client))
+        return (row for row in rows if row.client == client)
 
     def shared_clients(self, a: BrokerId, b: BrokerId) -> list[str]:
         """Clients that do something on both brokers, the first few in order."""
@@ -117,10 +145,9 @@ class SessionFlowTable:
     def behaviours(self, broker: BrokerId, clients: Iterable[str]) -> dict[str, Behaviour]:
         """What ``clients`` do on ``broker``."""
         found = {client: Behaviour() for client in clients}
-        for row in self.rows(broker):
-            behaviour = found.get(row.client)
-            if behaviour is None:
-                continue
+        rows = map(row_in, self.texts(broker))
+        for row in sorted(row for row in rows if row.client in found):
+            behaviour = found[row.client]
             side = behaviour.publishes if row.action == "pub" else behaviour.subscribes
             if len(side) < COMPARED_TOPICS_MAX:
                 side.add(row.topic)

@@ -14,8 +14,9 @@ Source: Chen 2020, Table 11; docs/protocol.md 15.
 """
 
 from collections import OrderedDict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from heapq import nsmallest
 
 from federator.protocol.discovery import ClientFlow
 from federator.protocol.filters import without_share
@@ -129,32 +130,47 @@ class SessionReports:
 
 
 def own_rows(
-    clients: Iterable[ClientFlow],
-    sessions: Iterable[ReportedSession],
+    clients: Collection[ClientFlow],
+    sessions: Collection[ReportedSession],
     *,
     may_tell: Callable[[str], bool],
     rows_max: int,
-) -> frozenset[FlowRow]:
+) -> Iterable[FlowRow]:
     """The rows of our broker that may travel: the federation may know of their topic or filter.
 
     The log tells of ``clients``, gateways of ``sessions``; of one client the last report counts.
+    Each row is made when it is asked for, for there may be 100,000; only of too many all are made.
     """
     reported = {session.client: session for session in sessions}
-    rows: dict[tuple[str, str, str], FlowRow] = {}
+    rows = (row for row in _rows(clients, reported) if is_sound(row))
+    told = (row for row in rows if may_tell(without_share(row.topic)))
+    at_most = sum(len(client.filters) for client in clients)
+    at_most += sum(len(each.subscribes) + len(each.publishes) for each in sessions)
+    if at_most <= rows_max:
+        return told
+    return nsmallest(rows_max, told, key=lambda row: (not row.keeps, row))
+
+
+def _rows(
+    clients: Iterable[ClientFlow], reported: Mapping[str, ReportedSession]
+) -> Iterator[FlowRow]:
+    """Every row, once."""
+    minded: dict[tuple[str, str, str], FlowRow] = {}
     for client in clients:
         session = reported.get(client.id)
-        keeps = client.keeps if session is None else not session.clean
         for filter, qos in client.filters.items():
-            rows[client.id, "sub", filter] = FlowRow(
-                client.id, "sub", filter, client.connected, keeps, qos, session is not None
-            )
+            if session is None:
+                yield FlowRow(client.id, "sub", filter, client.connected, client.keeps, qos)
+            else:
+                row = FlowRow(
+                    client.id, "sub", filter, client.connected, not session.clean, qos, True
+                )
+                minded[row.client, row.action, row.topic] = row
     for session in reported.values():
         for filter in session.subscribes:
             row = FlowRow(session.client, "sub", filter, session.on, not session.clean, 1, True)
-            rows.setdefault((row.client, row.action, row.topic), row)
+            minded.setdefault((row.client, row.action, row.topic), row)
         for topic in session.publishes:
             row = FlowRow(session.client, "pub", topic, session.on, not session.clean, 0, True)
-            rows[row.client, row.action, row.topic] = row
-    told = [row for row in rows.values() if is_sound(row) and may_tell(without_share(row.topic))]
-    told.sort(key=lambda row: (not row.keeps, row))
-    return frozenset(told[:rows_max])
+            minded[row.client, row.action, row.topic] = row
+    yield from minded.values()

@@ -37,6 +37,8 @@ from federator.protocol.discovery.subscription_table import Alive, Kind, Subscri
 from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
+KINDS = len(Kind)  # asked for at every mark: an enumeration counts its members anew
+
 FIRST_PROBE_MS = Millis(1_000)
 """Time from the connection to the first probe: stored counts should be here by then."""
 
@@ -263,7 +265,7 @@ class Reconciliation:
 
     @property
     def _needs_probe(self) -> bool:
-        return self._up and len(self.counts) < len(Kind)
+        return self._up and len(self.counts) < KINDS
 
     def _compare(self, *, hopeful: bool, by_class: bool) -> dict[Kind, Alive | None]:
         tallies = self.table.tallies()

@@ -76,7 +76,7 @@ class Client:
 
     fate: Fate = Fate.UNKNOWN
     connected: bool = False
-    sure: set[str] = field(default_factory=set)
+    sure: dict[str, None] = field(default_factory=dict)  # as keys: half the room of a set
     doubtful: set[str] = field(default_factory=set)
     sure_cuts: set[str] = field(default_factory=set)  # of the sure ones, those with CUT_MARK
     shared: set[str] = field(default_factory=set)  # of all, those that the broker counts apart
@@ -177,7 +177,7 @@ class SubscriptionTable:
     def filters_of(self, id: str) -> frozenset[str]:
         """The client's filters, sure and doubtful."""
         client = self._clients.get(id)
-        return frozenset(client.sure | client.doubtful) if client else frozenset()
+        return frozenset(client.doubtful.union(client.sure)) if client else frozenset()
 
     def flow(self) -> Iterator[ClientFlow]:
         """What each client other than our own subscribes."""
@@ -186,7 +186,7 @@ class SubscriptionTable:
                 continue
             filters = {
                 filter: client.qos.get(filter, 1)
-                for filter in client.sure | client.doubtful
+                for filter in client.doubtful.union(client.sure)
                 if not filter.endswith(CUT_MARK)
             }
             keeps = client.fate is Fate.PERSISTS or (client.fate is Fate.UNKNOWN and client.resumes)
@@ -198,7 +198,7 @@ class SubscriptionTable:
             plain, shared = [0, 0, 0], [0, 0, 0]
             for client in self._clients.values():
                 doubt = 1 if client.fate is Fate.PERSISTS else 2
-                for column, filters in ((0, client.sure), (doubt, client.doubtful)):
+                for column, filters in ((0, client.sure.keys()), (doubt, client.doubtful)):
                     apart = len(filters & client.shared) if client.shared else 0
                     plain[column] += len(filters) - apart
                     shared[column] += apart
@@ -215,7 +215,7 @@ class SubscriptionTable:
         if clean or client.fate is Fate.ENDS:
             self._drop_all(id, client)
         elif client.fate is Fate.PERSISTS:
-            self._doubt(client, client.sure & client.shared)
+            self._doubt(client, client.sure.keys() & client.shared)
         else:
             self._doubt(client)
         self._set_connected(client, True)
@@ -299,7 +299,7 @@ class SubscriptionTable:
     def doubt_filter(self, id: str, filter: str) -> None:
         """Doubt a subscription: perhaps this client unsubscribed."""
         if (client := self._clients.get(id)) is not None:
-            self._doubt(client, {filter} & client.sure)
+            self._doubt(client, {filter} & client.sure.keys())
             self._doubt_cuts(client, filter)
 
     def on_gap(self) -> None:
@@ -328,7 +328,7 @@ class SubscriptionTable:
         self.complete = False
         for id, client in list(self._clients.items()):
             if not id.startswith(OWN_PREFIX):
-                self._doubt(client, client.sure - heard.get(id, set()))
+                self._doubt(client, client.sure.keys() - heard.get(id, set()))
                 if id not in heard:
                     self._disconnect(id, client)
 
@@ -337,7 +337,7 @@ class SubscriptionTable:
         assert id.startswith(OWN_PREFIX), f"not a client of ours: {id!r}"
         if (client := self._client(id)) is None:
             return
-        for filter in sorted((client.sure | client.doubtful) - filters):
+        for filter in sorted(client.doubtful.union(client.sure) - filters):
             self._drop(id, client, filter)
         for filter in sorted(filters):
             self.on_subscribed(id, filter)
@@ -430,7 +430,7 @@ class SubscriptionTable:
         return True
 
     def _drop(self, id: str, client: Client, filter: str) -> None:
-        client.sure.discard(filter)
+        client.sure.pop(filter, None)
         client.sure_cuts.discard(filter)
         client.doubtful.discard(filter)
         client.shared.discard(filter)
@@ -443,22 +443,25 @@ class SubscriptionTable:
         self._count(id, filter, -1)
 
     def _drop_all(self, id: str, client: Client) -> None:
-        for filter in sorted(client.sure | client.doubtful):
+        for filter in sorted(client.doubtful.union(client.sure)):
             self._drop(id, client, filter)
 
     def _believe(self, client: Client, filter: str) -> None:
         client.doubtful.discard(filter)
-        client.sure.add(filter)
+        client.sure[filter] = None
         if filter.endswith(CUT_MARK):
             client.sure_cuts.add(filter)
 
     def _doubt(self, client: Client, filters: set[str] | None = None) -> None:
         """Make ``filters``, some of the sure ones, doubtful; all of them by default."""
-        moved = client.sure if filters is None else filters
+        moved = set(client.sure) if filters is None else filters
         self.revision += len(moved)
         client.doubtful |= moved
         client.sure_cuts -= moved
-        client.sure = set() if filters is None else client.sure - moved
+        if filters is None:
+            client.sure = {}
+        for filter in moved if client.sure else ():
+            client.sure.pop(filter, None)
 
     def _doubt_presumed(self) -> None:
         """Doubt what was not heard but believed: of somebody under another name, who changed it."""

@@ -9,6 +9,7 @@ Source: lazy expansion in V. Leis and others, "The Adaptive Radix Tree", ICDE 20
 """
 
 from collections.abc import Iterator
+from functools import lru_cache
 from typing import Final, TypeAlias
 
 from federator.protocol.filters.algebra import (
@@ -25,6 +26,10 @@ filter that ends here."""
 
 END: Final = "/"
 """No level contains a slash."""
+
+LEVELS_REMEMBERED: Final = 1_024
+"""Filters added lately: several tries are given the same ones one after the other, and share the
+strings of their levels, which weigh more than all else of a trie."""
 
 
 class FilterTrie:
@@ -55,8 +60,7 @@ class FilterTrie:
     def add(self, filter: str) -> bool:
         """Add ``filter``; tell whether it is new."""
         node = self._root
-        levels = [*filter.split("/"), END]
-        for depth, level in enumerate(levels):
+        for depth, level in enumerate(levels_to_keep(filter)):
             child = node.get(level)
             if child is None:
                 node[level] = filter
@@ -174,11 +178,17 @@ class FilterTrie:
                 self._root = dict(node)
 
 
+@lru_cache(maxsize=LEVELS_REMEMBERED)
+def levels_to_keep(filter: str) -> tuple[str, ...]:
+    """The levels of ``filter`` and its end; the same strings for who asks again soon."""
+    return (*filter.split("/"), END)
+
+
 def _parting(a: str, b: str, depth: int) -> Node:
     """Return the branches, from level ``depth`` on, that lead to two filters alike above it."""
     top: Node = {}
     node = top
-    for x, y in zip([*a.split("/"), END][depth:], [*b.split("/"), END][depth:], strict=False):
+    for x, y in zip(levels_to_keep(a)[depth:], levels_to_keep(b)[depth:], strict=False):
         if x != y:
             node[x], node[y] = a, b
             break

@@ -132,9 +132,13 @@ class RemoteList:
         self._drop_pages(None)
         if whole.digest != page.digest:
             return frozenset()  # pages of two states of the list were mixed: it is asked for again
-        self.filters = whole
         # A long list is mostly the first one, and to look at all of it takes its time.
-        return whole.filters ^ before.filters if len(before) else whole.filters
+        if not before:
+            self.filters = whole
+            return whole.filters
+        came, went = whole.filters - before.filters, before.filters - whole.filters
+        before.apply(came, went)  # others hold the strings that were here before
+        return came | went
 
     def _drop_pages(self, digest: int | None) -> None:
         """Collect anew, the list with ``digest``."""

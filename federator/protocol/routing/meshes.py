@@ -14,9 +14,8 @@ Source: Spohn 2021, 3 and 4; docs/protocol.md 7.
 
 from collections.abc import Iterable
 from collections.abc import Set as AbstractSet
+from copy import copy
 from dataclasses import dataclass, field
-
-import msgspec
 
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.links.links import Links
@@ -29,6 +28,7 @@ from federator.protocol.messages.control import (
 from federator.protocol.parameters import Parameters
 from federator.protocol.routing.announcements import Announcements
 from federator.protocol.routing.filter_lists import RemoteList
+from federator.protocol.routing.filter_states import NO_ROUTE, FilterState, SharedStates
 from federator.protocol.routing.flooding import Flooding
 from federator.protocol.routing.memberships import Memberships
 from federator.protocol.routing.mesh_event_log import MeshEntry, MeshEventLog
@@ -46,28 +46,6 @@ SHARED_ROUTES_MAX = 65_536
 
 HANDOVER_PERIODS_MAX = 4
 """Times ``handover_ms`` until a new core has no more to do with the mesh before, if all is well."""
-
-NO_ROUTE = FilterRoute(local=False, wanted=False, next_hops=())
-
-
-class FilterState(msgspec.Struct, gc=False):
-    """What one filter is to this broker.
-
-    Holds nothing that could lead back to it, so Python's collector need not look at it.
-    """
-
-    local: bool = False  # whether our own clients want it
-    announcers: tuple[BrokerId, ...] = ()  # cores that announce it, apart from ourselves
-    child_cores: tuple[BrokerId, ...] = ()  # cores of meshes in which a child of ours wants it
-    core: BrokerId | None = None  # the core that we follow; our own id when it is us
-    previous: BrokerId | None = None  # the core before, while the hand-over lasts
-    stays: bool = False  # whether we keep our place in the mesh of the core before
-    member_of: tuple[BrokerId, ...] = ()  # other cores to whose meshes of this filter we belong
-    route: FilterRoute = NO_ROUTE  # what the data plane was told last
-    meshed: tuple[BrokerId, ...] = ()  # its next hops without flooding: those that the meshes have
-    # Next hops, and cores, that went out of reach while others wanted the filter still.
-    missing: tuple[BrokerId, ...] = ()
-
 
 _Kind = tuple[bool, BrokerId | None, BrokerId | None, bool, bool, bool]
 """local, core, previous, stays; whether flooded for the core, and for one before."""
@@ -93,7 +71,8 @@ class Meshes:
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters
     ) -> None:
-        self.states: dict[str, FilterState] = {}
+        self.states: dict[str, FilterState] = {}  # untracked: no class of ours
+        self._shared_states = SharedStates()
         self.event_log = MeshEventLog()  # what changed, for metrics
         self.children: dict[BrokerId, dict[BrokerId, RemoteList]] = {}
         self.memberships = Memberships(links, announcements, parameters=parameters)
@@ -121,7 +100,7 @@ class Meshes:
         steps = [self._drop_child(*each) for each in self._timers.pop_due(now_ms)]
         due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
         for filter_ in due:
-            self._end_period(filter_, self.states[filter_], now_ms)
+            self._end_period(filter_, self._to_alter(filter_, self.states[filter_]), now_ms)
         cores, flooded = self._flooding.pop_due(now_ms)
         steps += [ParentsChanged(core, self._concerned(core)) for core in cores]
         steps += self._reevaluate_all({*due, *flooded}, now_ms)
@@ -136,7 +115,7 @@ class Meshes:
         touched: set[str] = set()
         for filter_ in removed:
             if filter_ in self.states:
-                self.states[filter_].local = False
+                self._to_alter(filter_, self.states[filter_]).local = False
                 touched.add(filter_)
         for filter_ in added:
             state = self._state(filter_)
@@ -172,7 +151,7 @@ class Meshes:
                     state.announcers = tuple(sorted((*state.announcers, core)))
                     state.missing = tuple(each for each in state.missing if each != core)
             elif filter_ in self.states:
-                state = self.states[filter_]
+                state = self._to_alter(filter_, self.states[filter_])
                 state.announcers = tuple(c for c in state.announcers if c != core)
         return self._reevaluate_all(filters, now_ms, lost=lost)
 
@@ -203,7 +182,9 @@ class Meshes:
         for filter_ in sorted(filters):
             state = self.states.get(filter_)
             if state is not None:
+                state = self._to_alter(filter_, state)
                 self._update_route(filter_, state, changes, lost=False)
+                self.states[filter_] = self._shared_states.like(state)
         return changes.routes
 
     def on_link_down(self, neighbour: BrokerId) -> list[Step]:
@@ -254,7 +235,7 @@ class Meshes:
             state = self.states.get(filter_)
             known = () if state is None else state.child_cores
             cores = sorted(c for c in {core, *known} if self.children_of(c, filter_))
-            if cores and state is None:
+            if cores or state is not None:
                 state = self._state(filter_)
             if state is not None:
                 state.child_cores = tuple(cores)
@@ -281,14 +262,21 @@ class Meshes:
     # -- deciding ------------------------------------------------------------------------
 
     def _state(self, filter_: str) -> FilterState | None:
+        """The state of ``filter_``, to alter and then to decide upon; ``None``: no room."""
         state = self.states.get(filter_)
-        if state is None:
-            if len(self.states) >= self._parameters.filters_max:
-                self._refused += 1
-                self.refused += 1
-                return None
-            state = self.states[filter_] = FilterState()
+        if state is not None:
+            return self._to_alter(filter_, state)
+        if len(self.states) >= self._parameters.filters_max:
+            self._refused += 1
+            self.refused += 1
+            return None
+        state = self.states[filter_] = FilterState()
         return state
+
+    def _to_alter(self, filter_: str, state: FilterState) -> FilterState:
+        """Give ``filter_`` a state of its own, like ``state``."""
+        own = self.states[filter_] = copy(state)
+        return own
 
     def _reevaluate_all(
         self, touched: Iterable[str], now_ms: Millis, *, lost: bool = False
@@ -298,7 +286,7 @@ class Meshes:
         for filter_ in sorted(touched):
             state = self.states.get(filter_)
             if state is not None:
-                self._reevaluate(filter_, state, changes, now_ms)
+                self._reevaluate(filter_, self._to_alter(filter_, state), changes, now_ms)
         steps: list[Step] = [*changes.routes]
         if changes.own_added or changes.own_removed:
             own = (frozenset(changes.own_added), frozenset(changes.own_removed))
@@ -326,6 +314,8 @@ class Meshes:
         self._update_route(filter_, state, changes, lost=lost)
         if state.route is NO_ROUTE and core is None and not state.announcers:
             del self.states[filter_]
+        else:
+            self.states[filter_] = self._shared_states.like(state)
 
     def _update_route(
         self, filter_: str, state: FilterState, changes: _Changes, *, lost: bool

@@ -13,6 +13,7 @@ from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.events import LocalFiltersChanged
+from federator.protocol.filters import FilterTrie
 from federator.protocol.filters.renames import Renames
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages.topics import data_topic
@@ -89,6 +90,7 @@ class DataParts:
         self.cover = CoverSubscriber(
             self._data_link, settings.federation, SessionFilters(self.stores.subscribed)
         )
+        self._wanted = FilterTrie()  # by ordinary subscribers of ours; ``sharing`` keeps it
         self.retained = self._retained() if settings.retained.enabled else None
         self.direct = self._direct() if settings.uses("direct") else None
         self.tracing = self._tracing()
@@ -144,6 +146,7 @@ class DataParts:
             keeping=self.forwarder.keeping,
             keeps=self.forwarder.keeps,
             share_of_turn=self.forwarder.share_of_turn,
+            wanted=self._wanted,
         )
 
     def _tracing(self) -> TraceService:
@@ -244,6 +247,7 @@ class DataParts:
             allows_export=self.policy.allows_export,
             parameters=settings.ledger(),
             file=ShareFile(self.state.path),
+            wanted=self._wanted,
             stand_ins_max=settings.share.stand_ins_max,
         )
 

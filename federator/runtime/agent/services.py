@@ -234,6 +234,7 @@ class Services:
             counters=self.data.path.counters,
             guide=self.guide,
             may_tell=lambda filter_: bool(self.data.policy.exported_filters(filter_)),
+            told=lambda: self.control.node.failover.table.texts(self.settings.broker_id),
             handle=self.control.handle,
         )
 

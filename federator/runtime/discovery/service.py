@@ -42,6 +42,8 @@ FILE_NAME = "subscriptions.msgpack"
 SAVE_GAP_S = 1.0
 VERSION_CHARS_MAX = 80
 
+_NOTHING = frozenset[str]()
+
 _log = structlog.get_logger()
 
 
@@ -192,8 +194,9 @@ class Discovery:
         Of what they want no more ``REMOVED_AT_ONCE`` in a turn of the loop: a client that goes may
         have had any number, and nobody waits for that.
         """
-        added, self._added = frozenset(self._added), set()
-        removed = frozenset[str]()
+        added = removed = _NOTHING  # mostly, and twice a second
+        if self._added:
+            added, self._added = frozenset(self._added), set()
         if self._removed and self._next_turn is None:
             at_once = min(REMOVED_AT_ONCE, len(self._removed))
             removed = frozenset(self._removed.pop() for _ in range(at_once))

@@ -65,7 +65,7 @@ class LogWatch:
         """Look whenever our broker is up, until cancelled."""
         while True:
             await beat(LOOK_S)
-            if self.is_up() and (self.missing or untold(self._heard)):
+            if (self.missing or len(self._heard) < len(LOG_KINDS)) and self.is_up():
                 await self._look()
                 await asyncio.sleep(AGAIN_S if self.missing else 0)
 

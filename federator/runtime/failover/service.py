@@ -5,7 +5,8 @@ Source: docs/protocol.md 15; what decides is in ``protocol.controller``.
 
 import asyncio
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -18,7 +19,7 @@ from federator.protocol.discovery import ClientFlow
 from federator.protocol.events import Event, RowsChanged, StatusChanged
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.messages.gateways import ReportedSession
-from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.protocol.messages.session_records import BrokerRecord, encode_record
 from federator.runtime.discovery.service import Discovery
 from federator.runtime.failover.guide_publisher import GuidePublisher
 from federator.runtime.process.clocks import DutyCycle, beat, monotonic_ms
@@ -42,12 +43,12 @@ class FailoverService:
     counters: DataCounters
     guide: GuidePublisher
     may_tell: Callable[[str], bool]  # whether the federation may know of a filter
+    told: Callable[[], AbstractSet[str]]  # the records of our rows that it knows of
     handle: Callable[[Event], None]
 
     def __post_init__(self) -> None:
         self._draining_path = self.folder / DRAINING_FILE
         self.draining = self._draining_path.exists()
-        self.rows: frozenset[FlowRow] = frozenset()
         self.clients = 0  # connected to our broker at the last report
         self._interval_s = self.settings.report_interval_ms / 1_000
         self._seen = (-1, -1)
@@ -101,25 +102,34 @@ class FailoverService:
             clients = list(self.discovery.known.flow())
         rest_s = self._walking.rest_s
         self.clients = sum(client.connected for client in clients)
-        rows: frozenset[FlowRow] = frozenset()
+        change = RowsChanged(frozenset(), frozenset(self.told()))
         if self.settings.report_sessions:
             sessions = list(self.guide.reports.sessions())
             # In a thread: of a client with 100,000 filters it takes a second.
-            rows = await asyncio.to_thread(self._walk_rows, clients, sessions)
+            change = await asyncio.to_thread(self._walk_rows, clients, sessions)
             rest_s += self._walking.rest_s
         with self._walking.working():
-            added, removed = rows - self.rows, self.rows - rows
-            self.rows = rows
-            if added or removed:
-                self.handle(RowsChanged(added, removed))
+            if change.added or change.removed:
+                self.handle(change)
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s
 
-    def _walk_rows(
-        self, clients: list[ClientFlow], sessions: list[ReportedSession]
-    ) -> frozenset[FlowRow]:
+    def _walk_rows(self, clients: list[ClientFlow], sessions: list[ReportedSession]) -> RowsChanged:
+        """Compare row by row with what was told: what is known already is held nowhere twice."""
         rows_max = self.settings.rows_max
+
+        def texts() -> Iterator[str]:
+            rows = own_rows(clients, sessions, may_tell=self.may_tell, rows_max=rows_max)
+            return (text for row in rows if (text := encode_record(row)) is not None)
+
         with self._walking.working():
-            return own_rows(clients, sessions, may_tell=self.may_tell, rows_max=rows_max)
+            told, known, added = self.told(), 0, set[str]()
+            for text in texts():
+                if text in told:
+                    known += 1
+                else:
+                    added.add(text)
+            gone = frozenset[str]() if known == len(told) else frozenset(told - set(texts()))
+            return RowsChanged(frozenset(added), gone)
 
     def _tell_status(self) -> None:
         status = BrokerRecord(

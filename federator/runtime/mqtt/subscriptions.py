@@ -213,6 +213,8 @@ class Subscriptions:
             else:
                 self._unanswered[packet_id] = dropped
                 out.append(mqtt5.UnsubscribePacket(packet_id, dropped).write())
+            if not self._changes:
+                self._changes = {}  # the other one keeps its room
 
     def _next_batch(self) -> tuple[list[_Asked], list[str]]:
         """Take changes that fit one packet: filters of one identifier, or patterns to drop."""

@@ -92,6 +92,7 @@ class Retained:
     keeps: Callable[[str], bool]  # whether what our clients publish on a topic stays here for now
     # Of how many of some topics that may be asked in a turn.
     share_of_turn: Callable[[Sequence[str]], int]
+    wanted: FilterTrie  # what our clients want by now
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -137,7 +138,7 @@ class Retained:
         )
         self._post = RetainedPost(self.self_id)
         self._links: dict[BrokerId, MqttLink] = {}
-        self._local = FilterTrie()
+        self._not_fetched: set[str] = set()  # of ``wanted``: asked for out of doubt
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
         self._resync_timer: asyncio.Handle | None = None
@@ -236,16 +237,15 @@ class Retained:
     # -- occasions --------------------------------------------------------------------------------
 
     def on_interest(self, added: Iterable[str], removed: Iterable[str], *, widened: bool) -> None:
-        """Our clients want other filters than before.
+        """Our clients want other filters than before: ``wanted`` has them already, or no more.
 
         While discovery asks for everything out of doubt, that is no reason to fetch everything.
         """
-        for filter in removed:
-            self._local.discard(filter)
+        self._not_fetched.difference_update(removed)
         self._rounds.forget(removed)
         new = [f for f in added if not (widened and f == "#")]
-        for filter in new:
-            self._local.add(filter)
+        self._not_fetched.difference_update(new)
+        self._not_fetched.update({"#"}.intersection(added).difference(new))
         if new:
             self._rounds.compare(sorted(new))
 
@@ -280,14 +280,18 @@ class Retained:
     def _resync(self) -> None:
         self._resynced_s = asyncio.get_running_loop().time()
         self._resync_timer = None
-        self._rounds.compare(sorted(self._local))
+        self._rounds.compare(self._fetched())
+
+    def _fetched(self) -> list[str]:
+        """The filters on which our broker should have what others have, sorted."""
+        return sorted(filter for filter in self.wanted if filter not in self._not_fetched)
 
     async def _patrol(self) -> None:
         """Compare for ever without a reason, a bounded number of filters at a time, in turns."""
         last = ""
         while True:
             await asyncio.sleep(self.settings.resync_s * random.uniform(0.8, 1.2))
-            filters = sorted(self._local)
+            filters = self._fetched()
             at = bisect_right(filters, last)
             some = filters[at : at + RETAINED_WANTS_MAX] or filters[:RETAINED_WANTS_MAX]
             if some:
@@ -309,7 +313,7 @@ class Retained:
         """Whether our broker must have ``topic``: for its clients, or as its own value ages."""
         entry = self.store.get(topic)
         held = entry is not None and (entry.here or entry.deleted)
-        return held or bool(self._local.match(topic))
+        return held or not self._not_fetched.issuperset(self.wanted.match(topic))
 
     # -- messages ---------------------------------------------------------------------------------
 

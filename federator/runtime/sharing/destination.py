@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 from enum import Enum
+from itertools import takewhile
 from typing import Final
 
 from federator.errors import DecodeError
@@ -55,6 +56,7 @@ class ShareDestination:
     """Publishes what arrives at this broker for shared groups, and confirms it."""
 
     assignment: Assignment
+    wanted: FilterTrie  # what ordinary subscribers of ours want
     data_link: MqttLink
     counters: ShareCounters
     send_to: SendTo
@@ -66,21 +68,20 @@ class ShareDestination:
         self._returns = Returns()
         self._checker = RunChecker()
         self._waiting: deque[_Arrived] = deque()
-        self._wanted = FilterTrie()
-        self._settling: dict[str, asyncio.Handle] = {}
+        self._settling: dict[str, float] = {}  # when each does, the first to do so first
+        self._settle_timer: asyncio.Handle | None = None
         self._poll: asyncio.Handle | None = None
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """Ordinary subscribers of ours want other filters: what comes for them serves members."""
-        loop = asyncio.get_running_loop()
+        """Ordinary subscribers of ours want other filters: what comes for them serves members.
+
+        ``wanted`` has them already, or no more.
+        """
         for filter in removed:
-            timer = self._settling.pop(filter, None)
-            if timer is None:
-                self._wanted.discard(filter)
-            else:
-                timer.cancel()
-        for filter in added:
-            self._settling[filter] = loop.call_later(self.settle_s, self._on_settled, filter)
+            self._settling.pop(filter, None)
+        settled_s = asyncio.get_running_loop().time() + self.settle_s
+        self._settling.update(dict.fromkeys(added, settled_s))
+        self._await_settled()
 
     def on_parcel(self, frame: Frame, parcel: Parcel) -> None:
         """Take a parcel for our members; one that came already is not published again."""
@@ -136,7 +137,8 @@ class ShareDestination:
     def _publish(self, packet: bytes, tries: int) -> bool:
         """Publish ``packet`` for members here, if it must be; whether this is done with."""
         topic = publish_topic(packet)
-        if self._wanted.match(topic):  # it comes as an ordinary publication, too: not twice
+        if not self._settling.keys() >= set(self.wanted.match(topic)):
+            # It comes as an ordinary publication, too: not twice.
             self.counters.left_to_others += 1
             return True
         share = self.assignment.share(topic)
@@ -174,6 +176,18 @@ class ShareDestination:
             self._work()
         self._watch()
 
-    def _on_settled(self, filter: str) -> None:
-        del self._settling[filter]
-        self._wanted.add(filter)
+    def _await_settled(self) -> None:
+        """Look when the next filters have been wanted for long enough."""
+        if self._settle_timer is None and self._settling:
+            at_s = next(iter(self._settling.values()))
+            self._settle_timer = asyncio.get_running_loop().call_at(at_s, self._on_settled)
+
+    def _on_settled(self) -> None:
+        self._settle_timer = None
+        now_s = asyncio.get_running_loop().time()
+        settling = self._settling
+        for filter in [*takewhile(lambda each: settling[each] <= now_s, settling)]:
+            del settling[filter]
+        if not settling:
+            self._settling = {}  # the other one keeps its room
+        self._await_settled()

@@ -111,6 +111,7 @@ class Sharing:
     allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
     parameters: LedgerParameters
     file: ShareFile
+    wanted: FilterTrie  # what ordinary subscribers of ours want: we keep it, others only read it
     stand_ins_max: int
 
     def __post_init__(self) -> None:
@@ -123,7 +124,6 @@ class Sharing:
         self._watched = False
         self._own_filters = FilterTrie()  # of groups with members among our clients
         self._crossings: dict[str, int] = {}  # by such a filter
-        self._wanted = FilterTrie()
         self._announced: frozenset[str] = frozenset()
         self._needs_inbox = False
         self._gone: list[BrokerId] = []
@@ -146,6 +146,7 @@ class Sharing:
         )
         self.destination = ShareDestination(
             assignment=self.assignment,
+            wanted=self.wanted,
             data_link=self.data_link,
             counters=self.counters,
             send_to=self.data_path.send_to,
@@ -216,7 +217,7 @@ class Sharing:
             if count and self.announces(key[1]):
                 self._own_members[key] = count
                 if self._own_filters.add(key[1]):
-                    self._crossings[key[1]] = len(self._wanted.overlapping(key[1]))
+                    self._crossings[key[1]] = len(self.wanted.overlapping(key[1]))
             elif self._own_members.pop(key, None) and not self.has_own_members(key[1]):
                 self._own_filters.discard(key[1])
                 del self._crossings[key[1]]
@@ -228,8 +229,8 @@ class Sharing:
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """Note that ordinary subscribers of ours want other filters than before."""
-        removed = frozenset(filter for filter in removed if self._wanted.discard(filter))
-        added = frozenset(filter for filter in added if self._wanted.add(filter))
+        removed = frozenset(filter for filter in removed if self.wanted.discard(filter))
+        added = frozenset(filter for filter in added if self.wanted.add(filter))
         self.destination.on_interest(added, removed)
         for filters, by in ((added, 1), (removed, -1)):
             for filter in filters:

@@ -10,7 +10,7 @@ from collections import Counter
 from federator.protocol import events
 from federator.protocol.effects import PublishGuide, SetDraining, StepBack, StepIn
 from federator.protocol.messages.guide import Guide
-from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.protocol.messages.session_records import BrokerRecord, FlowRow, encode_record
 from federator.protocol.types import BrokerId
 from lab.sim.network import Agent
 from lab.sim.plan import WorldPlan, address_of
@@ -36,7 +36,7 @@ class FailoverWorld(World):
         before, self.rows[id] = self.rows[id], rows
         agent = self.agents.get(id)
         if agent is not None and before != rows:
-            self._tell(agent, events.RowsChanged(rows - before, before - rows))
+            self._tell(agent, events.RowsChanged(_texts(rows - before), _texts(before - rows)))
 
     def set_load(self, id: BrokerId, clients: int) -> None:
         """A broker has so many clients now."""
@@ -68,7 +68,7 @@ class FailoverWorld(World):
             return
         self._handle(agent, self._status_of(id))
         if self.rows[id]:
-            self._handle(agent, events.RowsChanged(self.rows[id], frozenset()))
+            self._handle(agent, events.RowsChanged(_texts(self.rows[id]), frozenset()))
 
     def _status_of(self, id: BrokerId) -> events.StatusChanged:
         draining = self.disks[id].draining
@@ -97,3 +97,8 @@ class FailoverWorld(World):
                     self.agenda.at(self.now_ms, self._tell, agent, self._status_of(agent.id))
             case StepIn() | StepBack():
                 pass
+
+
+def _texts(rows: frozenset[FlowRow]) -> frozenset[str]:
+    """The records that say ``rows``."""
+    return frozenset(text for row in rows if (text := encode_record(row)) is not None)

@@ -8,7 +8,7 @@ from federator.protocol.events import (
     RowsChanged,
     StatusChanged,
 )
-from federator.protocol.messages.session_records import BrokerRecord, FlowRow
+from federator.protocol.messages.session_records import BrokerRecord, FlowRow, encode_record
 from federator.protocol.node import Identity, Node
 from tests.protocol.network import PARAMETERS, Network
 
@@ -39,7 +39,8 @@ class Brokers(Network):
         self.at(self.now_ms, node, StatusChanged(self.states[node]))
 
     def rows(self, node, *rows, gone=()):
-        self.at(self.now_ms, node, RowsChanged(frozenset(rows), frozenset(gone)))
+        change = (frozenset(map(encode_record, each)) for each in (rows, gone))
+        self.at(self.now_ms, node, RowsChanged(*change))
 
     def kill(self, node):
         """Its broker dies: its agent is deaf, and neighbours lose their connections."""

@@ -89,3 +89,16 @@ def test_a_client_that_hears_itself_relates_nothing():
     rows = [FlowRow("x", "pub", "a"), FlowRow("x", "sub", "a")]
 
     assert relate(table_of([(b, r) for b in (1, 2) for r in rows]), 1, 2).likeness == Likeness.NONE
+
+
+def test_a_client_is_found_however_its_name_is_written():
+    table = SessionFlowTable()
+    for number, client in enumerate(('q"uo\\te', "plain", "ümlaut")):
+        table.add(number, FlowRow(client, "sub", "t"))
+    escaped = r'["\u0070lain","sub","u",true,false,0,false]'
+    table.add(3, FlowRow("plain", "sub", "u"), f"$fed/controller/flow/{escaped}")
+
+    assert table.connected_at('q"uo\\te') == [0]
+    assert table.connected_at("plain") == [1, 3]
+    assert table.connected_at("ümlaut") == [2]
+    assert table.rows(3) == [FlowRow("plain", "sub", "u")]

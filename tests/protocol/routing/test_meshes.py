@@ -420,3 +420,18 @@ def test_two_agents_with_one_id_stop_fighting_and_one_says_so():
     network.at(node.id_conflict_until_ms, 0, LocalBrokerDown())
     network.run(31_000)
     assert node.id_conflict_until_ms is None
+
+
+def test_filters_of_which_the_same_holds_share_a_state_until_one_changes():
+    network = network_with(LINE, 3)
+    for filter_ in ("g", "h"):
+        network.subscribe(3, filter_)
+    network.run(2 * PARAMETERS.core_ann_interval_ms)
+    shared = state(network, 1, "g") is state(network, 1, "h")
+
+    network.unsubscribe(3, "h")
+    network.run(2 * PARAMETERS.core_ann_interval_ms)
+
+    assert shared
+    assert state(network, 1, "g").core == 3
+    assert state(network, 1, "h") is None

@@ -43,7 +43,7 @@ def frame(payload, topic=DIRECT_TOPIC):
     return PublishPacket(topic, payload).write()
 
 
-class Heard(list):
+class Heard(list[tuple[BrokerId, bytes]]):
     """What a port took."""
 
     def __call__(self, neighbour, frames):

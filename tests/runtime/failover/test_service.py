@@ -8,6 +8,7 @@ from federator.protocol.controller.own_rows import SessionReports
 from federator.protocol.discovery import ClientFlow
 from federator.protocol.events import RowsChanged
 from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.messages.session_records import FlowRow, encode_record
 from federator.runtime.failover.service import FailoverService
 
 STOOD_STILL_S = 0.3
@@ -33,7 +34,7 @@ class Guide:
         pass
 
 
-def service(tmp_path, clients):
+def service(tmp_path, clients, *, known=frozenset()):
     told = []
     made = FailoverService(
         settings=AgentFailoverSettings(),
@@ -43,6 +44,7 @@ def service(tmp_path, clients):
         counters=DataCounters(),
         guide=Guide(),
         may_tell=lambda filter: True,
+        told=lambda: known,
         handle=told.append,
     )
     return made, told
@@ -74,6 +76,28 @@ async def test_who_worked_long_on_the_table_waits_before_the_next_time(tmp_path)
     await made.report()
 
     assert walked(told) == 1
+
+
+async def test_what_was_told_and_is_so_no_more_is_taken_back(tmp_path):
+    made, told = service(tmp_path, Clients(lambda: None), known=frozenset({record("gone")}))
+
+    await made.report()
+
+    (change,) = [event for event in told if isinstance(event, RowsChanged)]
+    assert change == RowsChanged(frozenset({record("s/0")}), frozenset({record("gone")}))
+
+
+async def test_nothing_is_told_twice(tmp_path):
+    known = frozenset({record("s/0")})
+    made, told = service(tmp_path, Clients(lambda: None), known=known)
+
+    await made.report()
+
+    assert walked(told) == 0
+
+
+def record(filter):
+    return encode_record(FlowRow("nomad", "sub", filter, keeps=True, qos=1))
 
 
 def busy():

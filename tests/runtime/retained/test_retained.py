@@ -6,6 +6,7 @@ import pytest
 from mqtt5 import PublishPacket
 
 from federator.config.sections import RetainedSettings
+from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.keeping import Keeping
 from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import PATH_MAX, RetainedAsk, RetainedLetter
@@ -47,6 +48,7 @@ async def retained(tmp_path):
         keeping=Keeping(),
         keeps=lambda topic: False,
         share_of_turn=len,
+        wanted=FilterTrie(),
     )
 
 

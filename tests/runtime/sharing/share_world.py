@@ -3,6 +3,7 @@
 import mqtt5
 from mqtt5 import PublishPacket, QoS
 
+from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.group_records import MemberRecord
 from federator.protocol.sharing.assignment import Assignment
@@ -84,6 +85,7 @@ class Agent:
         )
         self.destination = ShareDestination(
             assignment=self.assignment,
+            wanted=FilterTrie(),
             data_link=self.broker,
             counters=self.counters,
             send_to=self._send_to,
