@@ -14,7 +14,7 @@ NAME = 'hall {} "\\'
 """Of a broker: printable, and nothing that may stand in a label of Prometheus as it is."""
 
 
-CAPACITY = 'capacity = "2 Mbit/s"'
+NEIGHBOUR = 'capacity = "2 Mbit/s"\ntransport = "udp-fec"'
 
 
 def everything(folder, leaves, tls, id):
@@ -25,13 +25,14 @@ def everything(folder, leaves, tls, id):
         "metrics": {"enabled": True},
         "topology": {"mode": "auto"},
         "udp": {"listen": "127.0.0.1:0"},
+        "direct": {"listen": "127.0.0.1:0"},
     }
     lines = []
     for name, section in sections.items():
         lines += [f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in section.items())]
     lines += ["[[leaves]]", f"id = {10 + id}"]
     certificate = {"cert_file": str(tls / "client.pem"), "key_file": str(tls / "client.key")}
-    links = {"transport": "udp-fec", **certificate}
+    links = {"transport": "direct", **certificate}
     named = {"name": NAME.format(id)}
     return {"security": "signed", "broker": named, "links": links, "more": "\n".join(lines)}
 
@@ -43,7 +44,7 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
         leaves = KeyFolder(tmp_path / "leaf-keys", "fed.leaves")
         agents = []
         for id, (at, other) in enumerate((brokers, brokers[::-1]), 1):
-            named = (other.url, 3 - id, CAPACITY)
+            named = (other.url, 3 - id, NEIGHBOUR)
             sections = everything(folder, leaves, keys, id)
             agents.append(await plain.agent(id, at, named, **sections))
         agent = agents[0]
