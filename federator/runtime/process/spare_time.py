@@ -16,7 +16,7 @@ LOOK_S: Final = 0.2
 IDLE_MIN, IDLE_STAYS_MIN = 0.3, 0.15
 """Of the machine's processor time: so much unused is time to spare, and stays so until less is."""
 
-OWN_MAX, OWN_STAYS_MAX = 0.2, 0.6
+OWN_MAX, OWN_STAYS_MAX = 0.4, 0.75
 """Of one processor: what this thread may take, with and without gathering, which saves most of its
 time in a flood."""
 
