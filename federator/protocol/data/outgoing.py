@@ -199,7 +199,7 @@ class Outgoing:
             ):
                 self._note_unsent(frame, hop)
                 continue
-            direct = self._direct.get(hop) if self._direct else None
+            direct = self._direct.get(hop)
             if direct is not None and size > DIRECT_BYTES_MAX:
                 direct, link = None, self._by_broker[hop]
             if direct is not None and not direct.has_room:
@@ -213,25 +213,28 @@ class Outgoing:
                 sent += count
                 self._note_sent(hop, count, content_bytes, content_bytes)
                 continue
+            unsealed = b""
+            if self.seals is not None or direct is not None:
+                unsealed = b"".join(content)
+                content = (unsealed,)
             if self.seals is not None:
-                sealed = self.seals.guard.seal(DATA, "data", b"".join(content), hop)
+                sealed = self.seals.guard.seal(DATA, "data", unsealed, hop)
                 if sealed is None:
                     self._note_unsent(frame, hop)
                     continue
                 content, content_bytes = (sealed,), len(sealed)
+            field = self._own_topics.get(hop, self._topic_field)
             if direct is not None:
                 field = _URGENT_FIELD if urgent else _DIRECT_FIELD
-                taken = link.write_packets(_packet(field, content, content_bytes), 1, urgent=urgent)
-                unsealed = b"".join((label, *parts))
+            taken = link.write_packets(_packet(field, content, content_bytes), 1, urgent=urgent)
+            if direct is not None:
                 if taken:
                     direct.add(unsealed, urgent=urgent)
                 else:  # it is broken, and that will be told later in this turn of the loop
                     self.go_by_broker(hop)
                     self.send_by_broker(hop, unsealed)
-            else:
-                field = self._own_topics.get(hop, self._topic_field)
-                taken = link.write_packets(_packet(field, content, content_bytes), 1, urgent=urgent)
-            if taken or direct is not None:
+                taken = True
+            if taken:
                 sent += count
                 self._note_sent(hop, count, content_bytes, len(label) + size)
             else:

@@ -21,7 +21,7 @@ import structlog
 from federator.config.brokers import Address
 from federator.config.settings import Settings
 from federator.config.transports import split_endpoint, told_endpoint
-from federator.errors import ConfigError, DecodeError
+from federator.errors import DecodeError
 from federator.protocol.datagrams.link import DatagramLink
 from federator.protocol.datagrams.protection import Coder
 from federator.protocol.datagrams.sender import Outcome
@@ -30,10 +30,10 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.trust.guard import DATAGRAM
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_ms
+from federator.runtime.process.listening import bound
 from federator.runtime.trust.guarding import Trust
 
 OFFER_S: Final = 5.0
-PORT_TAKEN: Final = 69
 RECEIVE_BUFFER_BYTES: Final = 1_048_576
 DATAGRAM_BYTES_MAX: Final = 2_048
 READS_MAX: Final = 64
@@ -329,18 +329,7 @@ class DatagramService:
 
 
 def _bound(listen: str) -> socket.socket:
-    host, port = split_endpoint(listen)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_DGRAM)
+    made = bound(listen, socket.SOCK_DGRAM, key="udp.listen")
     made.setblocking(False)
     made.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BUFFER_BYTES)
-    try:
-        made.bind((host, port))
-    except OSError as error:
-        made.close()
-        reason = (error.strerror or str(error)).lower()
-        raise ConfigError(
-            f"udp.listen = {listen!r}: {reason}: choose an address of this host and a free port",
-            exit_code=PORT_TAKEN,
-        ) from error
     return made

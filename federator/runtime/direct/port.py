@@ -18,7 +18,6 @@ from typing import Final
 
 from mqtt5 import ConnAckPacket, PingRespPacket, PublishPacket
 
-from federator.config.transports import split_endpoint
 from federator.errors import ConfigError, LinkError
 from federator.protocol.types import BrokerId
 from federator.runtime.direct.wire import (
@@ -30,6 +29,7 @@ from federator.runtime.direct.wire import (
 )
 from federator.runtime.mqtt.link import PACKETS_PER_TURN_MAX
 from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.process.listening import bound, place_taken
 
 GREETING_S: Final = 3.0
 """Within what time a caller must have shown its token."""
@@ -47,8 +47,6 @@ ANSWERS_BYTES_MAX: Final = 65_536
 CONFIRM_S: Final = 0.02
 CONFIRM_FRAMES: Final = 256
 """How many frames are not confirmed before that time has passed."""
-
-PORT_TAKEN: Final = 69
 
 
 class DirectPort:
@@ -80,7 +78,7 @@ class DirectPort:
         self._callers: dict[BrokerId, _Caller] = {}
         self._strangers: dict[_Caller, None] = {}
         self._servers: list[asyncio.AbstractServer] = []
-        self._sockets = [_tcp_socket(listen)]
+        self._sockets = [bound(listen, socket.SOCK_STREAM, key="direct.listen")]
         self.port: int = self._sockets[0].getsockname()[1]
         if path is not None:
             try:
@@ -231,19 +229,6 @@ class _Caller:
         self._port.on_lost(self)
 
 
-def _tcp_socket(listen: str) -> socket.socket:
-    host, port = split_endpoint(listen)
-    family = socket.AF_INET6 if ":" in host else socket.AF_INET
-    made = socket.socket(family, socket.SOCK_STREAM)
-    made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-    try:
-        made.bind((host, port))
-    except OSError as error:
-        made.close()
-        raise _unusable("direct.listen", listen, error, "choose a free port") from error
-    return made
-
-
 def _unix_socket(path: Path) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
@@ -253,10 +238,5 @@ def _unix_socket(path: Path) -> socket.socket:
     except OSError as error:
         made.close()
         mend = "name a folder that agents may write to"
-        raise _unusable("direct.folder", str(path.parent), error, mend) from error
+        raise place_taken("direct.folder", str(path.parent), error, mend) from error
     return made
-
-
-def _unusable(key: str, value: str, error: OSError, mend: str) -> ConfigError:
-    reason = (error.strerror or str(error)).lower()
-    return ConfigError(f"{key} = {value!r}: {reason}: {mend}", exit_code=PORT_TAKEN)

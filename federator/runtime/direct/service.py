@@ -94,7 +94,9 @@ class DirectLinks:
         )
         direct = self.settings.direct
         self._folder = None if direct.folder is None else Path(direct.folder)
-        self._port = DirectPort(direct.listen, self._socket_of(self.settings.broker_id), self._hear)
+        self._port = DirectPort(
+            direct.listen, self._socket_of(self.settings.broker_id), self.on_frames
+        )
         self.advertised = told_endpoint(  # where neighbours shall come
             direct.listen,
             direct.advertise,
@@ -209,10 +211,6 @@ class DirectLinks:
 
     # -- frames -----------------------------------------------------------------------------------
 
-    def _hear(self, neighbour: BrokerId, frames: Sequence[bytes]) -> None:
-        self._counters.frames_in += len(frames)
-        self.on_frames(neighbour, frames)
-
     def on_up(self, neighbour: BrokerId, peer: _Peer, link: MqttLink) -> None:
         """Its agent lets us in: frames for it go straight from now on."""
         if peer.link is link and self._peers.get(neighbour) is peer:
@@ -272,6 +270,7 @@ class DirectLinks:
         out = sum(p.link.counters.bytes_out for p in self._peers.values() if p.link is not None)
         return replace(
             self._counters,
+            frames_in=self._port.frames,
             bytes_out=self._counters.bytes_out + out,
             refused=self._port.refused,
         )

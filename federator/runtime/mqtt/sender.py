@@ -15,7 +15,7 @@ from federator.protocol.forwarding.publications import Place
 from federator.runtime.mqtt.session import MqttSession
 from federator.runtime.mqtt.transport import PacketTransport
 from federator.runtime.mqtt.window import BrokerLimits
-from federator.runtime.mqtt.wire import PUBLISH, Out, is_publish, packet_id_at, split_run
+from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, split_run
 
 
 @dataclass(slots=True)
@@ -247,7 +247,7 @@ class PacketSender:
         if len(out) == 1:
             pipe.send(out[0], urgent=not is_publish(out[0]), refusable=False)
             return
-        control = [packet for packet in out if packet[0] & 0xF0 != PUBLISH]
+        control = [packet for packet in out if not is_publish(packet)]
         if control:
             pipe.send(b"".join(control), urgent=True, refusable=False)
         if len(control) < len(out):

@@ -15,7 +15,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from federator.protocol.forwarding.publications import DUP_BIT, Place
+from federator.protocol.forwarding.publications import Place
 from federator.runtime.mqtt import wire
 from federator.runtime.mqtt.wire import Out
 
@@ -27,7 +27,6 @@ IN_FLIGHT_MAX = 65_000
 """Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
 
 _ERROR = 0x80  # reason codes from here on say failure
-_NOT_DUPLICATE = ~DUP_BIT & 0xFF
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,25 +128,17 @@ class OutboundWindow:
 
         ``on_answer`` hears the reason code of the broker's last word on it.
         """
-        if self.bytes + len(packet) > self._bytes_max:
-            return False
-        self.bytes += len(packet)
-        self.offered += 1
-        self._waiting.append(_Outgoing(packet, id_at, qos, self.offered, on_answer))
+        taken = self._keep(packet, id_at, qos, on_answer)
         self._fill(out)
-        return True
+        return taken
 
     def offer_run(self, run: bytes, places: Sequence[Place], out: Out) -> int:
         """Take charge of the packets at ``places`` of ``run`` as of one each; how many were."""
-        before, waiting = self.offered, self._waiting
+        taken = 0
         for start, end, id_at, qos in places:
-            if self.bytes + end - start <= self._bytes_max:
-                self.bytes += end - start
-                self.offered += 1
-                packet = bytearray(run[start:end])
-                waiting.append(_Outgoing(packet, id_at - start, qos, self.offered))
+            taken += self._keep(bytearray(run[start:end]), id_at - start, qos)
         self._fill(out)
-        return self.offered - before
+        return taken
 
     def on_run_acknowledged(self, packet_ids: Sequence[int], out: Out) -> None:
         """Take PUBACKs that say success."""
@@ -209,6 +200,21 @@ class OutboundWindow:
             message.released = False
             self._waiting.appendleft(message)
 
+    def _keep(
+        self,
+        packet: bytearray,
+        id_at: int,
+        qos: int,
+        on_answer: Callable[[int], None] | None = None,
+    ) -> bool:
+        """Let ``packet`` wait behind the others, if there is room."""
+        if self.bytes + len(packet) > self._bytes_max:
+            return False
+        self.bytes += len(packet)
+        self.offered += 1
+        self._waiting.append(_Outgoing(packet, id_at, qos, self.offered, on_answer))
+        return True
+
     def _fill(self, out: Out) -> None:
         while self._waiting and len(self._in_flight) < self._limit:
             message = self._waiting.popleft()
@@ -225,9 +231,7 @@ class OutboundWindow:
                     continue
                 self.bytes += len(message.packet)
             packet_id = self._ids.take()
-            packet, id_at = message.packet, message.id_at
-            packet[0] &= _NOT_DUPLICATE
-            packet[id_at], packet[id_at + 1] = packet_id >> 8, packet_id & 0xFF
+            wire.address_publish(message.packet, message.id_at, packet_id, duplicate=False)
             self._in_flight[packet_id] = message
             out.append(message.packet)
 

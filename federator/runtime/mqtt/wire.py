@@ -33,7 +33,7 @@ PINGREQ = b"\xc0\x00"
 LENGTH_BYTES_MAX = 4
 READ_BYTES = 65_536
 
-PUBLISH = 0x30
+_PUBLISH = 0x30
 _PUBACK_WORD = PUBACK << 24 | 2 << 16
 _PACKET_ID_NOT_FOUND = 0x92
 
@@ -107,7 +107,7 @@ async def reads(
 
 def is_publish(packet: bytes | bytearray) -> bool:
     """Whether a packet is a PUBLISH."""
-    return packet[0] & 0xF0 == PUBLISH
+    return packet[0] & 0xF0 == _PUBLISH
 
 
 def packet_length(view: memoryview | bytes | bytearray) -> int | None:
@@ -140,7 +140,7 @@ def publish_topic(packet: bytes | bytearray) -> str:
 
 def address_publish(packet: bytearray, id_at: int, packet_id: int, *, duplicate: bool) -> None:
     """Write the identifier and the DUP flag of a PUBLISH packet in place."""
-    packet[id_at : id_at + 2] = packet_id.to_bytes(2, "big")
+    packet[id_at], packet[id_at + 1] = packet_id >> 8, packet_id & 0xFF
     packet[0] = packet[0] | DUP_BIT if duplicate else packet[0] & ~DUP_BIT
 
 

@@ -68,14 +68,14 @@ PROCESS: Final = table(
 """Of every process of ours; ``scrape`` adds what there is of any process."""
 
 
-def build_info() -> "Iterator[Family]":
+Family = tuple[Definition, Value]
+"""One metric, and what it is now."""
+
+
+def build_info() -> Iterator[Family]:
     """The metric that says which release runs, on which Python."""
     labels = (__version__, platform.python_version())
     return families(PROCESS, {"build": {labels: 1}})
-
-
-Family = tuple[Definition, Value]
-"""One metric, and what it is now."""
 
 
 def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Family]:
