@@ -126,7 +126,9 @@ class Delivery:
         try:
             places = self._checker.check(run, acknowledged=under_custody, publications=count)
             retained = self.retained if self._checker.retained else None
-            here = run if self.stamps is None else self.stamps.arriving(frame, run)
+            here = run
+            if self.stamps is not None:
+                here = self.stamps.arriving(frame, run, now_ms=now.ms)
             if retained is not None:
                 here = retained.arrive(here, time_us=frame.origin_time_us, origin=frame.origin)
             if (landed := self.to_local_names(here)) is not run:

@@ -111,7 +111,7 @@ class Stamps(Protocol):
     ) -> tuple[memoryview, Sequence[Inbound]]:
         """What our broker brings, as it goes on; the topic ``but`` is no publication's."""
 
-    def arriving(self, frame: Frame, run: bytes) -> bytes:
+    def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis) -> bytes:
         """What of the body of a frame is to be published here."""
 
     @property

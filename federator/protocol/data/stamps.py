@@ -223,12 +223,10 @@ class Stamps:
 
     # From another broker
 
-    def arriving(self, frame: Frame, run: bytes) -> bytes:
+    def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis) -> bytes:
         """What of ``run``, the well-formed body of ``frame``, is published on our broker."""
         found = NAME in run
         custody, turn = frame.acknowledged, self.turn
-        if turn is not None and not (custody or turn.is_mine):
-            return b""  # at QoS 0 nothing is known again, and the other one brings it, too
         stamps = turn is not None or (self.stamping and custody)
         if not found and not stamps:
             return run
@@ -236,6 +234,8 @@ class Stamps:
         again: list[bytes] = []
         marks: Counter[int] = Counter()
         for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True):
+            if turn is not None and not custody and not turn.brings(content_mark(packet), now_ms):
+                continue
             given = _stamp_of(packet) if found and custody and not self._is_port else None
             stamp, mark = given, None
             if stamp is None and stamps:

@@ -5,7 +5,7 @@ from collections import Counter
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.protocol.data.handover import LATER_MS, WAITING_MAX, Handover
+from federator.protocol.data.handover import BROUGHT_LATER_MS, LATER_MS, WAITING_MAX, Handover
 from federator.protocol.data.stamps import StampBook, Stamps
 from federator.protocol.forwarding.publications import packets_in
 from federator.runtime.mqtt.wire import inbound_of
@@ -89,7 +89,7 @@ def test_a_clients_publication_is_taken_by_the_former_and_then_by_its_successor(
 def test_what_one_of_them_gives_the_broker_the_other_does_not_take():
     two = Two()
     for qos in (0, 1):
-        given_ = two.former.arriving(frame(FAR, 1, qos=qos), run_of(b"x", qos=qos))
+        given_ = two.former.arriving(frame(FAR, 1, qos=qos), run_of(b"x", qos=qos), now_ms=NOW)
         assert payloads(given_) == [b"x"]
         two.handover.is_done = True
         assert heard(two.successor, given_) == []
@@ -98,22 +98,50 @@ def test_what_one_of_them_gives_the_broker_the_other_does_not_take():
 
 def test_what_both_bring_is_published_once():
     two = Two()
-    assert payloads(two.successor.arriving(frame(FAR, 1), run_of(b"x"))) == [b"x"]
+    assert payloads(two.successor.arriving(frame(FAR, 1), run_of(b"x"), now_ms=NOW)) == [b"x"]
     stamped = run_of(b"x")
-    (packet,) = packets_in(two.former.arriving(frame(FAR, 2), stamped))
+    (packet,) = packets_in(two.former.arriving(frame(FAR, 2), stamped, now_ms=NOW))
     by_the_hub = run_of(b"x", properties=packet.user_properties)
 
-    assert payloads(two.successor.arriving(frame(FAR, 9), by_the_hub)) == []
+    assert payloads(two.successor.arriving(frame(FAR, 9), by_the_hub, now_ms=NOW)) == []
 
 
-def test_at_qos_0_one_of_them_brings_it():
+@given(
+    contents=st.lists(st.sampled_from([b"a", b"b"]), max_size=20),
+    steps=st.lists(st.sampled_from(["former", "successor", SWITCH]), max_size=60),
+)
+def test_at_qos_0_one_of_them_brings_it_whichever_it_reaches_first(contents, steps):
+    two = Two()
+    to_come = {"former": list(contents), "successor": list(contents)}
+    brought = Counter()
+
+    def bring(name):
+        if to_come[name]:
+            run = run_of(to_come[name].pop(0), qos=0)
+            stamps = getattr(two, name)
+            brought.update(payloads(stamps.arriving(frame(FAR, 1, qos=0), run, now_ms=NOW)))
+
+    for step in steps:
+        if step == SWITCH:
+            two.handover.is_done = True
+        else:
+            bring(step)
+    for name in to_come:
+        while to_come[name]:
+            bring(name)
+
+    assert brought == Counter(contents)
+
+
+def test_at_qos_0_what_came_by_one_way_alone_is_forgotten_soon():
     two = Two()
     run = run_of(b"x", qos=0)
-    assert payloads(two.former.arriving(frame(FAR, 1, qos=0), run)) == [b"x"]
-    assert two.successor.arriving(frame(FAR, 1, qos=0), run) == b""
+    two.former.arriving(frame(FAR, 1, qos=0), run, now_ms=NOW)
     two.handover.is_done = True
-    assert two.former.arriving(frame(FAR, 1, qos=0), run) == b""
-    assert payloads(two.successor.arriving(frame(FAR, 1, qos=0), run)) == [b"x"]
+    later = NOW + BROUGHT_LATER_MS + 1
+
+    assert two.successor.arriving(frame(FAR, 2, qos=0), run, now_ms=later)
+    assert not two.former.arriving(frame(FAR, 2, qos=0), run, now_ms=later)
 
 
 def test_a_client_cannot_seal():
