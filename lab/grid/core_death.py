@@ -230,11 +230,12 @@ async def _round(
 
 async def _strike(grid: RunningGrid, meshes: _Meshes, blow: Blow) -> None:
     core = meshes.place.core
+    # In a thread, as the clients are in this one: to wait for a process's end would silence them.
     match blow:
         case Blow.BROKER:
-            grid.brokers[core].kill9()
+            await asyncio.to_thread(grid.brokers[core].kill9)
         case Blow.AGENT:
-            grid.agents[core].kill9()
+            await asyncio.to_thread(grid.agents[core].kill9)
         case Blow.MOVE:
             async with running(*(each.link.run() for each in meshes.newcomers())):
                 await asyncio.sleep(LOOKED_S)

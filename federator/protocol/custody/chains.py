@@ -124,6 +124,7 @@ class OriginState:
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
     former: dict[bytes, int] = field(default_factory=dict)  # the last number of unwanted chains
     retry_ms: int = RETRY_MIN_MS  # how long after a request the next one comes
+    asked: bool = False  # for what is missing, since something is
 
     def remember(self, key: bytes, chain: Chain) -> None:
         """Our clients may want the chain again; clocks alone do not tell what they had."""

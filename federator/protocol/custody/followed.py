@@ -22,7 +22,8 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
 FIRST_ASK_MS = 20
-"""A gap may close by itself: copies on a longer way come later."""
+"""A gap that a frame shows may close by itself: copies on a longer way come later. One that a tail
+shows does not: its origin fell silent some time ago, or a way was lost."""
 
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
@@ -232,18 +233,20 @@ class Followed:
         if not brought:
             del self._brought[known.begun_by]
 
-    def _look_for_gap(self, known: OriginState, key: bytes, now_ms: Millis) -> None:
+    def _look_for_gap(
+        self, known: OriginState, key: bytes, now_ms: Millis, *, first_ask_ms: int = FIRST_ASK_MS
+    ) -> None:
         chain = known.chains.get(key)
-        if chain is None or key in known.gaps:
+        if chain is None or not (chain.last is None or chain.last < chain.target):
             return
-        if chain.last is None or chain.last < chain.target:
-            if known.gaps:  # and asked for
-                self._timers.set_sooner(known.id, Millis(now_ms + RETRY_MIN_MS))
-            else:
-                known.retry_ms = RETRY_MIN_MS
-                soon_ms = FIRST_ASK_MS if chain.last is not None else 0
-                self._timers.set(known.id, Millis(now_ms + soon_ms))
-            known.gaps[key] = None
+        if not known.gaps:
+            known.retry_ms, known.asked = RETRY_MIN_MS, False
+        if not known.asked:
+            soon_ms = first_ask_ms if chain.last is not None else 0
+            self._timers.set_sooner(known.id, Millis(now_ms + soon_ms))
+        elif key not in known.gaps:
+            self._timers.set_sooner(known.id, Millis(now_ms + RETRY_MIN_MS))
+        known.gaps[key] = None
 
     def _close_gap(self, known: OriginState, key: bytes) -> None:
         chain = known.chains.get(key)

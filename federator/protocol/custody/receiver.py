@@ -130,7 +130,7 @@ class Receiver(Followed):
             if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
                 self._doubt(known, key, chain.last or 0, now.ms)
             chain.target = max(chain.target, head)
-            self._look_for_gap(known, key, now.ms)
+            self._look_for_gap(known, key, now.ms, first_ask_ms=0)
 
     def skip(self, frame: Frame, now_ms: Millis) -> list[Placed]:
         """The origin has nothing for us on the first chain of ``frame`` up to its number; return
@@ -244,6 +244,7 @@ class Receiver(Followed):
             first = tuple(sorted(chains, key=lambda asked: asked.after)[:CHAINS_PER_ASK_MAX])
             asks.append(Ask(origin, known.epoch, first))
             self.asked += 1
+            known.asked = True
             self._timers.set(origin, Millis(now_ms + known.retry_ms))
             for asked in first if known.retry_ms >= DOUBT_RETRY_MS else ():
                 doubted = Doubted(known.chains[asked.key].target, NOBODY)

@@ -10,6 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from federator.protocol.custody.chains import RETRY_MIN_MS, Placed
+from federator.protocol.custody.followed import FIRST_ASK_MS
 from federator.protocol.custody.origin import Tails, answer
 from federator.protocol.custody.owed import Owed
 from federator.protocol.custody.receiver import Receiver
@@ -153,6 +154,7 @@ def test_a_lost_frame_is_asked_for_and_what_came_after_it_waits() -> None:
     reader.take(frames[2])
     reader.take(frames[3])
     assert reader.delivered == [1]
+    assert reader.receiver.next_deadline_ms() == reader.now_ms + FIRST_ASK_MS
 
     assert reader.ask() == 1
     assert reader.delivered == [1, 2, 3, 4]
@@ -180,9 +182,24 @@ def test_a_lost_last_frame_shows_with_the_tail() -> None:
     frames = [archive.make((A,)) for _ in range(2)]
     reader.take(frames[0])
     reader.tail(A)
+    assert reader.receiver.next_deadline_ms() == reader.now_ms, "it is asked for at once"
 
     reader.settle()
     assert reader.delivered == [1, 2]
+
+
+def test_a_tail_hastens_what_a_frame_showed_and_is_not_asked_for_yet() -> None:
+    archive = Archive()
+    reader = Reader(archive, A)
+    frames = [archive.make((A,)) for _ in range(3)]
+    reader.take(frames[0])
+    reader.take(frames[2])
+    reader.tail(A)
+    assert reader.receiver.next_deadline_ms() == reader.now_ms
+
+    reader.receiver.asks(reader.now_ms)
+    reader.tail(A)
+    assert reader.receiver.next_deadline_ms() == reader.now_ms + RETRY_MIN_MS, "it is on its way"
 
 
 def test_other_filters_leave_no_gaps() -> None:
