@@ -300,11 +300,12 @@ class Links:
         heard = c.HeardNeighbour(
             neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
         )
-        ways = self._ways_to(neighbour)
-        if not ways and self._may_dial(neighbour, hello) and self._dials.take(now_ms):
+        steps = self._greet_with((heard,), self._ways_to(neighbour), now_ms)
+        # Connections that may turn out to lead to it may as well lead elsewhere.
+        if neighbour.conn is None and self._may_dial(neighbour, hello) and self._dials.take(now_ms):
             neighbour.dialled = hello.address
-            return [e.Dial(neighbour.id, hello.address)]
-        return self._greet_with((heard,), ways, now_ms)
+            steps.append(e.Dial(neighbour.id, hello.address))
+        return steps
 
     def _identify(
         self, neighbour: Neighbour, heard: c.HeardNeighbour, now_ms: Millis, steps: list[Step]

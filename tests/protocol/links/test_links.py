@@ -218,6 +218,16 @@ def test_neighbour_with_its_clock_set_back_learns_its_last_epoch():
     assert [h.epoch for s in steps if isinstance(s, Send) for h in s.message.hears] == [50]
 
 
+def test_neighbour_with_its_clock_set_back_is_dialled_though_another_connection_is_nobodys():
+    made = links()
+    made.on_connected(LinkConnection(1, "b3", 3, 1), now_ms=0)  # where nobody answers
+    made.on_hello(hello(), now_ms=10)
+    made.on_bye(Bye(2, 50, 1))
+
+    assert Dial(2, "b2") in made.on_hello(hello(epoch=40), now_ms=30)
+    assert Dial(2, "b2") not in made.on_hello(hello(epoch=40), now_ms=40)
+
+
 def test_own_id_under_a_newer_epoch_is_reported():
     made = up_links()
 
