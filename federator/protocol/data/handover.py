@@ -46,13 +46,13 @@ class Turn:
         Args:
             mark: Of its content (``stamps.content_mark``).
         """
-        return self._is_mine(self._handover.taken, mark, now_ms)
+        return self._carries(self._handover.taken, mark, now_ms)
 
     def brings(self, mark: int, now_ms: Millis) -> bool:
         """Whether this agent brings clients a publication of QoS 0, which comes to it now."""
-        return self._is_mine(self._handover.brought, mark, now_ms)
+        return self._carries(self._handover.brought, mark, now_ms)
 
-    def _is_mine(self, heard: "_HeardOnce", mark: int, now_ms: Millis) -> bool:
+    def _carries(self, heard: "_HeardOnce", mark: int, now_ms: Millis) -> bool:
         by_successor, is_done = self._successor, self._handover.is_done
         return heard.is_successors(mark, by_successor, is_done, now_ms) is by_successor
 

@@ -234,12 +234,12 @@ class Stamps:
         again: list[bytes] = []
         marks: Counter[int] = Counter()
         for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True):
-            if turn is not None and not custody and not turn.brings(content_mark(packet), now_ms):
-                continue
             given = _stamp_of(packet) if found and custody and not self._is_port else None
             stamp, mark = given, None
             if stamp is None and stamps:
                 mark = content_mark(packet)
+                if turn is not None and not custody and not turn.brings(mark, now_ms):
+                    continue
                 stamp = Stamp(frame.origin, frame.epoch, frame.seq, mark + marks[mark])
                 marks[mark] += 1
             if stamp is None:

@@ -14,6 +14,24 @@ from tests.protocol.data.test_stamps import FAR, LEAF, NOW, frame, payloads, run
 SWITCH = "switch"
 
 
+def play(contents, steps, handover, hear):
+    """Let each of the two hear all of ``contents`` in order, and hand over, as ``steps`` say."""
+    unheard = {name: list(contents) for name in ("former", "successor")}
+
+    def hear_next(name):
+        if unheard[name]:
+            hear(name, unheard[name].pop(0))
+
+    for step in steps:
+        if step == SWITCH:
+            handover.is_done = True
+        else:
+            hear_next(step)
+    for name in unheard:
+        while unheard[name]:
+            hear_next(name)
+
+
 @given(
     contents=st.lists(st.integers(0, 2), max_size=30),
     steps=st.lists(st.sampled_from(["former", "successor", SWITCH]), max_size=80),
@@ -21,22 +39,12 @@ SWITCH = "switch"
 def test_as_many_are_taken_as_were_published_whoever_hears_them_when(contents, steps):
     handover = Handover()
     turns = {"former": handover.former, "successor": handover.successor}
-    unheard = {name: list(contents) for name in turns}
     taken = Counter()
 
-    def hear(name):
-        if unheard[name]:
-            mark = unheard[name].pop(0)
-            taken[mark] += turns[name].takes(mark, NOW)
+    def hear(name, mark):
+        taken[mark] += turns[name].takes(mark, NOW)
 
-    for step in steps:
-        if step == SWITCH:
-            handover.is_done = True
-        else:
-            hear(step)
-    for name in turns:
-        while unheard[name]:
-            hear(name)
+    play(contents, steps, handover, hear)
 
     assert taken == Counter(contents)
 
@@ -112,23 +120,14 @@ def test_what_both_bring_is_published_once():
 )
 def test_at_qos_0_one_of_them_brings_it_whichever_it_reaches_first(contents, steps):
     two = Two()
-    to_come = {"former": list(contents), "successor": list(contents)}
     brought = Counter()
 
-    def bring(name):
-        if to_come[name]:
-            run = run_of(to_come[name].pop(0), qos=0)
-            stamps = getattr(two, name)
-            brought.update(payloads(stamps.arriving(frame(FAR, 1, qos=0), run, now_ms=NOW)))
+    def bring(name, content):
+        run = run_of(content, qos=0)
+        stamps = getattr(two, name)
+        brought.update(payloads(stamps.arriving(frame(FAR, 1, qos=0), run, now_ms=NOW)))
 
-    for step in steps:
-        if step == SWITCH:
-            two.handover.is_done = True
-        else:
-            bring(step)
-    for name in to_come:
-        while to_come[name]:
-            bring(name)
+    play(contents, steps, two.handover, bring)
 
     assert brought == Counter(contents)
 
