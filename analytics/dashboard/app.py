@@ -37,7 +37,7 @@ from analytics.report.changes import ROUTINE, about, words
 from analytics.report.costs import announcements_block, kinds_block
 from analytics.report.delay import over_time
 from analytics.report.load import broker_table, flows_block, fullest_block
-from analytics.report.page import WEIGHTS, asset, span_words, templates
+from analytics.report.page import SHARED, WEIGHTS, asset, span_words, templates
 from analytics.report.parts import Block, Tile, table
 from analytics.report.topology import topology
 
@@ -267,7 +267,8 @@ _HEADERS = {
     "Cache-Control": "no-store",
 }
 _ASSETS = {
-    "theme.css": ("analytics.report", "text/css"),
+    "theme.css": (SHARED, "text/css"),
+    "theme.js": (SHARED, "text/javascript"),
     "report.css": ("analytics.report", "text/css"),
     "report.js": ("analytics.report", "text/javascript"),
     "dashboard.css": ("analytics.dashboard", "text/css"),

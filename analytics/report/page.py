@@ -24,6 +24,9 @@ from analytics.report.load import brokers_section, topology_section
 from analytics.report.traffic import quality_section, traffic_section
 
 PAGE, SUMMARY = "report.html", "summary.json"
+SHARED = "federator.console"
+"""The package whose assets the report, the dashboard and the console share: one look."""
+
 WEIGHTS = {"bad": "wrong", "look": "look", "note": "note"}
 """What stands before a finding."""
 
@@ -42,14 +45,14 @@ _SECTIONS = (
 def page(tables: Tables, summary: dict[str, Any], *, made_at: datetime) -> str:
     """The report as HTML; ``made_at`` is in UTC."""
     environment = templates()
-    script = asset("report.js")
+    script = asset("theme.js", SHARED) + asset("report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     is_empty = summary["span"] is None
     return environment.get_template("report.html.j2").render(
         summary=summary,
         span=span_words(summary["span"]),
         sections=[] if is_empty else [make(tables, summary) for make in _SECTIONS],
-        style=Markup(asset("theme.css") + asset("report.css")),
+        style=Markup(asset("theme.css", SHARED) + asset("report.css")),
         script=Markup(script),
         script_digest=digest,
         made_at=f"{made_at:%Y-%m-%d %H:%M} UTC",

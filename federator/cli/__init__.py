@@ -11,6 +11,7 @@ VERBS = {
     "gateway": ("daemons.gateway", "Be a gateway, by which clients outlive their brokers."),
     "collect": ("daemons.collect", "Land the metrics streams of a federation in a folder."),
     "steer": ("daemons.steer", "Fit the heavy flows of a federation to its links."),
+    "console": ("daemons.console", "Show a whole federation live on one page."),
     "check-config": ("setup.check_config", "Say whether a configuration can be used."),
     "doctor": ("setup.doctor", "Ask the broker whether it can take part, and what is missing."),
     "status": ("observe.status", "Show how the agent of this machine is doing."),

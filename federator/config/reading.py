@@ -26,6 +26,7 @@ from pydantic import BaseModel, SecretStr, ValidationError
 from federator.config.brokers import Credentials, first_line
 from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
+from federator.config.console import ConsoleSettings
 from federator.config.gateway import GatewaySettings
 from federator.config.section import Section
 from federator.config.settings import Settings
@@ -59,7 +60,9 @@ class _Source:
         return _refusal(f"{place}: {complaint}", exit_code)
 
 
-_Root = TypeVar("_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings)
+_Root = TypeVar(
+    "_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings, ConsoleSettings
+)
 
 
 def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True) -> Settings:
@@ -180,6 +183,26 @@ def load_steerer(
     settings, source = _settings(SteererSettings, path, environ, put_over)
     _check_credentials(path, settings, source)
     _check_key_file(settings.keys, "steerer_file", source)
+    settings.keys.own_keys()
+    return settings
+
+
+def load_console(
+    path: Path | None,
+    environ: Mapping[str, str],
+    *,
+    brokers: Sequence[str] = (),
+    only: bool = False,
+) -> ConsoleSettings:
+    """Read, merge and check everything a console is told; as ``load_collector``."""
+
+    def put_over(values: dict[str, Any], source: _Source) -> None:
+        _put_brokers(values, source, path, brokers, only)
+
+    settings, source = _settings(ConsoleSettings, path, environ, put_over)
+    _check_credentials(path, settings, source)
+    _check_key_file(settings.keys, "operator_file", source)
+    _check_key_file(settings.operators, "file", source, section="operators")
     settings.keys.own_keys()
     return settings
 

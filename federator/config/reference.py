@@ -17,6 +17,7 @@ from pydantic_core import PydanticUndefined
 
 from federator.config.brokers import NeighbourSettings
 from federator.config.collector import CollectedBrokerSettings, CollectorSettings
+from federator.config.console import ConsoleSettings
 from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
@@ -154,6 +155,30 @@ federation_files = ["/etc/federator/federation.pub"]
 """
 
 
+_CONSOLE_HEAD = """\
+# The console's configuration
+
+`federator console --broker URL` needs no file ([console.md](console.md) tells what a console does).
+One for credentials, keys, operators and the rest is read from `-c FILE`, by default
+`/etc/federator/console.toml` where that exists, with the same manners:
+
+```toml
+history = "http://127.0.0.1:8650"  # federator-analytics serve
+[[brokers]]
+url = "mqtts://broker-1"
+[login]
+username = "console"
+password_file = "/etc/federator/console.password"
+hosts = ["*.example.org"]       # where else the password may go
+[keys]
+operator_file = "/etc/federator/operator-NAME.key"
+federation_files = ["/etc/federator/federation.pub"]
+[operators]
+file = "/etc/federator/operators"
+```
+"""
+
+
 def reference() -> str:
     """Markdown: every key of all our daemons: its type, default, meaning."""
     agent_tables: dict[str, type[BaseModel]] = {"neighbours": NeighbourSettings}
@@ -164,6 +189,7 @@ def reference() -> str:
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables), _COLLECTOR_HEAD]
     blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
     blocks += [_STEERER_HEAD, *_sections(SteererSettings, {"brokers": CollectedBrokerSettings})]
+    blocks += [_CONSOLE_HEAD, *_sections(ConsoleSettings, {"brokers": CollectedBrokerSettings})]
     return "\n".join(blocks)
 
 

@@ -139,6 +139,26 @@ class SteererKeySettings(TrustSettings):
         return role_keys(self.steerer_file, "steerer", "keys.steerer_file")
 
 
+class ConsoleKeySettings(TrustSettings):
+    """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
+    change. With federation_files agents have to sign all that we read but health."""
+
+    operator_file: Path | None = None
+    """An operator's key and certificate, with which the console asks agents, and gives the orders
+    of those who are signed in; closed to others. Agents with keys.roles = "required" answer to no
+    others."""
+
+    @model_validator(mode="after")
+    def _own_key_can_be_judged(self) -> Self:
+        if self.operator_file is not None and not self.federation_files:
+            raise wrong("operator_file", "operator_file alone", "add federation_files")
+        return self
+
+    def own_keys(self) -> AgentKeys | None:
+        """The key in ``operator_file``."""
+        return role_keys(self.operator_file, "operator", "keys.operator_file")
+
+
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:
     """The key of another role than an agent's, if a file is named; ``at``: who named it."""
     keys = None if path is None else _read(path, AgentKeys, at)

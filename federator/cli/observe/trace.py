@@ -4,7 +4,6 @@ import asyncio
 import json
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, field
 from os import getpid
 from pathlib import Path
 from typing import Final
@@ -20,6 +19,7 @@ from federator.protocol.filters import validate_topic
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Trace, Traced
 from federator.protocol.messages.topics import trace_topic, traced_topic
+from federator.protocol.telemetry.journey import Journey
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
@@ -27,33 +27,6 @@ from federator.runtime.mqtt.secret_names import secret_name
 OWN_ANSWER_S: Final = 5.0
 """What the agent of this machine may take to say anything."""
 INCOMPLETE: Final = 1
-
-Hop = tuple[BrokerId, BrokerId]
-"""From whom to whom."""
-
-
-@dataclass(slots=True)
-class Journey:
-    """What is known of one trace."""
-
-    start: Traced | None = None  # what the asked agent said, ``None`` before
-    came: dict[Hop, Traced] = field(default_factory=dict)  # what was told of each hop
-    names: dict[str, str] = field(default_factory=dict)  # of brokers on the way, as told, by id
-
-    def take(self, told: Traced) -> None:
-        """Note what one more broker tells."""
-        self.names |= told.names
-        if len(told.path) == 1:
-            self.start = told
-        else:
-            self.came[told.path[-2], told.path[-1]] = told
-
-    @property
-    def waited_for(self) -> list[Hop]:
-        """Hops that were begun and are not told of."""
-        told = [each for each in (self.start, *self.came.values()) if each is not None]
-        begun = [(each.path[-1], next_hop) for each in told for next_hop, _ in each.next_hops]
-        return [hop for hop in begun if hop not in self.came]
 
 
 @click.command(name="trace")

@@ -3,11 +3,15 @@
 Source: docs/protocol.md 15; docs/cli.md.
 """
 
-from typing import Annotated
+from typing import Annotated, Any, Literal
 
 import msgspec
 
 from federator.protocol.messages.fields import Id, Name, Natural, Token
+
+Page = Literal["live", "explain", "mesh", "search"]
+"""What an agent can be asked for over MQTT: how it and its links are; where a topic goes; its part
+in the mesh of a filter; clients, topics and filters that have to do with a text."""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -37,3 +41,22 @@ class Traced(msgspec.Struct, frozen=True):
     next_hops: tuple[tuple[Id, Natural], ...]
     why: str  # what the asked agent would do with the topic, or what stops it
     names: dict[str, str] = {}  # of those of these brokers that have one, by id
+
+
+class PageQuestion(msgspec.Struct, frozen=True):
+    """A console's question to the agent, whose answer goes to ``paged_topic(..., token)``."""
+
+    token: Token  # drawn for each run of a console
+    number: Natural  # returned with the answer
+    page: Page
+    about: Annotated[str, msgspec.Meta(max_length=65_535)] = ""  # a topic, a filter, or a text
+
+
+class PageAnswer(msgspec.Struct, frozen=True):
+    """What the agent of ``broker`` answers to a ``PageQuestion``."""
+
+    broker: Id
+    number: Natural  # the question's
+    at_us: Natural  # by its wall clock
+    body: dict[str, Any]  # as the page of the same name over HTTP, where there is one
+    wrong: str = ""  # why there is no body

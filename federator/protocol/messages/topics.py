@@ -80,7 +80,9 @@ fetch_topic = _at("fetch")  # gateways' ``Fetch``,
 fetched_topic = _below("fetched")  # and the agent's answers, ``Fetched``
 trace_topic = _at("trace")  # ``Trace`` of ``federator trace``,
 traced_topic = _below("traced")  # and the answers, ``Traced``
-drain_topic = _at("drain")  # ``Drain`` of ``federator drain``
+drain_topic = _at("drain")  # ``Drain`` of ``federator drain`` and consoles
+page_topic = _at("page")  # ``PageQuestion`` of consoles,
+paged_topic = _below("paged")  # and the answers, ``PageAnswer``
 
 # Steering: the words are in ``steering``
 load_topic = _at("load")  # each agent's ``Load``, while a plan holds,

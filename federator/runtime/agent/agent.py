@@ -218,6 +218,8 @@ class Agent:
             subscriptions=[live_filter(topic, no_local=True) for topic in guide_topics],
             topics=dict.fromkeys(guide_topics, guide.on_publish),
         )
+        pages = services.pages
+        yield Part(subscriptions=[pages.subscription()], topics={pages.topic: pages.on_question})
         fetches = services.fetches
         yield Part(
             subscriptions=[live_filter(fetches.topic, no_local=True)],

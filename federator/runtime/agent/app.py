@@ -165,13 +165,7 @@ def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside(
     """What ``agent`` tells when asked."""
     hub, finder, move = beside.hub, beside.finder, beside.move
     settings, node, data = agent.settings, agent.control.node, agent.data
-    routes = v.RoutesView(
-        node,
-        policy=data.policy,
-        link_policies=data.link_policies,
-        forwarder=data.forwarder,
-        sharing=data.sharing,
-    )
+    routes = agent.services.routes
     topology = settings.topology
     ends_s = expiries_s(each.cert_file for _, each in settings.credential_holders())
     return v.LiveView(
@@ -234,14 +228,7 @@ def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
             **({} if trust is None else trust.snapshot()),
             "strangers_may_speak": services.strangers.speakers,
         },
-        "links": v.links_section(
-            services.ready.judge(),
-            control.connections,
-            datagrams,
-            data.direct,
-            services.link_loads,
-            control.node.failover.name_of,
-        ),
+        "links": services.links(),
         "steering": services.plans.snapshot(),
         "flows": v.flows_section(path.intake.flows, data.forwarder),
         "datagrams": None if datagrams is None else datagrams.totals(),

@@ -2,9 +2,10 @@
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from itertools import chain
+from itertools import chain, islice
 from typing import Protocol
 
+from federator import __version__
 from federator.config.topics import RulesSettings
 from federator.errors import ConfigError
 from federator.protocol.discovery import MembersChanged
@@ -32,6 +33,8 @@ from federator.runtime.failover.prepared_sessions import PreparedSessions
 from federator.runtime.failover.service import FailoverService
 from federator.runtime.mqtt.endpoint import endpoint_of
 from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.observability import agent_view as v
+from federator.runtime.observability.pages import PageService, search_page
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.process.notices import log_notice
@@ -41,6 +44,9 @@ from federator.runtime.steering.load_teller import LoadTeller
 from federator.runtime.steering.plans import Plans
 from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
+
+MESHES_COUNTED_MAX = 10_000
+"""Meshes looked at to see of how many we are the core: a console asks every other second."""
 
 
 class Interests(Protocol):
@@ -182,6 +188,66 @@ class Services:
             data_link=control.data_link,
             ready=self.ready,
             name_of=node.failover.name_of,
+        )
+        self.routes = v.RoutesView(
+            node,
+            policy=data.policy,
+            link_policies=data.link_policies,
+            forwarder=data.forwarder,
+            sharing=data.sharing,
+        )
+        self.pages = self._pages()
+
+    def _pages(self) -> PageService:
+        settings, node = self.settings, self.control.node
+        meshes, straight = node.meshes.states, node.topic_routing.states
+        return PageService(
+            federation=settings.federation,
+            broker=settings.broker_id,
+            link=self.control.link,
+            words=self.control.words,
+            live=self.live,
+            explain=self.routes.explain,
+            mesh=self.routes.mesh,
+            search=lambda text: search_page(node.failover, {*meshes, *straight}, text),
+        )
+
+    def live(self) -> v.Answer:
+        """How we and our links are, for consoles."""
+        control, data, settings = self.control, self.data, self.settings
+        ready, reason = self.ready()
+        standing = self.ready.standing()
+        meshes, us = control.node.meshes.states.values(), settings.broker_id
+        counters = data.path.counters
+        return {
+            "name": settings.broker.name,
+            "release": __version__,
+            "epoch": control.epoch,
+            "ready": ready,
+            "ready_reason": reason,
+            "standing": standing.word.value,
+            "standing_reasons": standing.reasons,
+            "run": None if control.trust is None else control.trust.guard.ours.salt.hex(),
+            "draining": control.node.failover.self_state.draining,
+            "clients": self.failover.clients if settings.failover.enabled else None,
+            "core_of": sum(m.core == us for m in islice(meshes, MESHES_COUNTED_MAX)),
+            "filters": len(self.discovery.told),
+            "published": counters.publications_in,
+            "delivered": counters.delivered_publications,
+            "dropped": counters.dropped,
+            "links": self.links(),
+        }
+
+    def links(self) -> list[v.Answer]:
+        """Our connections to neighbours, and what hinders a link over each."""
+        control, data = self.control, self.data
+        return v.links_section(
+            self.ready.judge(),
+            control.connections,
+            data.datagrams,
+            data.direct,
+            self.link_loads,
+            control.node.failover.name_of,
         )
 
     def _discovery(self) -> Discovery:

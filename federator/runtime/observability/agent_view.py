@@ -84,7 +84,7 @@ class RoutesView:
                 for core, route in islice(routes, LISTED_MAX)
                 if not route.forgotten and len(route.announced.filters)
             ],
-            "meshes": [self._mesh(f) for f in sorted(islice(states, LISTED_MAX))],
+            "meshes": [self.mesh(f) for f in sorted(islice(states, LISTED_MAX))],
             "meshes_total": len(states),
             "destinations": self._rows(islice(straight, LISTED_MAX), Strategy.SHORTEST_PATH),
             "destinations_total": sum(len(s.brokers) for s in straight.values()),
@@ -110,7 +110,7 @@ class RoutesView:
             "why": why,
             "filters": [
                 {
-                    **self._mesh(m.filter),
+                    **self.mesh(m.filter),
                     "wanted": m.route.wanted,
                     "why": m.why,
                     "ways": list(islice(self._ways(m.filter), EXPLAINED_MAX)),
@@ -146,7 +146,8 @@ class RoutesView:
             for row in table_of(self.node, filter_)
         )
 
-    def _mesh(self, filter_: str) -> Answer:
+    def mesh(self, filter_: str) -> Answer:
+        """Our part in the mesh of ``filter_``, by its name in the federation."""
         meshes = self.node.meshes
         state = meshes.states.get(filter_)
         if state is None:

@@ -181,7 +181,7 @@ class HttpServer:
         if host is None:  # no browser leaves it out
             return
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
-        if "." not in name or name in self._names or _is_address(name):
+        if not a_stranger_may_own(name, self._names):
             return
         text = f"not asked as {name[:80]!r}: list it in http.names, or ask an address"
         raise _RequestError(HTTPStatus.MISDIRECTED_REQUEST, text)
@@ -252,6 +252,12 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, str | N
     if method not in ("GET", "HEAD"):
         raise _RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
     return method, target, hosts[0] if hosts else None
+
+
+def a_stranger_may_own(name: str, ours: Collection[str]) -> bool:
+    """Whether a page that is asked for under ``name`` may be asked for by somebody else's page."""
+    name = name.rstrip(".").lower()
+    return "." in name and name not in ours and not _is_address(name)
 
 
 def _is_address(name: str) -> bool:

@@ -1,0 +1,74 @@
+"""``federator console``: one live page for the people who run a federation."""
+
+import os
+from functools import partial
+from pathlib import Path
+
+import click
+
+from federator.cli.daemons.all_brokers import (
+    broker_option,
+    check_option,
+    file_or_usual,
+    only_option,
+    require_broker,
+)
+from federator.cli.options import config_file
+from federator.command_line import imported
+from federator.config.reading import load_console
+from federator.config.reload import reloaded
+from federator.runtime.process import logs
+from federator.runtime.process.reloading import Source
+
+DEFAULT_CONFIG = Path("/etc/federator/console.toml")
+
+
+@click.command(name="console")
+@broker_option
+@config_file(f"$FEDERATOR_CONSOLE_CONFIG or {DEFAULT_CONFIG}, if it exists")
+@only_option
+@check_option
+@click.option(
+    "--add-operator",
+    metavar="NAME",
+    help="Ask for a password, and print the line for the file in operators.file.",
+)
+def command(
+    brokers: tuple[str, ...],
+    config: Path | None,
+    only: bool,
+    check: bool,
+    add_operator: str | None,
+) -> None:
+    """Show a whole federation live on one page: its map, topics, failover and events.
+
+    Given any one broker it finds the others. Everybody who reaches the page may look; who signs in
+    may drain brokers. SIGHUP reads the configuration again: log.level changes at once, and the log
+    names what takes a restart.
+    """
+    if add_operator is not None:
+        click.echo(new_operator(add_operator))
+        return
+    config = file_or_usual(config, "FEDERATOR_CONSOLE_CONFIG", DEFAULT_CONFIG)
+    require_broker(config, brokers)
+    app = imported("federator.console.app", "console")
+    read = partial(load_console, config, os.environ, brokers=brokers, only=only)
+    settings = read()
+    if check:
+        named_brokers = ", ".join(broker.url for broker in settings.brokers)
+        click.echo(f"from {named_brokers}: the configuration can be used")
+        return
+    logs.configure(settings.log)
+    app.serve(settings, Source(read, reloaded, logs.set_level))
+
+
+def new_operator(name: str) -> str:
+    """The line for ``name`` and the password that is typed."""
+    operators = imported("federator.console.operators", "console")
+    if not operators.NAME.fullmatch(name):
+        raise click.BadParameter("1 to 64 of A-Z a-z 0-9 _ . @ - wanted", param_hint="NAME")
+    password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
+    if not operators.PASSWORD_MIN <= len(password) <= operators.PASSWORD_MAX:
+        what = f"{operators.PASSWORD_MIN} to {operators.PASSWORD_MAX} characters wanted"
+        raise click.BadParameter(what, param_hint="password")
+    return f"{name}:{operators.hashed(password)}"

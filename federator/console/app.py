@@ -1,0 +1,120 @@
+"""The console as a process: what it looks at, its pages, and the signals that end it.
+
+Source: docs/console.md.
+"""
+
+import asyncio
+import contextlib
+import socket
+from collections.abc import Iterator
+
+import structlog
+import uvicorn
+
+from federator.config.console import ConsoleSettings
+from federator.console.observer import Observer
+from federator.console.stream import Pulse
+from federator.console.web import Console
+from federator.errors import ConfigError
+from federator.runtime.process import service_manager
+from federator.runtime.process.http import PORT_TAKEN_EXIT_CODE
+from federator.runtime.process.reloading import Reloader, Source, reload_requested
+from federator.runtime.process.serving import run_to_end, stop_requested, with_tasks
+
+STOP_S = 3
+"""Seconds that open connections have to end."""
+CONNECTIONS_MAX = 512
+WAITING_MAX = 64
+
+_log = structlog.get_logger()
+
+
+class _Server(uvicorn.Server):
+    """Leaves signals to us."""
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def serve(settings: ConsoleSettings, source: Source[ConsoleSettings]) -> None:
+    """Show a federation until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
+
+    Raises:
+        ConfigError: The port cannot be had.
+    """
+    run_to_end(_run(settings, source))
+
+
+async def _run(settings: ConsoleSettings, source: Source[ConsoleSettings]) -> None:
+    stop = stop_requested(settings.notices())
+    reloader = Reloader(settings, source, reload_requested())
+    with listening(settings.http.host, settings.http.port) as listener:
+        await with_tasks(lambda tasks: _show(settings, tasks, reloader, stop, listener))
+    _log.info("console.stopped")
+
+
+async def _show(
+    settings: ConsoleSettings,
+    tasks: asyncio.TaskGroup,
+    reloader: Reloader[ConsoleSettings],
+    stop: asyncio.Event,
+    listener: socket.socket,
+) -> None:
+    pulse = Pulse()
+    observer = Observer(settings, tasks, changed=pulse.give)
+
+    def ready() -> tuple[bool, str]:
+        why = observer.connections.why_none()
+        return why is None, why or "ready"
+
+    config = uvicorn.Config(
+        Console(settings, observer, pulse, ready).application(),
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=STOP_S,
+    )
+    server = _Server(config)
+    serving = tasks.create_task(server.serve(sockets=[listener]), name="pages")
+    observer.start()
+    host, port = listener.getsockname()[:2]
+    _log.info("console.started", http_host=host, http_port=port)
+    links = lambda: [each.link for each in observer.connections.by_url.values()]  # noqa: E731
+    async with (
+        service_manager.told(ready, links) as reloading,
+        reloader.following(reloading),
+    ):
+        await stop.wait()
+    pulse.end()
+    server.should_exit = True
+    await serving
+
+
+@contextlib.contextmanager
+def listening(host: str, port: int) -> Iterator[socket.socket]:
+    """A socket that listens.
+
+    Raises:
+        ConfigError: The port is taken, or the address is not ours.
+    """
+    try:
+        family, kind, proto, _, address = socket.getaddrinfo(
+            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+        )[0]
+        listener = socket.socket(family, kind, proto)
+        try:
+            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            listener.bind(address)
+            listener.listen(WAITING_MAX)
+        except OSError:
+            listener.close()
+            raise
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        text = f"http.port = {port} on {host}: {reason}: choose another http.port, or 0 for any"
+        raise ConfigError(text, exit_code=PORT_TAKEN_EXIT_CODE) from error
+    with listener:
+        yield listener

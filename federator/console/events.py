@@ -1,0 +1,106 @@
+"""What happened, as a console lists it: deaths first in weight, then what hinders, then routine.
+
+Events are found by holding a record against the one before; those of agents' metrics streams, which
+tell of parents and meshes, are added as they come. The list is bounded; the oldest goes first.
+
+Source: docs/console.md.
+"""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any, Final, Literal
+
+from federator.protocol.telemetry.records import Events
+from federator.protocol.types import BrokerId
+
+EVENTS_MAX: Final = 500
+ROUTINE_MAX: Final = 1_000
+"""Of agents' streams, beside the others: however many there are, no death is pushed out by them."""
+
+Weight = Literal["death", "bad", "good", "plain", "routine"]
+Record = dict[str, Any]
+
+_STATES: Final[dict[str, tuple[Weight, str]]] = {
+    "down": ("death", "is down"),
+    "silent": ("death", "has an agent that does not answer"),
+    "unreached": ("bad", "cannot be reached from here; its neighbours reach it"),
+    "not_ready": ("bad", "is not ready"),
+    "draining": ("plain", "is draining"),
+    "ready": ("good", "is ready"),
+}
+_OF_STREAMS: Final = frozenset(
+    ("parent_changed", "mesh_joined", "mesh_left", "core_changed", "core_lost")
+)
+"""What only agents' streams tell; the rest we see ourselves."""
+
+
+class EventList:
+    """The newest events, numbered; of each kind of weight so many."""
+
+    def __init__(self) -> None:
+        self.number = 0
+        self._weighty: deque[Record] = deque(maxlen=EVENTS_MAX)
+        self._routine: deque[Record] = deque(maxlen=ROUTINE_MAX)
+        self._before: dict[str, Record] = {}
+
+    def look(self, key: str, record: Record, *, at_ms: int) -> None:
+        """Hold the record of a broker or a link against the one before."""
+        before = self._before.get(key)
+        self._before[key] = record
+        if before is record:
+            return
+        if "state" in record:
+            self._broker(before, record, at_ms)
+        elif before is None or before["up"] != record["up"]:
+            self._link(before, record, at_ms)
+
+    def add(self, weight: Weight, text: str, brokers: Sequence[int], *, at_ms: int) -> None:
+        """Note what happened to ``brokers``; ``{}`` in ``text`` stand for their names, in order."""
+        self.number += 1
+        event: Record = {"number": self.number, "at_ms": at_ms, "weight": weight}
+        event |= {"text": text, "brokers": list(brokers)}
+        (self._routine if weight == "routine" else self._weighty).append(event)
+
+    def on_record(self, told: Events, broker: BrokerId) -> None:
+        """An event of the metrics stream of ``broker``."""
+        if told.kind not in _OF_STREAMS:
+            return
+        words = told.kind.replace("_", " ")
+        about = "" if told.filter is None else f" ({told.filter[:128]})"
+        brokers: list[int] = [broker]
+        if told.neighbour is not None:
+            brokers.append(told.neighbour)
+            words += " to {}"
+        text = "{}: " + words + about.replace("{", "(").replace("}", ")")
+        self.add("routine", text, brokers, at_ms=told.at_us // 1_000)
+
+    def since(self, number: int) -> list[Record]:
+        """Those after ``number``, the oldest first."""
+        found = [each for each in self._all() if each["number"] > number]
+        return sorted(found, key=lambda each: int(each["number"]))
+
+    def _all(self) -> Iterator[Record]:
+        yield from self._weighty
+        yield from self._routine
+
+    def _broker(self, before: Record | None, record: Record, at_ms: int) -> None:
+        was, state = None if before is None else before["state"], record["state"]
+        if was == state or state not in _STATES or (was is None and state == "ready"):
+            return
+        weight, words = _STATES[state]
+        if state == "ready" and was == "starting":
+            return
+        why = f": {record['why'][:200]}" if state == "not_ready" else ""
+        self.add(
+            weight,
+            "{} " + words + why.replace("{", "(").replace("}", ")"),
+            [record["id"]],
+            at_ms=at_ms,
+        )
+
+    def _link(self, before: Record | None, record: Record, at_ms: int) -> None:
+        if before is None and record["up"]:
+            return
+        weight: Weight = "good" if record["up"] else "bad"
+        words = "is up" if record["up"] else "is down"
+        self.add(weight, "the link of {} and {} " + words, [record["a"], record["b"]], at_ms=at_ms)

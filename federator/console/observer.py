@@ -1,0 +1,373 @@
+"""Looks at a whole federation for a console: asks agents, hears what they say, gives orders.
+
+Given one broker, it finds the others in guides, as a collector does. Each agent is asked for its
+live page every ``ASK_MS``, and at once when something happened: our connection to its broker broke,
+or one to a neighbour's, or health was told anew. So what is shown is what agents answer; what
+anybody may say on a broker only makes us ask.
+
+Source: docs/console.md; docs/protocol.md 15.
+"""
+
+import asyncio
+import contextlib
+import secrets
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+import structlog
+from mqtt5 import PublishPacket
+
+from federator.collector.sources import Complaints, Source, Sources
+from federator.config.console import ConsoleSettings
+from federator.console.events import EventList
+from federator.console.picture import Picture, read_live
+from federator.errors import DecodeError, LinkError
+from federator.protocol.messages import topics
+from federator.protocol.messages.guide import Guide, Health
+from federator.protocol.messages.json_codec import decode, encode
+from federator.protocol.messages.operators import (
+    Drain,
+    Page,
+    PageAnswer,
+    PageQuestion,
+    Trace,
+    Traced,
+)
+from federator.protocol.telemetry import records
+from federator.protocol.telemetry.journey import Journey
+from federator.protocol.trust.words import NOBODY, at
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
+from federator.runtime.trust.words import FollowedWords
+
+TICK_S: Final = 0.1
+ASK_MS: Final = 2_000
+"""Between two questions to an agent while nothing happens."""
+AGAIN_MS: Final = 250
+"""Between two questions to an agent, whatever happens."""
+ANSWER_S: Final = 5.0
+OBEYED_S: Final = 10.0
+"""What a drain may take until it is seen."""
+REPEAT_S: Final = 1.0
+WAITING_MAX: Final = 2_048
+"""Questions that wait for their answer."""
+TRACES_MAX: Final = 16
+TOKEN_BYTES: Final = 16
+SEND_QUEUE_BYTES_MAX: Final = 65_536
+
+Changed = Callable[[], None]
+_log = structlog.get_logger()
+
+
+class GuidedSources(Sources):
+    """Connections to all brokers, whose guides are also told to somebody."""
+
+    heard_guide: Callable[[Guide], None]
+
+    def on_guide(self, source: Source, topic: str, payload: bytes) -> Guide | None:
+        """As any; and tell it, if it is believed."""
+        guide = super().on_guide(source, topic, payload)
+        if guide is not None:
+            self.heard_guide(guide)
+        return guide
+
+
+class Observer:
+    """Keeps a picture of a federation, and asks and orders on behalf of those who look.
+
+    Args:
+        changed: Called when ``picture`` or ``events`` have changed; ten times a second at most.
+    """
+
+    def __init__(
+        self, settings: ConsoleSettings, tasks: asyncio.TaskGroup, *, changed: Changed
+    ) -> None:
+        self.settings = settings
+        self.picture = Picture()
+        self.events = EventList()
+        self._changed = changed
+        self._tasks = tasks
+        self.words = FollowedWords(
+            settings.federation,
+            settings.keys,
+            own_file=settings.keys.operator_file,
+            read_own=settings.keys.own_keys,
+            required=["agent"],
+        )
+        federation = settings.federation
+        self._token = secrets.token_hex(TOKEN_BYTES)
+        self._page = topics.page_topic(federation)
+        self._paged = topics.paged_topic(federation, self._token)
+        self._health = topics.health_topic(federation)
+        self._traced = topics.traced_topic(federation, "+").removesuffix("+")
+        self._events = topics.metrics_table_topic(federation, "events")
+        heard = [self._paged, self._health]
+        if not self.words.judges:  # streams are told without a proof
+            heard.append(self._events)
+        self.connections = GuidedSources(
+            self,
+            settings,
+            self.words,
+            tasks,
+            kind="console",
+            heard=(*heard, f"{self._traced}{self._token}"),
+            send_queue_bytes_max=SEND_QUEUE_BYTES_MAX,
+        )
+        self.connections.heard_guide = self._on_guide
+        self._asked_ms: dict[BrokerId, Millis] = {}
+        self._hasty: set[BrokerId] = set()
+        self._number = 0
+        self._waiting: dict[tuple[BrokerId, int], asyncio.Future[Mapping[str, Any]]] = {}
+        self._traces: dict[BrokerId, asyncio.Queue[Traced]] = {}
+        self._seen = 0  # the version of the picture whose events are noted
+        self._told = 0, 0  # what was last told of
+        self._takeovers: set[tuple[BrokerId, BrokerId]] = set()
+        self._complain = Complaints().complain
+
+    def start(self) -> None:
+        """Connect, and go on until cancelled."""
+        self.connections.start()
+        self._tasks.create_task(self._tick(), name="what is due")
+        self._tasks.create_task(self.words.run(), name="keys")
+
+    async def _tick(self) -> None:
+        while True:
+            self._look()
+            await asyncio.sleep(TICK_S)
+
+    def _look(self) -> None:
+        now_ms, picture, events = monotonic_ms(), self.picture, self.events
+        for broker in picture.overdue(now_ms=now_ms):
+            picture.look(broker, now_ms=now_ms)
+        if picture.version != self._seen:
+            for key, record in picture.records(self._seen):
+                events.look(key, record, at_ms=wall_clock_ms())
+            self._seen = picture.version
+        for source in self.connections.by_url.values():
+            if source.broker is not None and source.link.subscribed:
+                self._ask_live(source, source.broker, now_ms)
+        newest = picture.version, events.number
+        if newest != self._told:
+            self._told = newest
+            self._changed()
+
+    def _ask_live(self, source: Source, broker: BrokerId, now_ms: Millis) -> None:
+        gap_ms = AGAIN_MS if broker in self._hasty else ASK_MS
+        if now_ms - self._asked_ms.get(broker, -ASK_MS) < gap_ms:
+            return
+        self._hasty.discard(broker)
+        self._asked_ms[broker] = now_ms
+        self._ask(source, broker, 0, "live", "")
+
+    def _ask(self, source: Source, broker: BrokerId, number: int, page: Page, about: str) -> None:
+        question = PageQuestion(token=self._token, number=number, page=page, about=about)
+        signed = self.words.sign(self._page, encode(question), to=at(broker))
+        source.link.publish(self._page, signed, urgent=True)
+
+    # -- what sources tell -----------------------------------------------------------------------
+
+    def on_readable(self, source: Source) -> None:
+        """A source's subscriptions stand: answers can come."""
+        assert source.broker is not None
+        self.picture.on_connected(source.broker, source.url, now_ms=monotonic_ms())
+        self._hasten(source.broker)
+
+    def on_gone(self, source: Source) -> None:
+        """A source's connection ended."""
+        assert source.broker is not None
+        self.picture.on_gone(source.broker, now_ms=monotonic_ms())
+        self._hasten(source.broker)
+
+    def on_word(self, source: Source, packet: PublishPacket) -> None:
+        """An answer, a word of health, or records of a metrics stream came."""
+        topic, payload = packet.topic, bytes(packet.payload)
+        if topic == self._health and payload:
+            self._on_health(source, payload)
+        elif source.broker is None:
+            return
+        elif topic == self._paged:
+            self._on_answer(source.broker, topic, payload)
+        elif topic.startswith(self._traced):
+            self._on_traced(source.broker, payload)
+        elif topic == self._events and not packet.retain:
+            self._on_records(source.broker, payload)
+
+    def _on_health(self, source: Source, payload: bytes) -> None:
+        """Whoever says it, it only makes us ask; where there are no keys, it names the broker."""
+        health = decode(Health, payload)
+        if health.federation != self.settings.federation:
+            return
+        if not self.words.judges and source.broker is None:
+            self.connections.believe(source, health.broker)
+        if health.broker != source.broker:
+            return
+        if health.state == "down":
+            self.picture.on_doubt(health.broker, now_ms=monotonic_ms())
+        self._hasten(health.broker)
+
+    def _on_guide(self, guide: Guide) -> None:
+        now_ms = monotonic_ms()
+        if not guide.epoch and not guide.number and len(guide.brokers) == 1:
+            self.picture.on_doubt(guide.broker, now_ms=now_ms)
+            self._hasten(guide.broker)
+        self.picture.on_guide(guide, now_ms=now_ms)
+        newest = self.picture.guide
+        if newest is None:
+            return
+        takeovers = {(each.broker, each.substitute) for each in newest.takeovers}
+        for broker, substitute in sorted(takeovers - self._takeovers):
+            self._note("bad", "{} has stepped in for {}", substitute, broker)
+        for broker, substitute in sorted(self._takeovers - takeovers):
+            self._note("plain", "{} serves no more for {}", substitute, broker)
+        self._takeovers = takeovers
+
+    def _note(self, weight: Any, text: str, *brokers: BrokerId) -> None:  # noqa: ANN401
+        self.events.add(weight, text, brokers, at_ms=wall_clock_ms())
+
+    def _on_answer(self, broker: BrokerId, topic: str, payload: bytes) -> None:
+        if not self.words.is_agents(broker, topic, payload):
+            return
+        answer = decode(PageAnswer, payload)
+        if answer.broker != broker:
+            raise DecodeError(f"an answer of broker {answer.broker} at broker {broker}")
+        if answer.number == 0:
+            page, now_ms = read_live(answer.body), monotonic_ms()
+            self.picture.on_live(broker, page, at_us=answer.at_us, now_ms=now_ms)
+            return
+        asked = self._waiting.pop((broker, answer.number), None)
+        if asked is not None and not asked.done():
+            body = {"error": answer.wrong} if answer.wrong else answer.body
+            asked.set_result(body)
+
+    def _on_traced(self, broker: BrokerId, payload: bytes) -> None:
+        told = decode(Traced, payload)
+        queue = self._traces.get(broker)
+        if queue is not None and told.path[0] == broker:
+            with contextlib.suppress(asyncio.QueueFull):
+                queue.put_nowait(told)
+
+    def _on_records(self, broker: BrokerId, payload: bytes) -> None:
+        for line in payload.splitlines():
+            told = records.decode(line)
+            if isinstance(told, records.Events) and told.broker == broker:
+                self.events.on_record(told, broker)
+
+    def _hasten(self, broker: BrokerId) -> None:
+        """Ask ``broker`` and its neighbours soon."""
+        self._hasty.update((broker, *self.picture.neighbours(broker)))
+
+    # -- on behalf of those who look -------------------------------------------------------------
+
+    async def ask(self, broker: BrokerId, page: Page, about: str) -> Mapping[str, Any]:
+        """The page that the agent of ``broker`` answers with.
+
+        Raises:
+            LinkError: It cannot be asked, or does not answer.
+        """
+        source = self._source(broker)
+        if len(self._waiting) >= WAITING_MAX:
+            raise LinkError("too many questions are waiting: try again")
+        self._number += 1
+        number = self._number
+        answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
+        self._waiting[broker, number] = answer
+        try:
+            self._ask(source, broker, number, page, about)
+            async with asyncio.timeout(ANSWER_S):
+                body = await answer
+        except TimeoutError:
+            why = "does not answer: it may want keys.operator_file, or be of an older release"
+            raise LinkError(f"broker {broker}: its agent {why}") from None
+        finally:
+            self._waiting.pop((broker, number), None)
+        if "error" in body:
+            raise LinkError(f"broker {broker}: {body['error']}")
+        return body
+
+    async def ask_all(self, page: Page, about: str) -> dict[BrokerId, Mapping[str, Any]]:
+        """The page of every agent that answers."""
+        brokers = [
+            broker
+            for broker in self.picture.brokers()
+            if self.picture.state(broker) in ("ready", "not_ready", "draining")
+        ]
+        asked = [self.ask(broker, page, about) for broker in brokers]
+        answers = await asyncio.gather(*asked, return_exceptions=True)
+        return {
+            broker: answer
+            for broker, answer in zip(brokers, answers, strict=True)
+            if isinstance(answer, Mapping)
+        }
+
+    async def trace(self, broker: BrokerId, topic: str, *, wait_s: float) -> Journey:
+        """Send a probe the way of ``topic`` from ``broker``, and gather what is told of its way.
+
+        Raises:
+            LinkError: The agent cannot be asked, does not answer, or is traced from already.
+        """
+        source = self._source(broker)
+        if broker in self._traces or len(self._traces) >= TRACES_MAX:
+            raise LinkError(f"broker {broker}: a trace is under way: try again")
+        queue = self._traces[broker] = asyncio.Queue[Traced](4_096)
+        journey = Journey()
+        try:
+            trace = encode(Trace(self._token, topic))
+            source.link.publish(topics.trace_topic(self.settings.federation), trace, urgent=True)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(wait_s):
+                    while journey.start is None or journey.waited_for:
+                        journey.take(await queue.get())
+        finally:
+            del self._traces[broker]
+        if journey.start is None:
+            raise LinkError(f"broker {broker}: its agent does not answer")
+        return journey
+
+    async def drain(self, broker: BrokerId, *, draining: bool) -> None:
+        """Order that the clients of ``broker`` leave, or may come back, until it is obeyed.
+
+        Raises:
+            LinkError: It is not obeyed, or nobody can be told.
+        """
+        source = self._source(broker)
+        topic = topics.drain_topic(self.settings.federation)
+        end_s = asyncio.get_running_loop().time() + OBEYED_S
+        while asyncio.get_running_loop().time() < end_s:
+            page = self.picture.page(broker)
+            run = bytes.fromhex(page.run) if page is not None and page.run else NOBODY
+            word = self.words.sign(topic, encode(Drain(broker, draining)), to=run)
+            source.link.publish(topic, word, urgent=True)
+            again_s = asyncio.get_running_loop().time() + REPEAT_S
+            while asyncio.get_running_loop().time() < again_s:
+                page = self.picture.page(broker)
+                if page is not None and page.draining == draining:
+                    return
+                self._hasty.add(broker)
+                await asyncio.sleep(TICK_S)
+        hint = "" if self.words.signs else ", and does its agent want keys.operator_file?"
+        raise LinkError(f"broker {broker}: not obeyed in {OBEYED_S:.0f} s{hint}")
+
+    def _source(self, broker: BrokerId) -> Source:
+        source = self.connections.of(broker)
+        if source is None or not source.link.subscribed:
+            raise LinkError(f"broker {broker}: we have no connection to it")
+        return source
+
+    # -- what is logged --------------------------------------------------------------------------
+
+    def on_found(self, broker: BrokerId, url: str) -> None:
+        """Say that a guide told of a broker."""
+        _log.info("console.broker_found", broker=broker, url=url)
+
+    def on_misled(self, broker: BrokerId, url: str) -> None:
+        """Say that somebody is not believed to be who it says."""
+        self._complain("console.not_believed", broker=broker, url=url)
+
+    def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
+        """Say where we do not go."""
+        self._complain("console.not_dialled", broker=broker, reason=reason)
+
+    def on_malformed(self, source: Source, error: DecodeError) -> None:
+        """Say what ``source`` told and does not decode."""
+        reason, so_far = str(error)[:200], self.connections.malformed
+        self._complain("console.malformed", url=source.url, reason=reason, so_far=so_far)

@@ -1,0 +1,130 @@
+"""Who may give orders: names with hashes of their passwords in a file, and how often one may try.
+
+A line is ``name:scrypt$n$r$p$salt$hash``, salt and hash in base64. Scrypt is of Python's own
+library and slow on purpose, so one attempt is judged at a time, off the loop, and an unknown name
+costs as much as a wrong password.
+
+Source: RFC 7914.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import re
+import secrets
+from base64 import b64decode, b64encode
+from pathlib import Path
+from typing import Final
+
+from federator.config.console import OperatorsSettings
+from federator.errors import ConfigError
+from federator.protocol.rate_limiter import WindowCounter
+from federator.protocol.types import Millis
+
+N, R, P = 2**14, 8, 1
+"""Scrypt's parameters: 16 MiB and about 50 ms."""
+SALT_BYTES: Final = 16
+PASSWORD_MAX: Final = 1_024
+PASSWORD_MIN: Final = 10
+FILE_BYTES_MAX: Final = 1_048_576
+NAME: Final = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
+MINUTE_MS: Final = Millis(60_000)
+
+_MEMORY = 64 * 1024 * 1024
+
+
+class Operators:
+    """Judges who wants to sign in."""
+
+    def __init__(self, settings: OperatorsSettings) -> None:
+        self._settings = settings
+        self._one = asyncio.Lock()
+        self._tried: WindowCounter[str] = WindowCounter(window_ms=MINUTE_MS)
+
+    @property
+    def any(self) -> bool:
+        """Whether anybody can sign in at all."""
+        return self._settings.file is not None
+
+    def may_try(self, now_ms: Millis) -> bool:
+        """Whether one more attempt is looked at in this minute; it counts as one."""
+        tried = self._tried.so_far(now_ms)
+        tried["all"] += 1
+        return tried["all"] <= self._settings.attempts_per_min
+
+    async def is_one(self, name: str, password: str) -> bool:
+        """Whether ``name`` is an operator's and ``password`` is right.
+
+        Raises:
+            ConfigError: The file cannot be used.
+        """
+        async with self._one:
+            return await asyncio.to_thread(self._judge, name, password)
+
+    def _judge(self, name: str, password: str) -> bool:
+        if self._settings.file is None:
+            return False
+        known = read(self._settings.file)
+        line = known.get(name, _NOBODYS)
+        return matches(line, password) and name in known
+
+
+def read(path: Path) -> dict[str, str]:
+    """Hashes by name.
+
+    Raises:
+        ConfigError: It is no such file.
+    """
+    try:
+        with path.open(encoding="utf-8") as file:
+            lines = file.read(FILE_BYTES_MAX).splitlines()
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise ConfigError(f"operators.file: {path}: {reason.lower()}", exit_code=77) from error
+    found = {}
+    for number, line in enumerate(lines, 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, _, hashed = line.strip().partition(":")
+        if not NAME.fullmatch(name) or _parts(hashed) is None:
+            text = f"operators.file: {path}:{number}: no name:hash: make it with --add-operator"
+            raise ConfigError(text, exit_code=78)
+        found[name] = hashed
+    return found
+
+
+def hashed(password: str, salt: bytes | None = None) -> str:
+    """What stands in the file for ``password``."""
+    salt = secrets.token_bytes(SALT_BYTES) if salt is None else salt
+    key = _scrypt(password, salt)
+    return f"scrypt${N}${R}${P}${b64encode(salt).decode()}${b64encode(key).decode()}"
+
+
+def matches(line: str, password: str) -> bool:
+    """Whether ``password`` is that of the hash."""
+    parts = _parts(line)
+    if parts is None or len(password) > PASSWORD_MAX:
+        return False
+    salt, key = parts
+    return hmac.compare_digest(_scrypt(password, salt), key)
+
+
+def _parts(line: str) -> tuple[bytes, bytes] | None:
+    match line.split("$"):
+        case ["scrypt", n, r, p, salt, key] if (n, r, p) == (str(N), str(R), str(P)):
+            try:
+                return b64decode(salt, validate=True), b64decode(key, validate=True)
+            except ValueError:
+                return None
+    return None
+
+
+def _scrypt(password: str, salt: bytes) -> bytes:
+    text = password.encode("utf-8", "surrogatepass")
+    return hashlib.scrypt(text, salt=salt, n=N, r=R, p=P, maxmem=_MEMORY, dklen=32)
+
+
+_NOBODYS: Final = (
+    f"scrypt${N}${R}${P}${b64encode(bytes(SALT_BYTES)).decode()}${b64encode(bytes(32)).decode()}"
+)
+"""As slow to judge as anybody's, and nobody's."""

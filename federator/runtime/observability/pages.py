@@ -1,0 +1,160 @@
+"""Pages that consoles ask for over MQTT: how an agent is, where topics go, who subscribes what.
+
+A console watches a whole federation, and the HTTP pages of agents are on loopback. So some of what
+they tell is also answered on our broker, to whoever may ask there: in a signed federation, to
+operators. A question costs the work of one page, so their number is bounded; nothing is measured or
+said while nobody asks.
+
+Source: docs/protocol.md 15; docs/console.md.
+"""
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from itertools import islice
+from typing import Final
+
+import structlog
+from mqtt5 import PublishPacket, TopicFilter
+
+from federator.errors import DecodeError
+from federator.protocol.controller.failover import Failover
+from federator.protocol.filters import matches, validate_filter, validate_topic, without_share
+from federator.protocol.messages import json_codec, operators, topics
+from federator.protocol.messages.session_records import FlowRow
+from federator.protocol.rate_limiter import RateLimiter, TokenBucket
+from federator.protocol.trust.words import Wanted, at
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.subscriptions import live_filter
+from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
+from federator.runtime.trust.words import SignedWords
+
+QUESTIONS_PER_S: Final = 20
+"""How many are answered; a further one is dropped: ask again."""
+FOUND_MAX: Final = 200
+"""Rows, and filters, in the answer to one search; their totals are told."""
+COMPLAINT_GAP_MS: Final = Millis(60_000)
+
+_log = structlog.get_logger()
+
+Answer = Mapping[str, object]
+
+
+@dataclass(kw_only=True, eq=False, repr=False)
+class PageService:
+    """Answers questions for pages on our own broker."""
+
+    federation: str
+    broker: BrokerId
+    link: MqttLink  # the control connection to our broker
+    words: SignedWords  # judges questions, and signs answers
+    live: Callable[[], Answer]
+    explain: Callable[[str], Answer]  # of a topic, by its name on our broker
+    mesh: Callable[[str], Answer]  # of a filter, by its name in the federation
+    search: Callable[[str], Answer]
+
+    def __post_init__(self) -> None:
+        self.malformed = 0  # questions that mean nothing
+        self.refused = 0  # questions beyond the bound
+        self.answered = 0
+        self.topic = topics.page_topic(self.federation)
+        self._bucket = TokenBucket(QUESTIONS_PER_S)
+        self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+
+    def subscription(self) -> TopicFilter:
+        """What to subscribe on the control connection. A retained question is nobody's: none."""
+        return live_filter(self.topic, no_local=True)
+
+    def on_question(self, packet: PublishPacket) -> None:
+        """Answer a question that is believed, if there is room."""
+        try:
+            question = json_codec.decode(operators.PageQuestion, packet.payload)
+        except DecodeError as error:
+            self.malformed += 1
+            if self._complaints.allow(None, monotonic_ms()):
+                _log.warning("page.malformed", reason=str(error)[:200], so_far=self.malformed)
+            return
+        if not self._bucket.take(monotonic_ms()):
+            self.refused += 1
+            return
+        wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
+        if self.words.believes(self.topic, packet.payload, wanted):
+            self._answer(question)
+
+    def _answer(self, question: operators.PageQuestion) -> None:
+        body: Answer = {}
+        wrong = ""
+        try:
+            body = self._body(question)
+        except ValueError as error:
+            wrong = str(error)[:200]
+        answer = self._encoded(question, body, wrong)
+        if len(answer) > json_codec.MESSAGE_BYTES_MAX:
+            answer = self._encoded(question, {}, f"the page has {len(answer)} bytes: too many")
+        topic = topics.paged_topic(self.federation, question.token)
+        self.answered += self.link.publish(topic, self.words.sign(topic, answer))
+
+    def _body(self, question: operators.PageQuestion) -> Answer:
+        match question.page:
+            case "live":
+                return self.live()
+            case "explain":
+                validate_topic(question.about)
+                return self.explain(question.about)
+            case "mesh":
+                validate_filter(question.about)
+                return self.mesh(question.about)
+            case "search":
+                return self.search(question.about)
+
+    def _encoded(self, question: operators.PageQuestion, body: Answer, wrong: str) -> bytes:
+        answer = operators.PageAnswer(
+            broker=self.broker,
+            number=question.number,
+            at_us=wall_clock_us(),
+            body=dict(body),
+            wrong=wrong,
+        )
+        return json_codec.encode(answer)
+
+
+def search_page(failover: Failover, filters: Iterable[str], text: str) -> Answer:
+    """Rows of the session flow table, and filters of the federation, that have to do with ``text``.
+
+    A row does whose client or topic contains it, be it in other letters, or whose subscription it
+    is a topic for.
+    """
+    wanted = text.lower()
+    brokers = [broker.id for broker in failover.guide().brokers]
+    table = ((broker, row) for broker in brokers for row in failover.table.rows(broker))
+    rows = [each for each in table if _concerns(each[1], text, wanted)]
+    found = sorted(each for each in filters if wanted in each.lower() or _takes(each, text))
+    return {
+        "rows": [
+            {
+                "client": row.client,
+                "broker": broker,
+                "action": row.action,
+                "topic": row.topic,
+                "on": row.on,
+                "keeps": row.keeps,
+                "gateway": row.gateway,
+            }
+            for broker, row in islice(rows, FOUND_MAX)
+        ],
+        "rows_total": len(rows),
+        "filters": found[:FOUND_MAX],
+        "filters_total": len(found),
+        "reported": failover.active,
+    }
+
+
+def _concerns(row: FlowRow, text: str, wanted: str) -> bool:
+    if wanted in row.client.lower() or wanted in row.topic.lower():
+        return True
+    return row.action == "sub" and _takes(row.topic, text)
+
+
+def _takes(filter_: str, text: str) -> bool:
+    """Whether ``text``, read as a topic, matches ``filter_``."""
+    return bool(text) and matches(without_share(filter_), text)
