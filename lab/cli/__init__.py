@@ -24,6 +24,8 @@ VERBS = {
     "over-delivery": ("over_delivery", "Add up what a bounded cover carries in vain."),
     "ways": ("ways", "Measure what a link carries in WebSockets beside one by TCP."),
     "mosquitto-tests": ("mosquitto_tests", "Run Mosquitto's own tests through a gateway."),
+    "console-pictures": ("console:pictures", "Take pictures of a console before real brokers."),
+    "console-fluidity": ("console:fluidity", "Measure how fluid a console's map is."),
     "sim": ("sim", "Run the protocol in a simulated world."),
     "sim-large": ("sim_large", "Run hubs and leaves by the thousand in a simulated world."),
     "bench": ("bench.command", "Measure brokers, bridges and agents."),

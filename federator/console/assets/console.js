@@ -1,10 +1,10 @@
 "use strict";
 {
   const at = (id) => document.getElementById(id);
-  const LINKS_SHOWN = 200, EVENTS_KEPT = 1500, EVENTS_SHOWN = 300, STALE_MS = 12000, LIT_MS = 350;
+  const LINKS_SHOWN = 200, EVENTS_KEPT = 1500, EVENTS_SHOWN = 300, STALE_MS = 12000, LARGE = 400, SLOWLY_MS = 1500, LIT_MS = 350;
   const brokers = new Map(), links = new Map();
   const changed = { brokers: new Set(), links: new Set() };
-  let events = [], me = {}, choice = null, told = null, came = 0, controller = null, takeovers = [], drawing = 0, ordering = null, refusal = { broker: null, text: "" };
+  let events = [], me = {}, choice = null, told = null, came = 0, controller = null, takeovers = [], drawing = 0, whole = false, ordering = null, refusal = { broker: null, text: "" };
 
   // Everything that is shown of others goes through here, as text.
   const make = (kind, attributes = {}, ...children) => {
@@ -48,8 +48,11 @@
     ({ controller, takeovers } = news);
     told = news;
     came = performance.now();
-    if (!drawing) drawing = requestAnimationFrame(draw);
+    whole ||= news.whole;
+    // A large map costs its browser more than a second of it is worth: then it is drawn less often.
+    if (!drawing) drawing = setTimeout(() => requestAnimationFrame(draw), links.size > LARGE && !whole && !urgent(news) ? SLOWLY_MS : 0);
   };
+  const urgent = (news) => news.events.some((each) => each.weight === "death" || each.weight === "bad");
   const listen = () => {
     const source = new EventSource("/live");
     source.onmessage = (message) => take(JSON.parse(message.data));
@@ -151,12 +154,13 @@
   let slow = 0;
   const draw = () => {
     drawing = 0;
-    FederationMap.show({ all: brokers, changed: changed.brokers }, { all: links, changed: changed.links }, nameOf, linkWords);
+    FederationMap.show(brokers, links, changed, whole, nameOf, linkWords);
+    whole = false;
     changed.brokers.clear();
     changed.links.clear();
     fresh();
     if (slow) return; // tables once in half a second: of a large federation they are long
-    slow = setTimeout(() => { slow = 0; tables(); }, links.size > 400 ? 1500 : 200);
+    slow = setTimeout(() => { slow = 0; tables(); }, links.size > LARGE ? SLOWLY_MS : 200);
   };
   const tables = () => { tiles(); brokerRows(); linkRows(); eventRows(); detail(); };
   const choose = (wanted) => {

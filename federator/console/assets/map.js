@@ -70,7 +70,8 @@ const FederationMap = (() => {
   const BAD = new Set(["down", "silent"]);
   const LOOK = new Set(["unreached", "not_ready", "draining", "starting"]);
   const classesOf = (broker) => [broker.core_of ? "core" : "", BAD.has(broker.state) ? "bad" : "", LOOK.has(broker.state) ? "look" : ""];
-  const keep = (element, names) => ["away", "mesh", "member", "hop"].filter((name) => element.hasClass(name)).concat(names.filter(Boolean)).join(" ");
+  const STATE_CLASSES = ["core", "bad", "look", "down", "full"];
+  const draw = (element, names) => { for (const name of STATE_CLASSES) if (element.hasClass(name) !== names.includes(name)) element.toggleClass(name, names.includes(name)); };
 
   return {
     onChosen: (then) => (chosen = then),
@@ -81,43 +82,37 @@ const FederationMap = (() => {
     drawn: (id) => { const found = cy.getElementById(id); return found.empty() ? null : { classes: found.classes(), ...found.data(), ...(found.isNode() ? { at: found.renderedPosition() } : {}) }; },
     pan: (x, y) => cy.panBy({ x, y }),
     zoom: (factor) => cy.zoom(cy.zoom() * factor),
-    show(brokers, links, nameOf, words) {
+    /* Draw what changed: ids of brokers, keys of links; all of them, and no others, if whole. */
+    show(brokers, links, changed, whole, nameOf, words) {
       let news = false;
       const before = cy.edges().length > SIMPLE_FROM;
+      const few = links.size <= LABELLED_MAX;
       cy.batch(() => {
-        const wanted = new Set();
-        for (const broker of brokers.all.values()) {
-          const id = nodeOf(broker.id);
-          wanted.add(id);
-          let node = cy.getElementById(id);
+        if (whole) cy.elements().filter((each) => !(each.isNode() ? brokers.has(each.data("broker")) : links.has(each.id().slice(1)))).remove();
+        for (const number of changed.brokers) {
+          const broker = brokers.get(number), label = nameOf(number);
+          let node = cy.getElementById(nodeOf(number));
           if (node.empty()) {
-            node = cy.add({ group: "nodes", data: { id, broker: broker.id, label: nameOf(broker.id) }, position: { x: 400, y: 300 } });
+            node = cy.add({ group: "nodes", data: { id: nodeOf(number), broker: number, label }, position: { x: 400, y: 300 } });
             news = true;
-          } else if (!brokers.changed.has(broker.id)) continue;
-          if (node.data("label") !== nameOf(broker.id)) node.data("label", nameOf(broker.id));
-          const classes = keep(node, classesOf(broker));
-          if (node.classes().join(" ") !== classes) node.classes(classes);
+          }
+          if (node.data("label") !== label) node.data("label", label);
+          draw(node, classesOf(broker));
         }
-        const few = links.all.size <= LABELLED_MAX;
-        for (const [key, link] of links.all) {
-          const id = `l${key}`;
-          wanted.add(id);
-          let edge = cy.getElementById(id);
+        for (const key of changed.links) {
+          const link = links.get(key), width = 2 + Math.round(6 * Math.min(1, link.load || 0));
+          let edge = cy.getElementById(`l${key}`);
           if (edge.empty()) {
-            if (cy.getElementById(nodeOf(link.a)).empty() || cy.getElementById(nodeOf(link.b)).empty()) continue;
-            edge = cy.add({ group: "edges", data: { id, source: nodeOf(link.a), target: nodeOf(link.b), width: 2 } });
+            edge = cy.add({ group: "edges", data: { id: `l${key}`, source: nodeOf(link.a), target: nodeOf(link.b), width } });
             news = true;
-          } else if (!links.changed.has(key)) continue;
-          const width = 2 + Math.round(6 * Math.min(1, link.load || 0));
+          }
           if (edge.data("width") !== width) edge.data("width", width);
           const label = few ? words(link) : undefined;
           if (edge.data("label") !== label) label === undefined ? edge.removeData("label") : edge.data("label", label);
-          const classes = keep(edge, [link.up ? "" : "down", link.up && link.load >= 0.8 ? "full" : ""]);
-          if (edge.classes().join(" ") !== classes) edge.classes(classes);
+          draw(edge, [link.up ? "" : "down", link.up && link.load >= 0.8 ? "full" : ""]);
         }
-        cy.elements().forEach((element) => { if (!wanted.has(element.id())) element.remove(); });
       });
-      if (before !== (cy.edges().length > SIMPLE_FROM)) restyle();
+      if (before !== cy.edges().length > SIMPLE_FROM) restyle();
       if (news) arrange();
     },
     choose(id) {

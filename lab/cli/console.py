@@ -1,0 +1,52 @@
+"""``federator-lab console-pictures`` and ``console-fluidity``: the console as people see it."""
+
+import asyncio
+import tempfile
+from pathlib import Path
+
+import click
+
+from federator.cli.options import PLACE, columns
+from lab.console.fluidity import measure
+from lab.console.pictures import take
+
+
+@click.command(name="console-pictures")
+@click.argument("folder", type=PLACE)
+def pictures(folder: Path) -> None:
+    """Take four pictures of a console before nine real brokers, as PNG files into FOLDER.
+
+    calm, congested, dead (a broker was killed), refused (a stranger tried to sign in). Says how
+    long the killed broker took to be red.
+    """
+    folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as scratch:
+        told = asyncio.run(take(folder, Path(scratch)))
+    click.echo(f"{folder}: calm.png congested.png dead.png refused.png")
+    click.echo(f"a killed broker was red after {told['red_s']:.2f} s")
+
+
+@click.command(name="console-fluidity")
+@click.option("--brokers", type=click.IntRange(2, 1_000), default=200, show_default=True)
+@click.option("--links", type=click.IntRange(1, 16_000), default=2_000, show_default=True)
+@click.option("--seed", type=int, default=1, show_default=True)
+def fluidity(brokers: int, links: int, seed: int) -> None:
+    """Measure the time between frames in Chromium, of a map that large that changes all the time.
+
+    The agents' answers are made up, 100 a second; console, page and browser are real.
+    """
+    if not brokers - 1 <= links <= brokers * (brokers - 1) // 2:
+        raise click.BadParameter("so many links cannot be between these", param_hint="--links")
+    found, page = asyncio.run(measure(brokers, links, seed=seed))
+    click.echo(
+        f"{page['brokers']} brokers, {page['links']} links, first drawn {page['drawn_ms']} ms "
+        f"after the page was asked for"
+    )
+    rows: list[tuple[str, ...]] = [("map", "frames", "half within", "95 %", "99 %", "longest")]
+    for each in found:
+        times = [each.quantile(share) for share in (0.5, 0.95, 0.99, 1.0)]
+        told = [f"{time:.1f} ms" for time in times]
+        rows.append((each.moved, str(len(each.times_ms)), *told))
+    click.echo("\n".join(columns(rows)))
+    for line in page["wrong"]:
+        click.echo(f"the page complains: {line}")

@@ -1,0 +1,57 @@
+"""The system's Chromium, and pages in it that may ask nothing of anyone but their own host."""
+
+import contextlib
+import shutil
+from collections.abc import AsyncIterator
+from typing import Final, Literal
+from urllib.parse import urlsplit
+
+from playwright.async_api import Browser, Page, async_playwright
+
+from federator.errors import LinkError
+
+PATIENCE_MS: Final = 60_000
+DESKTOP, PHONE = (1280, 900), (390, 844)
+
+
+@contextlib.asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """A browser. Raises ``LinkError``: there is none."""
+    program = shutil.which("chromium") or shutil.which("google-chrome")
+    if program is None:
+        raise LinkError("no chromium: run script/setup")
+    async with async_playwright() as driver:
+        running = await driver.chromium.launch(
+            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield running
+        await running.close()
+
+
+@contextlib.asynccontextmanager
+async def opened(
+    browser: Browser,
+    url: str,
+    *,
+    size: tuple[int, int] = DESKTOP,
+    scheme: Literal["light", "dark"] = "light",
+) -> AsyncIterator[tuple[Page, list[str]]]:
+    """A page, and what is wrong with it so far: its complaints, and what it asked of others."""
+    page = await browser.new_page(
+        viewport={"width": size[0], "height": size[1]}, color_scheme=scheme
+    )
+    page.set_default_timeout(PATIENCE_MS)
+    wrong: list[str] = []
+    home = urlsplit(url).netloc
+
+    page.on("console", lambda message: wrong.append(message.text))
+    page.on("pageerror", lambda error: wrong.append(str(error)))
+    page.on(
+        "request",
+        lambda asked: None if urlsplit(asked.url).netloc == home else wrong.append(asked.url),
+    )
+    await page.goto(url)
+    try:
+        yield page, wrong
+    finally:
+        await page.close()
