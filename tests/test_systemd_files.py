@@ -11,7 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from federator.config.reading import load, load_collector, load_gateway, load_steerer
+from federator.config.reading import (
+    load,
+    load_collector,
+    load_console,
+    load_gateway,
+    load_steerer,
+)
 
 ROOT = Path(__file__).parent.parent
 HERE = ROOT / "deploy" / "systemd"
@@ -70,7 +76,7 @@ def test_all_units_are_watched_hardened_and_restarted_alike():
         for unit in UNITS
     ]
 
-    assert len(shared) == 5
+    assert len(shared) == 6
     assert all(each == shared[0] for each in shared)
     assert shared[0]["type"] == "notify"
     assert int(shared[0]["watchdogsec"]) > 0
@@ -129,14 +135,18 @@ def test_the_example_can_be_used_once_its_secrets_are_there(tmp_path):
         ("gateway.toml", "federator-gateway", load_gateway),
         ("collector.toml", "federator-collect", load_collector),
         ("steer.toml", "federator-steer", load_steerer),
+        ("console.toml", "federator-console", load_console),
     ],
 )
 def test_the_examples_of_the_other_daemons_can_be_used(name, unit, read_it, uncomment, tmp_path):
     text = (HERE / name).read_text().replace("/etc/federator", str(tmp_path))
     text = text.replace(f"/run/credentials/{unit}.service/secrets_", f"{tmp_path}/")
-    (tmp_path / "password").touch(mode=0o600)
-    (tmp_path / "password").write_text("secret\n")
-    role = {"steer.toml": "steerer"}.get(name, name.removesuffix(".toml"))
+    for secret in ("password", "operators"):
+        (tmp_path / secret).touch(mode=0o600)
+        (tmp_path / secret).write_text("secret\n")
+    role = {"steer.toml": "steerer", "console.toml": "operator"}.get(
+        name, name.removesuffix(".toml")
+    )
     issue = f"--role {role} --name one --dir {tmp_path}/office --out {tmp_path}/{role}.key"
     for arguments in (f"init {tmp_path}/office", f"issue {issue}"):
         subprocess.run(
@@ -159,7 +169,7 @@ def test_the_examples_of_the_other_daemons_can_be_used(name, unit, read_it, unco
 
 def test_installing_again_changes_nothing_and_uninstalling_keeps_what_is_the_operators(tmp_path):
     root = tmp_path / "root"
-    options = ("--root", root, "--instance", "press", "--mosquitto", "--steerer")
+    options = ("--root", root, "--instance", "press", "--mosquitto", "--steerer", "--console")
     run("install", *options, "--program", "/opt/federator/bin/federator")
     config = root / "etc/federator/federator.toml"
     config.write_text("ours")

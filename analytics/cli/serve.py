@@ -29,7 +29,14 @@ STOP_S = 3
     type=click.FloatRange(min=1),
     help="Seconds after which the page says that its newest record is old.",
 )
-def command(tables: Path, port: int, host: str, stale_after_s: float) -> None:
+@click.option(
+    "--console",
+    default="",
+    metavar="URL",
+    callback=lambda _context, _parameter, url: _link(url),
+    help="Where `federator console` shows what is now, as browsers reach it: the page leads there.",
+)
+def command(tables: Path, port: int, host: str, stale_after_s: float, console: str) -> None:
     """Show a dashboard over TABLES, a folder that `report` or `stream` keeps.
 
     The tables may be replaced while it runs, and need not be there yet. There is no password: it
@@ -48,7 +55,9 @@ def command(tables: Path, port: int, host: str, stale_after_s: float) -> None:
                 "warning: whoever reaches this port sees the dashboard: no password", err=True
             )
         names = LOOPBACK_NAMES if _is_loopback(host) else ("*",)
-        app = application(tables, names=names, stale_after_s=stale_after_s, now_s=time.time)
+        app = application(
+            tables, names=names, stale_after_s=stale_after_s, now_s=time.time, console=console
+        )
         config = uvicorn.Config(
             app,
             log_level="warning",
@@ -76,6 +85,12 @@ def _listening(host: str, port: int) -> socket.socket:
         reason = error.strerror or str(error)
         raise UnavailableError(f"cannot listen on {host} port {port}: {reason}") from error
     return listener
+
+
+def _link(url: str) -> str:
+    if url and not url.startswith(("http://", "https://")):
+        raise click.BadParameter("http://HOST:PORT or https://HOST:PORT wanted")
+    return url
 
 
 def _is_loopback(host: str) -> bool:

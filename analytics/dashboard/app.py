@@ -320,6 +320,7 @@ def application(
     names: tuple[str, ...] = LOOPBACK_NAMES,
     stale_after_s: float,
     now_s: Callable[[], float],
+    console: str = "",
 ) -> Starlette:
     """The dashboard over the tables in ``folder``.
 
@@ -328,10 +329,15 @@ def application(
         names: Host names it answers to; ``"*"`` for any.
         stale_after_s: Records older than this make the page say that it is stale.
         now_s: The wall clock, in seconds since 1970.
+        console: Where the live page of `federator console` is, for a link; empty for none.
     """
     live = Live(folder, now_s)
     text = asset("dashboard.html.j2", "analytics.dashboard")
-    page = Environment(autoescape=True).from_string(text).render(stale_after_s=stale_after_s)
+    page = (
+        Environment(autoescape=True)
+        .from_string(text)
+        .render(stale_after_s=stale_after_s, console=console)
+    )
 
     async def show(request: Request) -> Response:
         return HTMLResponse(page)

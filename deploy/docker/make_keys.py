@@ -8,7 +8,8 @@ removed is filled anew. Brokers get PBKDF2 hashes, as ``mosquitto_passwd`` write
 - ``/made/agent-ID``: its key, the federation's public key, what was revoked, its password at its
   own broker, and the one of agents at their neighbours' brokers;
 - ``/made/broker-ID``: hashes of the passwords, and the least rights of each user;
-- ``/made/gateway`` and ``/made/collector``: their passwords.
+- ``/made/gateway``, ``/made/collector`` and ``/made/console``: their passwords; the console's
+  operator's key, too, with which it asks agents.
 """
 
 import base64
@@ -21,7 +22,7 @@ from pathlib import Path
 
 OFFICE, MADE = Path("/office"), Path("/made")
 FEDERATOR_USER, MOSQUITTO_USER = 10001, 1883
-AGENT, PEER, GATEWAY, COLLECTOR = "agent", "peer", "gateway", "collector"
+AGENT, PEER, GATEWAY, COLLECTOR, CONSOLE = "agent", "peer", "gateway", "collector", "console"
 """Users at the brokers."""
 
 SALT_BYTES, ROUNDS = 12, 101
@@ -82,10 +83,23 @@ def prepare_agent(broker: int) -> None:
     put(here / "peer.password", password(PEER), FEDERATOR_USER)
 
 
+def prepare_console() -> None:
+    """Fill the volume of the console."""
+    here = folder(MADE / CONSOLE, FEDERATOR_USER)
+    key = here / "operator.key"
+    if not key.exists():
+        made = OFFICE / f"operator-{CONSOLE}.key"
+        made.unlink(missing_ok=True)
+        keys("issue", "--dir", str(OFFICE), "--role", "operator", "--name", CONSOLE)
+        put(key, made.read_bytes(), FEDERATOR_USER)
+        made.unlink()
+    put(here / "federation.pub", (OFFICE / "federation.pub").read_bytes(), FEDERATOR_USER)
+
+
 def prepare_broker(broker: int) -> None:
     """Fill the volume of one broker."""
     here = folder(MADE / f"broker-{broker}", MOSQUITTO_USER)
-    secrets_of = {user: password(user) for user in (PEER, GATEWAY, COLLECTOR)}
+    secrets_of = {user: password(user) for user in (PEER, GATEWAY, COLLECTOR, CONSOLE)}
     secrets_of[AGENT] = password(f"{AGENT}-{broker}")
     lines = []
     for user, secret in secrets_of.items():
@@ -97,7 +111,8 @@ def prepare_broker(broker: int) -> None:
 
 def least_rights(broker: int) -> bytes:
     """What ``federator doctor --acl`` writes for that broker."""
-    users = [("user", AGENT), ("peer", PEER), ("gateway", GATEWAY), ("collector", COLLECTOR)]
+    others = [(user, user) for user in (PEER, GATEWAY, COLLECTOR, CONSOLE)]
+    users = [("user", AGENT), *others]
     options = [word for option, user in users for word in (f"--{option}", user)]
     agent = {
         "FEDERATOR_BROKER__ID": str(broker),
@@ -114,8 +129,9 @@ def main() -> None:
     brokers = [int(text) for text in sys.argv[1:]]
     if not (OFFICE / "federation.key").exists():
         keys("init", str(OFFICE))
-    for user in (GATEWAY, COLLECTOR):
+    for user in (GATEWAY, COLLECTOR, CONSOLE):
         put(folder(MADE / user, FEDERATOR_USER) / "password", password(user), FEDERATOR_USER)
+    prepare_console()
     for broker in brokers:
         prepare_agent(broker)
         prepare_broker(broker)

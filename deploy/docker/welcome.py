@@ -31,7 +31,7 @@ The federation is up: {agents} brokers, an agent beside each, and two gateways.
   one broker more       script/add-broker 9 8
   more                  docs/deploy.md
 
-Open http://{host}:18850/ for the map, live.
+Open http://{host}:18887/ for the live map, and http://{host}:18850/ for the last hours.
 """
 
 

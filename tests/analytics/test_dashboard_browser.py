@@ -217,6 +217,14 @@ def test_serve_says_in_one_line_what_is_wrong(tmp_path):
         assert run_.stderr.count("\n") == 1
 
 
+def test_the_dashboard_leads_to_the_console_and_nowhere_that_is_no_page(browser, tmp_path):
+    live = "http://127.0.0.1:9887"
+    with served(tmp_path, "--console", live) as (url, _), opened(browser, url) as page:
+        link = page.get_by_role("link", name="live: the console")
+        assert link.get_attribute("href") == live
+    assert run("serve", tmp_path, "--console", "javascript:alert(1)").returncode == 64
+
+
 def test_serve_waits_for_a_folder_that_is_not_there_yet(tmp_path):
     with served(tmp_path / "later") as (url, _):
         before = json.loads(ask(url, "/live")[1])

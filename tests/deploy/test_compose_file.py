@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 import yaml
 
-from federator.config.reading import load, load_collector, load_gateway
+from federator.config.reading import load, load_collector, load_console, load_gateway
 from lab.grid.topology import Grid
 
 ROOT = Path(__file__).parents[2]
@@ -156,6 +156,20 @@ def test_the_gateways_and_the_collectors_configurations_can_be_used(as_mounted):
     assert str(collector.landing) == "/landing"
 
 
+def test_the_console_begins_with_one_broker_and_may_go_to_all(as_mounted, tmp_path: Path):
+    office = tmp_path / "office"
+    path = as_mounted("console.toml")
+    issue = f"issue --dir {office} --role operator --name console --out {path.parent}/operator.key"
+    for words in (f"init {office}", issue):
+        command = [sys.executable, "-m", "federator", "keys", *words.split()]
+        subprocess.run(command, check=True, capture_output=True)
+    shutil.copyfile(office / "federation.pub", path.parent / "federation.pub")
+    console = load_console(path, {})
+
+    assert [broker.url for broker in console.brokers] == ["mqtt://broker-0"]
+    assert list(console.login.hosts) == [f"broker-{b}" for b in GRID.ids]
+
+
 def test_one_more_broker_is_a_site_like_the_others_and_all_who_must_know_of_it_do(
     as_mounted, tmp_path: Path
 ):
@@ -205,6 +219,7 @@ def test_one_more_broker_is_a_site_like_the_others_and_all_who_must_know_of_it_d
     assert [broker.id for broker in gateway.brokers] == everybody
     assert gateway.brokers[:9] == before.brokers
     assert list(collector.login.hosts) == [f"broker-{b}" for b in everybody]
+    assert services["console"]["environment"] == services["collector"]["environment"]
 
     refused = [
         add(*words) for words in (["9", "8", "77"], ["8", "1"], ["x", "1"], ["--remove", "5"])
@@ -227,7 +242,10 @@ def test_prometheus_scrapes_everything_that_has_a_page():
     assert scraped == {name for name in SERVICES if re.match(r"(agent|gateway|collector)", name)}
 
 
-@pytest.mark.parametrize("lock", ["requirements.lock", "requirements-analytics.lock"])
+LOCKS = ["requirements.lock", "requirements-console.lock", "requirements-analytics.lock"]
+
+
+@pytest.mark.parametrize("lock", LOCKS)
 def test_what_runs_in_a_container_is_what_the_tests_ran_on(lock: str):
     def pins(name: str) -> set[str]:
         return set(re.findall(r"^([\w.-]+==\S+)", (ROOT / name).read_text(), re.MULTILINE))

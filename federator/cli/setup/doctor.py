@@ -73,6 +73,7 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
 @_others("gateway", of=f"gateways. [{AGENT}-gateway]")
 @_others("collector", of=f"collectors. [{AGENT}-collector]")
 @_others("steerer", of=f"steerers. [{AGENT}-steerer]")
+@_others("console", of=f"consoles. [{AGENT}-console]")
 def command(
     config: Path | None,
     as_json: bool,
@@ -84,6 +85,7 @@ def command(
     gateways: tuple[str, ...],
     collectors: tuple[str, ...],
     steerers: tuple[str, ...],
+    consoles: tuple[str, ...],
 ) -> int:
     """Ask the broker whether it can take part, and what is missing.
 
@@ -102,6 +104,7 @@ def command(
             gateways=gateways or (f"{AGENT}-gateway",),
             collectors=collectors or (f"{AGENT}-collector",),
             steerers=steerers or (f"{AGENT}-steerer",),
+            consoles=consoles or (f"{AGENT}-console",),
         )
         click.echo("\n".join(lines))
         if user is None and settings.broker.username is None:

@@ -1,7 +1,7 @@
 """Who needs which topics of a broker, as Mosquitto's acl_file: least rights, from our own names.
 
-Everything that agents, gateways, collectors and steerers say to each other goes by the broker, and
-the broker decides who may say it. Seven parts are played there:
+Everything that agents, gateways, collectors, steerers and consoles say to each other goes by the
+broker, and the broker decides who may say it. Eight parts are played there:
 
 - the **agent** of this broker, which alone learns who subscribes to what;
 - **peers**, the agents of neighbours: they speak to ours, and hear nothing;
@@ -10,7 +10,8 @@ the broker decides who may say it. Seven parts are played there:
 - **leaves** of a hub: as these, and what they say and hear has topics of their own;
 - **gateways**, which read the guide, ask, and tell who is there;
 - **collectors**, which ask for records;
-- **steerers**, which hear loads and tell plans.
+- **steerers**, which hear loads and tell plans;
+- **consoles**, which ask for pages, trace, and give the orders of operators.
 
 Clients play none, and get nothing that begins with ``$``.
 
@@ -54,6 +55,7 @@ def agent_grants(settings: Settings) -> Grants:
         topics.fetch_topic(federation),
         topics.metrics_ask_topic(federation),
         topics.plan_topic(federation),
+        topics.page_topic(federation),
         *discovery.LOG_TOPICS,
         *discovery.SYS_TOPICS,
         *SYS_TOPICS,
@@ -69,6 +71,7 @@ def agent_grants(settings: Settings) -> Grants:
         topics.metrics_table_topic(federation, _ANY),
         topics.metrics_again_topic(federation, _ANY),
         topics.load_topic(federation),
+        topics.paged_topic(federation, _ANY),
         topics.outbox_topic(federation, _ANY, _ANY),
     )
     both = (
@@ -151,6 +154,24 @@ def steerer_grants(federation: str) -> Grants:
     )
 
 
+def console_grants(federation: str) -> Grants:
+    """What a console needs; one that only shows may be kept from ``drain``."""
+    return _grants(
+        read=(
+            topics.guide_topic(federation),
+            topics.health_topic(federation),
+            topics.paged_topic(federation, _ANY),
+            topics.traced_topic(federation, _ANY),
+            topics.metrics_table_topic(federation, "events"),
+        ),
+        write=(
+            topics.page_topic(federation),
+            topics.trace_topic(federation),
+            topics.drain_topic(federation),
+        ),
+    )
+
+
 def access_list(
     settings: Settings,
     *,
@@ -160,6 +181,7 @@ def access_list(
     gateways: Sequence[str],
     collectors: Sequence[str],
     steerers: Sequence[str],
+    consoles: Sequence[str],
 ) -> list[str]:
     """The lines of an acl_file for our broker, given the user names of those who come there.
 
@@ -183,6 +205,7 @@ def access_list(
         ("gateways", gateways, gateway_grants(federation)),
         ("collectors", collectors, collector_grants(federation)),
         ("steerers", steerers, steerer_grants(federation)),
+        ("consoles", consoles, console_grants(federation)),
     ]
     by_user: dict[str, dict[str, Right]] = {}
     whats: dict[str, list[str]] = {}
@@ -194,7 +217,7 @@ def access_list(
                 rights[topic] = right if rights.get(topic, right) == right else "readwrite"
     lines = [
         f"# Broker {settings.broker.id} of federation {federation}: what agents, gateways,",
-        "# collectors and steerers need, and no more. Made by `federator doctor --acl`.",
+        "# collectors, steerers and consoles need, and no more. Made by `federator doctor --acl`.",
         "",
         "# Everybody: all topics but those that begin with $. Put what your clients need here.",
         "pattern readwrite #",

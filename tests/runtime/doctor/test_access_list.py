@@ -13,6 +13,7 @@ NAMES = {
     "gateways": ["g"],
     "collectors": ["c"],
     "steerers": ["s"],
+    "consoles": ["co"],
 }
 
 
@@ -29,7 +30,7 @@ def of(lines, user):
 
 
 def test_the_shipped_file_is_what_the_verb_prints(tmp_path):
-    others = ("gateway", "collector", "steerer")
+    others = ("gateway", "collector", "steerer", "console")
     lines = lines_for(tmp_path, **{f"{each}s": [f"federator-{each}"] for each in others})
 
     assert (ROOT / "deploy/systemd/acl").read_text() == "\n".join(lines) + "\n"
@@ -62,6 +63,18 @@ def test_a_steerer_hears_loads_and_tells_plans_and_the_agent_hears_these(tmp_pat
     ]
     assert "topic read $fed/fed/plan" in of(lines, "federator")
     assert "topic write $fed/fed/load" in of(lines, "federator")
+
+
+def test_a_console_asks_and_orders_and_the_agent_hears_and_answers(tmp_path):
+    lines = lines_for(tmp_path)
+
+    asked = {"page": "paged/+", "trace": "traced/+"}
+    for question, answer in asked.items():
+        assert f"topic write $fed/fed/{question}" in of(lines, "co")
+        assert f"topic read $fed/fed/{answer}" in of(lines, "co")
+    assert "topic read $fed/fed/page" in of(lines, "federator")
+    assert "topic write $fed/fed/paged/+" in of(lines, "federator")
+    assert "topic read #" not in of(lines, "co")
 
 
 def test_every_topic_of_ours_is_named_in_one_place():

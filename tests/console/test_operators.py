@@ -1,0 +1,68 @@
+"""Who may sign in at a console."""
+
+import asyncio
+
+import pytest
+
+from federator.config.console import OperatorsSettings
+from federator.console.operators import Operators, hashed, matches, read
+from federator.errors import ConfigError
+
+PASSWORD = "correct horse battery"
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "operators"
+    path.write_text(f"# who may drain\nada:{hashed(PASSWORD)}\n\n")
+    return path
+
+
+def test_a_name_and_its_password_are_taken_and_nothing_else(file):
+    operators = Operators(OperatorsSettings(file=file))
+
+    async def tried(name, password):
+        return await operators.is_one(name, password)
+
+    assert asyncio.run(tried("ada", PASSWORD))
+    assert not asyncio.run(tried("ada", PASSWORD + "!"))
+    assert not asyncio.run(tried("bob", PASSWORD))
+    assert not asyncio.run(tried("", ""))
+
+
+def test_two_hashes_of_one_password_differ():
+    one, other = hashed(PASSWORD), hashed(PASSWORD)
+
+    assert one != other
+    assert matches(one, PASSWORD)
+    assert matches(other, PASSWORD)
+    assert PASSWORD not in one
+
+
+def test_an_endless_password_is_refused_unhashed():
+    assert not matches(hashed(PASSWORD), "x" * 10_000_000)
+
+
+def test_without_a_file_nobody_can_sign_in():
+    operators = Operators(OperatorsSettings())
+
+    assert not operators.any
+    assert not asyncio.run(operators.is_one("ada", PASSWORD))
+
+
+def test_attempts_are_counted_by_the_minute():
+    operators = Operators(OperatorsSettings(attempts_per_min=2))
+
+    assert [operators.may_try(1_000) for _ in range(3)] == [True, True, False]
+    assert operators.may_try(61_000)
+
+
+@pytest.mark.parametrize(
+    "line", ["ada", "ada:secret", "a b:scrypt$16384$8$1$AAAA$AAAA", "ada:scrypt$1$8$1$AAAA$AAAA"]
+)
+def test_a_line_that_is_none_is_named(tmp_path, line):
+    path = tmp_path / "operators"
+    path.write_text(f"# first\n{line}\n")
+
+    with pytest.raises(ConfigError, match="operators:2: no name:hash"):
+        read(path)

@@ -1,0 +1,193 @@
+"""What a console makes of answers, of silence and of connections that break."""
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from federator.console.picture import (
+    BROKERS_MAX,
+    DOUBTED_MS,
+    SILENT_AFTER_MS,
+    LiveLink,
+    LivePage,
+    Picture,
+    read_live,
+)
+from federator.errors import DecodeError
+from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
+
+
+def page(*links, **more):
+    told = tuple(LiveLink(neighbour=n, state="up" if up else "down") for n, up in links)
+    return LivePage(ready=True, ready_reason="ready", epoch=1, links=told, **more)
+
+
+def pair(now_ms=0):
+    """Two brokers that are linked and answer."""
+    picture = Picture()
+    for broker, other in ((1, 2), (2, 1)):
+        picture.on_connected(broker, f"mqtt://{broker}", now_ms=now_ms)
+        picture.on_live(broker, page((other, True)), at_us=1, now_ms=now_ms)
+    picture.look(1, now_ms=now_ms)
+    return picture
+
+
+def link(picture):
+    (found,) = picture.since(0, 0)["links"]
+    return found
+
+
+def test_what_agents_answer_is_shown():
+    picture = pair()
+
+    assert (picture.state(1), picture.state(2)) == ("ready", "ready")
+    assert (link(picture)["a"], link(picture)["b"], link(picture)["up"]) == (1, 2, True)
+
+
+def test_a_broker_that_nobody_reaches_is_down_and_so_are_its_links():
+    picture = pair()
+
+    picture.on_gone(2, now_ms=10)
+    assert picture.state(2) == "unreached"  # its neighbour still says that the link is up
+    picture.on_live(1, page((2, False)), at_us=2, now_ms=20)
+
+    assert picture.state(2) == "down"
+    assert not link(picture)["up"]
+
+
+def test_what_we_alone_do_not_reach_is_not_down():
+    picture = pair()
+    picture.on_gone(2, now_ms=10)
+    picture.on_live(1, page((2, True)), at_us=2, now_ms=20)
+
+    assert picture.state(2) == "unreached"
+    assert link(picture)["up"]
+
+
+def test_an_agent_that_does_not_answer_is_silent_and_its_word_no_longer_counts():
+    picture = pair()
+    later = SILENT_AFTER_MS
+    assert picture.overdue(now_ms=later) == [1, 2]
+    picture.on_live(1, page((2, True)), at_us=2, now_ms=later)
+
+    assert (picture.state(1), picture.state(2)) == ("ready", "silent")
+    assert picture.overdue(now_ms=later) == []
+
+
+def test_an_agent_whose_broker_says_that_it_vanished_has_to_answer_soon():
+    picture = pair()
+
+    picture.on_doubt(2, now_ms=100)
+    assert picture.overdue(now_ms=100 + DOUBTED_MS - 1) == []
+    assert picture.overdue(now_ms=100 + DOUBTED_MS) == [2]
+    picture.on_live(2, page((1, True)), at_us=2, now_ms=200)
+
+    assert picture.overdue(now_ms=100 + DOUBTED_MS) == []
+
+
+def test_one_end_that_says_down_is_enough():
+    picture = pair()
+    picture.on_live(2, page((1, False)), at_us=2, now_ms=10)
+
+    assert not link(picture)["up"]
+
+
+def test_a_link_of_which_both_ends_tell_no_more_is_gone_and_readers_are_shown_everything():
+    picture = pair()
+    seen = picture.since(0, 0)
+    picture.on_live(1, page(), at_us=2, now_ms=10)
+    assert picture.since(0, 0)["links"]  # the other end may be the one that is right
+    picture.on_live(2, page(), at_us=2, now_ms=10)
+
+    changes = picture.since(seen["version"], seen["generation"])
+    assert changes["whole"]
+    assert changes["links"] == []
+    assert len(changes["brokers"]) == 2
+
+
+def test_only_what_changed_is_told_to_who_has_seen_the_rest():
+    picture = pair()
+    seen = picture.since(0, 0)
+    picture.on_live(1, page((2, True), clients=7), at_us=2, now_ms=10)
+
+    changes = picture.since(seen["version"], seen["generation"])
+    assert [(each["id"], each["clients"]) for each in changes["brokers"]] == [(1, 7)]
+    assert changes["links"] == []
+
+
+def test_rates_are_of_the_time_between_two_answers_of_one_life():
+    picture = pair()
+    picture.on_live(1, page((2, True), published=10), at_us=1_000_001, now_ms=10)
+    picture.on_live(1, page((2, True), published=30), at_us=3_000_001, now_ms=20)
+
+    (first, _) = picture.since(0, 0)["brokers"]
+    assert first["published"] == 10
+
+
+def test_guides_tell_of_brokers_and_takeovers_and_old_ones_are_passed_by():
+    picture = Picture()
+    brokers = (GuideBroker(1), GuideBroker(2, state="gone", substitutes=(1,)))
+    guide = Guide(
+        1, "fed", 1, 1, epoch=5, number=2, brokers=brokers, takeovers=(Takeover(2, 1, 5, 2),)
+    )
+    picture.on_guide(guide, now_ms=0)
+    picture.on_guide(Guide(1, "fed", 2, 2, epoch=4, number=9), now_ms=0)
+    picture.on_guide(Guide(1, "fed", 2, 2, epoch=0, number=0), now_ms=0)  # a Will
+
+    told = picture.since(0, 0)
+    assert told["takeovers"] == [{"broker": 2, "substitute": 1}]
+    assert {each["id"]: each["state"] for each in told["brokers"]} == {1: "unreached", 2: "down"}
+
+
+def test_who_invents_brokers_does_not_fill_us():
+    picture = Picture()
+    for broker in range(BROKERS_MAX + 5):
+        picture.on_connected(broker, "mqtt://x", now_ms=0)
+
+    assert len(list(picture.brokers())) == BROKERS_MAX
+    assert picture.left_out == 5
+
+
+@pytest.mark.parametrize(
+    "body", [{}, {"ready": 1}, {"ready": True, "ready_reason": "x" * 2_000, "epoch": 1}]
+)
+def test_what_is_no_page_is_malformed(body):
+    with pytest.raises(DecodeError, match="page live"):
+        read_live(body)
+
+
+BROKER = st.integers(0, 4)
+STEP = st.one_of(
+    st.tuples(st.just("up"), BROKER, st.just(())),
+    st.tuples(st.just("gone"), BROKER, st.just(())),
+    st.tuples(st.just("live"), BROKER, st.lists(st.tuples(BROKER, st.booleans()), max_size=4)),
+    st.tuples(st.just("wait"), BROKER, st.just(())),
+)
+
+
+@given(st.lists(STEP, max_size=40), st.lists(st.integers(0, 40), max_size=5))
+def test_a_reader_however_slow_ends_with_what_one_sees_who_is_shown_everything(steps, reads):
+    picture, now_ms, seen, brokers, links = Picture(), 0, (0, 0), {}, {}
+    for number, (what, broker, told) in enumerate([*steps, ("read", 0, ())]):
+        match what:
+            case "up":
+                picture.on_connected(broker, "mqtt://x", now_ms=now_ms)
+            case "gone":
+                picture.on_gone(broker, now_ms=now_ms)
+            case "live":
+                picture.on_live(broker, page(*told), at_us=number, now_ms=now_ms)
+            case "wait":
+                now_ms += SILENT_AFTER_MS
+        for late in picture.overdue(now_ms=now_ms):
+            picture.look(late, now_ms=now_ms)
+        if number in reads or what == "read":
+            changes = picture.since(*seen)
+            if changes["whole"]:
+                brokers, links = {}, {}
+            brokers |= {each["id"]: each for each in changes["brokers"]}
+            links |= {(each["a"], each["b"]): each for each in changes["links"]}
+            seen = changes["version"], changes["generation"]
+
+    everything = picture.since(0, 0)
+    assert brokers == {each["id"]: each for each in everything["brokers"]}
+    assert links == {(each["a"], each["b"]): each for each in everything["links"]}
