@@ -14,7 +14,7 @@ import structlog
 
 from federator.collector.collector import Collector
 from federator.collector.landing import Landing
-from federator.config.collector import CollectorSettings
+from federator.config.all_brokers.collector import CollectorSettings
 from federator.runtime.process import service_manager
 from federator.runtime.process.exposition import Definition, Family, families, table
 from federator.runtime.process.http import AgentView

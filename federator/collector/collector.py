@@ -19,7 +19,7 @@ from federator.collector.collection import Collection, Question
 from federator.collector.landing import Landing
 from federator.collector.position import Piece, ReadingParameters
 from federator.collector.sources import Complaints, Source, Sources
-from federator.config.collector import CollectorSettings
+from federator.config.all_brokers.collector import CollectorSettings
 from federator.errors import DecodeError
 from federator.protocol.effects import Notice
 from federator.protocol.messages import topics

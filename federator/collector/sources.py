@@ -14,8 +14,8 @@ import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.collector.directory import Dial, Directory, HangUp
+from federator.config.all_brokers.collector import FollowingSettings
 from federator.config.brokers import BrokerAddress
-from federator.config.collector import FollowingSettings
 from federator.errors import DecodeError
 from federator.protocol.discovery import RollCall
 from federator.protocol.messages import topics

@@ -23,14 +23,14 @@ from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, SecretStr, ValidationError
 
+from federator.config.all_brokers.collector import CollectorSettings
+from federator.config.all_brokers.console import ConsoleSettings
+from federator.config.all_brokers.steerer import SteererSettings
 from federator.config.brokers import Credentials, first_line
-from federator.config.collector import CollectorSettings
 from federator.config.complaints import Location, first_complaint, line_of, located
-from federator.config.console import ConsoleSettings
 from federator.config.gateway import GatewaySettings
 from federator.config.section import Section
 from federator.config.settings import Settings
-from federator.config.steerer import SteererSettings
 from federator.errors import ConfigError
 
 CONFIG_BYTES_MAX = 4_194_304

@@ -15,9 +15,10 @@ from pydantic import BaseModel, SecretStr
 from pydantic.fields import FieldInfo
 from pydantic_core import PydanticUndefined
 
+from federator.config.all_brokers.collector import CollectedBrokerSettings, CollectorSettings
+from federator.config.all_brokers.console import ConsoleSettings
+from federator.config.all_brokers.steerer import SteererSettings
 from federator.config.brokers import NeighbourSettings
-from federator.config.collector import CollectedBrokerSettings, CollectorSettings
-from federator.config.console import ConsoleSettings
 from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
@@ -27,7 +28,6 @@ from federator.config.gateway import (
 from federator.config.reload import takes
 from federator.config.section import Takes
 from federator.config.settings import Settings
-from federator.config.steerer import SteererSettings
 from federator.config.topology import LeafSettings
 
 _HEAD = """\

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 import structlog
 import uvicorn
 
-from federator.config.console import ConsoleSettings
+from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.observer import Observer
 from federator.console.stream import Pulse
 from federator.console.web import Console

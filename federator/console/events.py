@@ -10,12 +10,16 @@ from collections import deque
 from collections.abc import Iterator, Sequence
 from typing import Any, Final, Literal
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.telemetry.records import Events
 from federator.protocol.types import BrokerId
 
 EVENTS_MAX: Final = 500
 ROUTINE_MAX: Final = 1_000
 """Of agents' streams, beside the others: however many there are, no death is pushed out by them."""
+
+RECORDS_MAX: Final = 32_768
+"""Records of brokers and links that are remembered to see what changes."""
 
 Weight = Literal["death", "bad", "good", "plain", "routine"]
 Record = dict[str, Any]
@@ -41,12 +45,12 @@ class EventList:
         self.number = 0
         self._weighty: deque[Record] = deque(maxlen=EVENTS_MAX)
         self._routine: deque[Record] = deque(maxlen=ROUTINE_MAX)
-        self._before: dict[str, Record] = {}
+        self._before: Recent[str, Record] = Recent(RECORDS_MAX)
 
     def look(self, key: str, record: Record, *, at_ms: int) -> None:
         """Hold the record of a broker or a link against the one before."""
         before = self._before.get(key)
-        self._before[key] = record
+        self._before.put(key, record)
         if before is record:
             return
         if "state" in record:

@@ -18,7 +18,7 @@ import structlog
 from mqtt5 import PublishPacket
 
 from federator.collector.sources import Complaints, Source, Sources
-from federator.config.console import ConsoleSettings
+from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.events import EventList
 from federator.console.picture import Picture, read_live
 from federator.errors import DecodeError, LinkError
@@ -316,7 +316,11 @@ class Observer:
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(wait_s):
                     while journey.start is None or journey.waited_for:
-                        journey.take(await queue.get())
+                        told = await queue.get()
+                        begun = journey.start if len(told.path) > 1 else told
+                        # An echo of an earlier trace from there is none of ours.
+                        if begun is not None and told.times_us[:1] == begun.times_us[:1]:
+                            journey.take(told)
         finally:
             del self._traces[broker]
         if journey.start is None:

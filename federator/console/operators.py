@@ -16,7 +16,7 @@ from base64 import b64decode, b64encode
 from pathlib import Path
 from typing import Final
 
-from federator.config.console import OperatorsSettings
+from federator.config.all_brokers.console import OperatorsSettings
 from federator.errors import ConfigError
 from federator.protocol.rate_limiter import WindowCounter
 from federator.protocol.types import Millis

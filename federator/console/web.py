@@ -11,7 +11,7 @@ import hmac
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, Final
 from urllib.parse import urlsplit
@@ -27,7 +27,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from federator.config.console import ConsoleSettings
+from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.observer import Observer
 from federator.console.operators import NAME, Operators
 from federator.console.stream import EventStream, Pulse, told
@@ -43,6 +43,8 @@ QUESTIONS_PER_S: Final = 20
 BODY_BYTES_MAX: Final = 4_096
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
+FOUND_MAX: Final = 500
+"""Rows and filters of a search that are shown."""
 
 POLICY: Final = (
     "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
@@ -230,9 +232,8 @@ class Console:
 
     async def search(self, request: Request) -> Response:
         """Who publishes and subscribes what, and which filters there are, by a part of the text."""
-        text = self._asked(request, "text")
-        answer = await self._observer.ask(self._any_broker(request), "search", text)
-        return JSONResponse(answer)
+        answers = await self._observer.ask_all("search", self._asked(request, "text"))
+        return JSONResponse(together(list(answers.values())))
 
     async def explain(self, request: Request) -> Response:
         """Where a publication on a topic goes from a broker, and why."""
@@ -322,6 +323,21 @@ class Console:
         _log.warning("console.drain", operator=operator, broker=broker, drain=draining)
         await self._observer.drain(broker, draining=draining)
         return JSONResponse({"broker": broker, "draining": draining})
+
+
+def together(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """What agents found, each among its own clients, as one answer."""
+    rows = [row for answer in answers for row in answer.get("rows", ())]
+    filters = sorted({each for answer in answers for each in answer.get("filters", ())})
+    return {
+        "rows": rows[:FOUND_MAX],
+        "rows_total": sum(answer.get("rows_total", 0) for answer in answers),
+        "filters": filters[:FOUND_MAX],
+        "filters_total": len(filters),
+        "reported": any(answer.get("reported") for answer in answers),
+        "whole": all(answer.get("whole", True) for answer in answers),
+        "asked": len(answers),
+    }
 
 
 def _operator(request: Request) -> str:

@@ -13,7 +13,7 @@ from typing import Final
 
 import structlog
 
-from federator.config.steerer import SteererSettings
+from federator.config.all_brokers.steerer import SteererSettings
 from federator.errors import ConfigError
 from federator.planner.steering.moves import Decision, Move, fullest
 from federator.planner.steering.placing import Placing

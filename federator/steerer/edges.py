@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 import structlog
 
-from federator.config.steerer import KeepSettings
+from federator.config.all_brokers.steerer import KeepSettings
 from federator.protocol.forwarding.keeping import KeepPolicy
 from federator.protocol.messages.steering import FlowLoad, Load, Plan
 from federator.protocol.types import BrokerId, Millis

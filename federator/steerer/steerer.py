@@ -18,7 +18,7 @@ import structlog
 from mqtt5 import PublishPacket, QoS
 
 from federator.collector.sources import Complaints, Source, Sources
-from federator.config.steerer import SteererSettings
+from federator.config.all_brokers.steerer import SteererSettings
 from federator.errors import DecodeError
 from federator.planner.flow.watch import Watch
 from federator.planner.steering.decision import FRESH_MS, Decider

@@ -15,9 +15,9 @@ from typing import Any, Final
 import uvicorn
 from playwright.async_api import Page
 
+from federator.config.all_brokers.collector import CollectedBrokerSettings
+from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
 from federator.config.brokers import BrokerAddress
-from federator.config.collector import CollectedBrokerSettings
-from federator.config.console import ConsoleHttpSettings, ConsoleSettings
 from federator.console.app import listening
 from federator.console.observer import Observer
 from federator.console.picture import LiveLink, LivePage

@@ -2,7 +2,7 @@
 
 import pytest
 
-from federator.config.collector import CollectorSettings
+from federator.config.all_brokers.collector import CollectorSettings
 from federator.config.gateway import GatewaySettings
 from federator.config.reload import differences, merged, taken_by_reload
 from federator.config.section import Takes

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from federator.config.console import OperatorsSettings
+from federator.config.all_brokers.console import OperatorsSettings
 from federator.console.operators import Operators, hashed, matches, read
 from federator.errors import ConfigError
 

@@ -3,7 +3,7 @@
 import pytest
 from structlog.testing import capture_logs
 
-from federator.config.steerer import KeepSettings
+from federator.config.all_brokers.steerer import KeepSettings
 from federator.protocol.messages.steering import STEERING_VERSION, FlowLoad, KeptLoad, Load, Plan
 from federator.steerer.edges import SETTLED_MS, Edges, Kept
 

@@ -202,7 +202,7 @@
     const plain = !/[+#]/.test(text);
     open("found",
       ...(plain ? [topicTools(text)] : []),
-      make("p", { class: "note" }, !found.reported ? "The agent reports no clients: failover.enabled = false there." : `${found.rows_total} rows of clients${found.rows.length < found.rows_total ? `, the first ${found.rows.length}` : ""}; ${found.filters_total} filters.`),
+      make("p", { class: "note" }, !found.asked ? "No agent answers." : !found.reported ? "Agents report no clients: failover.enabled = false." : `${found.rows_total} rows of clients${found.rows.length < found.rows_total ? `, the first ${found.rows.length}` : ""}; ${found.filters_total} filters.${found.whole ? "" : " Some brokers have more than is looked at."}`),
       ...(rows.length ? [table] : []),
       make("p", {}, ...found.filters.flatMap((filter) => [make("button", { type: "button", onclick: () => mesh(filter) }, `Mesh of ${filter}`), " "])));
   };

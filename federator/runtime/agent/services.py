@@ -199,8 +199,7 @@ class Services:
         self.pages = self._pages()
 
     def _pages(self) -> PageService:
-        settings, node = self.settings, self.control.node
-        meshes, straight = node.meshes.states, node.topic_routing.states
+        settings, failover = self.settings, self.control.node.failover
         return PageService(
             federation=settings.federation,
             broker=settings.broker_id,
@@ -209,7 +208,9 @@ class Services:
             live=self.live,
             explain=self.routes.explain,
             mesh=self.routes.mesh,
-            search=lambda text: search_page(node.failover, {*meshes, *straight}, text),
+            search=lambda text: search_page(
+                failover, settings.broker_id, self.discovery.told, text
+            ),
         )
 
     def live(self) -> v.Answer:

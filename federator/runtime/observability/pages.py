@@ -20,7 +20,7 @@ from federator.errors import DecodeError
 from federator.protocol.controller.failover import Failover
 from federator.protocol.filters import matches, validate_filter, validate_topic, without_share
 from federator.protocol.messages import json_codec, operators, topics
-from federator.protocol.messages.session_records import FlowRow
+from federator.protocol.messages.session_records import FlowRow, row_in
 from federator.protocol.rate_limiter import RateLimiter, TokenBucket
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import BrokerId, Millis
@@ -33,6 +33,9 @@ QUESTIONS_PER_S: Final = 20
 """How many are answered; a further one is dropped: ask again."""
 FOUND_MAX: Final = 200
 """Rows, and filters, in the answer to one search; their totals are told."""
+SEARCHED_MAX: Final = 4_000
+"""Rows, and filters, that one search looks at, for which publications wait: 26 ms."""
+SEARCHES_PER_S: Final = 2
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 
 _log = structlog.get_logger()
@@ -59,6 +62,7 @@ class PageService:
         self.answered = 0
         self.topic = topics.page_topic(self.federation)
         self._bucket = TokenBucket(QUESTIONS_PER_S)
+        self._searches = TokenBucket(SEARCHES_PER_S)
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def subscription(self) -> TopicFilter:
@@ -74,7 +78,8 @@ class PageService:
             if self._complaints.allow(None, monotonic_ms()):
                 _log.warning("page.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
-        if not self._bucket.take(monotonic_ms()):
+        now_ms, is_search = monotonic_ms(), question.page == "search"
+        if not self._bucket.take(now_ms) or (is_search and not self._searches.take(now_ms)):
             self.refused += 1
             return
         wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
@@ -118,17 +123,19 @@ class PageService:
         return json_codec.encode(answer)
 
 
-def search_page(failover: Failover, filters: Iterable[str], text: str) -> Answer:
-    """Rows of the session flow table, and filters of the federation, that have to do with ``text``.
+def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], text: str) -> Answer:
+    """Rows of the session flow table that ``broker`` announces, and filters that its clients want,
+    that have to do with ``text``.
 
     A row does whose client or topic contains it, be it in other letters, or whose subscription it
     is a topic for.
     """
     wanted = text.lower()
-    brokers = [broker.id for broker in failover.guide().brokers]
-    table = ((broker, row) for broker in brokers for row in failover.table.rows(broker))
-    rows = [each for each in table if _concerns(each[1], text, wanted)]
-    found = sorted(each for each in filters if wanted in each.lower() or _takes(each, text))
+    filters = frozenset(filters)
+    records = islice(failover.table.texts(broker), SEARCHED_MAX)
+    rows = [row for row in map(row_in, records) if _concerns(row, text, wanted)]
+    looked_at = islice(filters, SEARCHED_MAX)
+    found = sorted(each for each in looked_at if wanted in each.lower() or _takes(each, text))
     return {
         "rows": [
             {
@@ -140,12 +147,13 @@ def search_page(failover: Failover, filters: Iterable[str], text: str) -> Answer
                 "keeps": row.keeps,
                 "gateway": row.gateway,
             }
-            for broker, row in islice(rows, FOUND_MAX)
+            for row in sorted(rows)[:FOUND_MAX]
         ],
         "rows_total": len(rows),
         "filters": found[:FOUND_MAX],
         "filters_total": len(found),
         "reported": failover.active,
+        "whole": max(failover.table.count(broker), len(filters)) <= SEARCHED_MAX,
     }
 
 

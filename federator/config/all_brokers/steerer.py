@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal, Self
 
-from federator.config.collector import FollowingSettings
+from federator.config.all_brokers.collector import FollowingSettings
 from federator.config.held.models import (
     BeforeValidator,
     Field,

@@ -3,7 +3,7 @@
 from pathlib import Path
 from typing import Annotated, Self
 
-from federator.config.collector import FollowingSettings
+from federator.config.all_brokers.collector import FollowingSettings
 from federator.config.held.models import Field, StringConstraints, model_validator
 from federator.config.section import Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
