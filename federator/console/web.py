@@ -94,16 +94,17 @@ class Guarded:
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
-        host = Request(scope).headers.get("host", "")
-        try:
-            name = urlsplit(f"//{host}").hostname or ""
-        except ValueError:
-            name = "."
-        if a_stranger_may_own(name, self._names):
+        if self._is_foreign(Request(scope).headers.get("host", "")):
             text = "not asked under one of our names: list it in http.names\n"
             await PlainTextResponse(text, 421)(scope, receive, send_safely)
             return
         await self._app(scope, receive, send_safely)
+
+    def _is_foreign(self, host: str) -> bool:
+        try:
+            return a_stranger_may_own(urlsplit(f"//{host}").hostname or "", self._names)
+        except ValueError:  # no name at all
+            return True
 
 
 class RefusedError(Exception):

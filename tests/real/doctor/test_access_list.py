@@ -9,12 +9,16 @@ import mqtt5
 import pytest
 
 from federator.protocol.filters import matches
+from federator.protocol.messages import json_codec
+from federator.protocol.messages.operators import PageQuestion
 from federator.protocol.messages.topics import (
     load_topic,
     metrics_again_topic,
     metrics_ask_topic,
     metrics_head_topic,
     nobodys_topic,
+    page_topic,
+    paged_topic,
     plan_topic,
 )
 from federator.protocol.telemetry.records import encode
@@ -31,7 +35,7 @@ from tests.real.steering.by_hand import plan
 
 USERS = (
     *("federator", "federator-peer", "federator-gateway", "federator-collector"),
-    *("federator-steerer", "alice", "eve"),
+    *("federator-steerer", "federator-console", "alice", "eve"),
 )
 DEADLINE_S = 60.0
 FED = "$fed/fed/"
@@ -226,6 +230,17 @@ async def steer(broker, id_):
             )
 
 
+async def look(broker):
+    """As a console: ask for a page, and get it."""
+    answers = paged_topic("fed", "t")
+    reader = Reader(broker.port, "federator-console", answers)
+    async with running(reader):
+        await until(lambda: reader.link.subscribed, "it hears")
+        question = PageQuestion(token="t", number=1, page="live")
+        reader.link.publish(page_topic("fed"), json_codec.encode(question), qos=1)
+        await until(lambda: reader.came != [], "the page", deadline_s=DEADLINE_S)
+
+
 def assert_nothing_is_missing_or_useless(brokers, text):
     """Nobody of ours was denied anything, and each right is made use of."""
     said = list(spoken(brokers))
@@ -250,7 +265,7 @@ def assert_nothing_is_missing_or_useless(brokers, text):
 
 async def attack(brokers, text):
     """A client says what it can where it must not: the topics it tried."""
-    topics = {t for user in USERS[:5] for t in granted(text, user)}
+    topics = {t for user in USERS[:6] for t in granted(text, user)}
     topics = sorted(t.replace("+", "x") for t in topics if t.startswith(FED))
     eve = Reader(brokers[1].port, "eve", "$fed/#", "$SYS/#", "a")
     async with running(eve):
@@ -273,6 +288,7 @@ async def test_ours_need_nothing_that_is_not_in_it_and_clients_get_nowhere(
     await exercise(plain, chain, tmp_path, secret_file)
     await read_metrics(chain[0])
     await steer(chain[0], 1)
+    await look(chain[0])
     assert_nothing_is_missing_or_useless(chain, text.replace("/2\n", "/+\n"))
 
     tried = await attack(chain, text)
