@@ -8,6 +8,7 @@ import re
 import pytest
 from playwright.async_api import expect
 
+from federator.console.operators import hashed
 from lab.console.browser import PATIENCE_MS, PHONE, chromium, opened
 from lab.console.pictures import everything_is_up, red_after_kill, refused
 from lab.console.stage import NAMES, OPERATOR, PASSWORD, standing
@@ -170,7 +171,7 @@ async def test_operators_drain_and_strangers_do_not(tmp_path):
         await page.locator("#drain").click()
         row = page.locator("tr[data-broker='3']")
         await expect(row.locator(".state.draining")).to_be_visible(timeout=PATIENCE_MS)
-        state = (await stage.agents[0].page("/controller"))["brokers"][3]["state"]
+        state = (await stage.agents[3].page("/controller"))["brokers"][3]["state"]
         assert state == "draining"
 
         # a page elsewhere has the cookie sent at most, and never the token
@@ -245,6 +246,10 @@ async def test_in_a_signed_federation_agents_answer_an_operators_console_alone(p
     keys("issue", "--dir", office.folder, "--role", "operator", "--name", "ann")
     public = f'[keys]\nfederation_files = ["{office.folder / "federation.pub"}"]\n'
     own = f'{public}operator_file = "{office.folder / "operator-ann.key"}"\n'
+    operators = tmp_path / "operators"
+    operators.touch(mode=0o600)
+    operators.write_text(f"{OPERATOR}:{hashed(PASSWORD)}\n")
+    own += f'[operators]\nfile = "{operators}"\n'
 
     reader = Subscriber(brokers[1].port, "a/#", client_id="reader")
     known = ConsoleProcess(tmp_path / "known", brokers[0].url, sections=own)
@@ -269,6 +274,20 @@ async def test_in_a_signed_federation_agents_answer_an_operators_console_alone(p
             )
             told = await found(stranger)
             assert (told["rows"], told["asked"]) == ([], 0)
+
+            # an order is signed for the run of the agent that is told
+            home = f"http://127.0.0.1:{known.http_port}"
+            who = json.dumps({"name": OPERATOR, "password": PASSWORD})
+            answer, body = await asked(known, "POST", "/api/sign-in", who, Origin=home)
+            session = {
+                "Cookie": answer.headers["Set-Cookie"].partition(";")[0],
+                "X_Console_Token": json.loads(body)["token"],
+            }
+            order = json.dumps({"broker": 2, "drain": True})
+            done = await asked(known, "POST", "/api/drain", order, Origin=home, **session)
+            assert done[0].status == 200, done[1]
+            told = await plain.agents[1].page("/controller")
+            assert [each["state"] for each in told["brokers"]] == ["up", "draining"]
         finally:
             for console in (known, stranger):
                 assert await console.stop()
