@@ -17,8 +17,8 @@ TWICE_MAX = 40
 """At QoS 1, of about 1,000; measured: 0 to 12, and as many more as a busy machine is slow."""
 
 TWICE_AT_QOS_2_MAX = 10
-"""What the dead broker gave last and the new one's agent had late: 2 or 3 in 2 of 100 runs on a busy
-machine, otherwise none (docs/gateway.md, "What is promised")."""
+"""What the dead broker gave last and the new one's agent had late: 2 or 3 in 2 of 100 runs on a
+busy machine, otherwise none (docs/gateway.md, "What is promised")."""
 
 
 def twice(client):
