@@ -14,7 +14,7 @@ from federator.cli.daemons.all_brokers import (
     require_broker,
 )
 from federator.cli.options import config_file
-from federator.command_line import imported
+from federator.command_line import imported, wheel
 from federator.config.reading import load_console
 from federator.config.reload import reloaded
 from federator.runtime.process import logs
@@ -51,7 +51,7 @@ def command(
         return
     config = file_or_usual(config, "FEDERATOR_CONSOLE_CONFIG", DEFAULT_CONFIG)
     require_broker(config, brokers)
-    app = imported("federator.console.app", "console")
+    app = imported("federator.console.app", wheel("console"))
     read = partial(load_console, config, os.environ, brokers=brokers, only=only)
     settings = read()
     if check:
@@ -64,7 +64,7 @@ def command(
 
 def new_operator(name: str) -> str:
     """The line for ``name`` and the password that is typed."""
-    operators = imported("federator.console.operators", "console")
+    operators = imported("federator.console.operators", wheel("console"))
     if not operators.NAME.fullmatch(name):
         raise click.BadParameter("1 to 64 of A-Z a-z 0-9 _ . @ - wanted", param_hint="NAME")
     password = click.prompt("Password", hide_input=True, confirmation_prompt=True, err=True)
