@@ -1,7 +1,9 @@
 """The system's Chromium, and pages in it that may ask nothing of anyone but their own host."""
 
+import asyncio
 import contextlib
 import shutil
+import time
 from collections.abc import AsyncIterator
 from typing import Final, Literal
 from urllib.parse import urlsplit
@@ -12,6 +14,7 @@ from federator.errors import LinkError
 
 PATIENCE_MS: Final = 60_000
 DESKTOP, PHONE = (1280, 900), (390, 844)
+POLL_S: Final = 0.05
 
 
 @contextlib.asynccontextmanager
@@ -55,3 +58,15 @@ async def opened(
         yield page, wrong
     finally:
         await page.close()
+
+
+async def until(page: Page, true: str) -> None:
+    """Wait until the JavaScript expression ``true`` is. Raises ``LinkError``: it never was.
+
+    The driver's own waiting evaluates text within the page, which the page's policy forbids.
+    """
+    end_s = time.monotonic() + PATIENCE_MS / 1_000
+    while not await page.evaluate(true):
+        if time.monotonic() > end_s:
+            raise LinkError(f"the page was never so: {true}")
+        await asyncio.sleep(POLL_S)

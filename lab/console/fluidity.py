@@ -25,7 +25,7 @@ from federator.console.stream import Pulse
 from federator.console.web import Console
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
-from lab.console.browser import PATIENCE_MS, chromium, opened
+from lab.console.browser import chromium, opened, until
 
 ANSWERS_PER_S: Final = 100
 PAN_S: Final = 8
@@ -107,7 +107,8 @@ async def _stay(page: Page) -> None:
 async def _drag(page: Page) -> None:
     """Drag the map about, as somebody with a mouse does."""
     x, y = await _middle(page)
-    await page.mouse.move(x - 150, y - 120)  # beside brokers, which would be dragged instead
+    left, top = await _corner(page)
+    await page.mouse.move(left + 6, top + 6)  # a broker there would be dragged instead
     await page.mouse.down()
     for step in itertools.count():
         await page.mouse.move(x + 120 * math.cos(step / 12), y + 120 * math.sin(step / 12))
@@ -120,6 +121,12 @@ async def _wheel(page: Page) -> None:
     for step in itertools.count():
         await page.mouse.wheel(0, 40 if step // 20 % 2 else -40)
         await asyncio.sleep(STEP_S)
+
+
+async def _corner(page: Page) -> tuple[float, float]:
+    box = await page.locator("#map").bounding_box()
+    assert box is not None, "it is shown"
+    return box["x"], box["y"]
 
 
 async def _middle(page: Page) -> tuple[float, float]:
@@ -175,9 +182,7 @@ async def _go_on(observer: Observer, federation: Federation, pulse: Pulse) -> No
 
 async def _look(url: str, brokers: int) -> tuple[list[Frames], dict[str, Any]]:
     async with chromium() as browser, opened(browser, url) as (page, wrong):
-        await page.wait_for_function(
-            f"FederationMap.counts().brokers === {brokers}", timeout=PATIENCE_MS
-        )
+        await until(page, f"FederationMap.counts().brokers === {brokers}")
         began_ms = await page.evaluate("performance.now()")
         await page.wait_for_timeout(3_000)
         found = []

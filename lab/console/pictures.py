@@ -10,7 +10,7 @@ from typing import Final
 from playwright.async_api import Page, expect
 
 from federator.protocol.types import BrokerId
-from lab.console.browser import PATIENCE_MS, chromium, opened
+from lab.console.browser import PATIENCE_MS, chromium, opened, until
 from lab.console.stage import OPERATOR, Stage, standing
 
 SIZE: Final = (1280, 1500)
@@ -65,7 +65,7 @@ async def red_after_kill(stage: Stage, page: Page) -> float:
     stage.brokers[KILLED].kill9()
     await page.locator(f"tr.down[data-broker='{KILLED}']").wait_for(timeout=PATIENCE_MS)
     drawn = f"FederationMap.drawn('b{KILLED}').classes.includes('bad')"
-    await page.wait_for_function(drawn, timeout=PATIENCE_MS)
+    await until(page, drawn)
     return time.monotonic() - began_s
 
 
