@@ -15,12 +15,13 @@ from typing import NoReturn
 
 import click
 
+from federator import __version__
 from federator.errors import FederatorError
 
 USAGE, SOFTWARE, INTERRUPTED = 64, 70, 130
 """Exit codes of ``sysexits.h``, and the shell's word for a Ctrl-C."""
 
-OURS = ("federator", "analytics", "lab")
+OURS = ("federator", "federator_analytics", "lab")
 """Our own packages: one of their modules that is missing is a mistake of ours, not an extra."""
 
 
@@ -28,13 +29,24 @@ class ExtraMissingError(FederatorError):
     """Packages that only this verb needs are not installed."""
 
 
-def verbs(modules: Mapping[str, tuple[str, str]], *, extra: str | None = None) -> type[click.Group]:
+def wheel(extra: str | None = None, *, of: str = "mqtt_federator") -> str:
+    """The file of this release that brings more packages, as pip is told it.
+
+    A file and not a name: what a package index has under our name may be somebody else's.
+    """
+    return f"{of}-{__version__}-py3-none-any.whl" + (f"[{extra}]" if extra else "")
+
+
+def verbs(
+    modules: Mapping[str, tuple[str, str]], *, brought_by: str | None = None
+) -> type[click.Group]:
     """A group that knows the names of its verbs without importing them.
 
     Args:
         modules: Verb to the module that has it as ``command`` (or ``MODULE:NAME``), and one line
             of help.
-        extra: The extra of our package that brings what these verbs import, where they need one.
+        brought_by: What brings the packages that these verbs import, as pip is told it, where the
+            daemon's own do not do: see ``wheel``.
     """
 
     class Verbs(click.Group):
@@ -42,7 +54,7 @@ def verbs(modules: Mapping[str, tuple[str, str]], *, extra: str | None = None) -
             return list(modules)
 
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-            return _command(modules[cmd_name][0], extra) if cmd_name in modules else None
+            return _command(modules[cmd_name][0], brought_by) if cmd_name in modules else None
 
         def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
             with formatter.section("Verbs"):
@@ -51,25 +63,25 @@ def verbs(modules: Mapping[str, tuple[str, str]], *, extra: str | None = None) -
     return Verbs
 
 
-def _command(place: str, extra: str | None) -> click.Command:
+def _command(place: str, brought_by: str | None) -> click.Command:
     module, _, name = place.partition(":")
-    command: click.Command = getattr(imported(module, extra), name or "command")
+    command: click.Command = getattr(imported(module, brought_by), name or "command")
     return command
 
 
-def imported(module: str, extra: str | None) -> ModuleType:
+def imported(module: str, brought_by: str | None) -> ModuleType:
     """That module of ours.
 
     Raises:
-        ExtraMissingError: It needs packages that ``extra`` brings.
+        ExtraMissingError: It needs packages that ``brought_by`` brings.
     """
     try:
         return import_module(module)
     except ModuleNotFoundError as error:
         missing = (error.name or "").partition(".")[0]
-        if extra is None or missing in OURS:
+        if brought_by is None or missing in OURS:
             raise
-        text = f"{missing} is not installed: run pip install 'federator[{extra}]'"
+        text = f"{missing} is not installed: run pip install '{brought_by}'"
         raise ExtraMissingError(text) from None
 
 

@@ -37,7 +37,7 @@ one line of help."""
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
 @reference_option(lambda: _print_reference())
-@click.version_option(package_name="federator", message="federator %(version)s")
+@click.version_option(package_name="mqtt-federator", message="federator %(version)s")
 def federator(debug: bool) -> None:
     """Many unmodified MQTT brokers act as one."""
 

@@ -109,4 +109,4 @@ def require_codec(name: str) -> None:
     """Raise ``ConfigError`` without the erasure code; ``name`` is the file to mend."""
     if importlib.util.find_spec("raptorq") is None:
         what = 'transport = "udp-fec" needs the library raptorq'
-        raise unusable(f'{name}: {what}: install federator[fec], or use "tcp"')
+        raise unusable(f'{name}: {what}: install it (the extra fec), or use "tcp"')

@@ -25,8 +25,7 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from analytics.errors import InputMissingError, UnavailableError
+from federator_analytics.errors import InputMissingError, UnavailableError
 
 LOOK_S = 0.05
 """Between two readings of the tables."""
@@ -201,7 +200,15 @@ def counted_lines(out: Path) -> int:
 
 @contextmanager
 def _stream(landing: Path, out: Path, options: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
-    command = [sys.executable, "-m", "analytics", "stream", str(landing), "--out", str(out)]
+    command = [
+        sys.executable,
+        "-m",
+        "federator_analytics",
+        "stream",
+        str(landing),
+        "--out",
+        str(out),
+    ]
     command += ["--refresh-s", "1", *options]
     with subprocess.Popen(command, stdout=subprocess.DEVNULL) as process:
         try:

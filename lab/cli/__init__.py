@@ -4,7 +4,7 @@ from importlib import import_module
 
 import click
 
-from federator.command_line import reference_option, run, verbs
+from federator.command_line import reference_option, run, verbs, wheel
 
 VERBS = {
     "grid": ("grid.command", "Run many real brokers and agents on this machine."),
@@ -47,12 +47,15 @@ This page is written by `federator-lab --reference > docs/lab.md`.
 
 @click.command(
     name="federator-lab",
-    cls=verbs({verb: (f"lab.cli.{at}", about) for verb, (at, about) in VERBS.items()}, extra="dev"),
+    cls=verbs(
+        {verb: (f"lab.cli.{at}", about) for verb, (at, about) in VERBS.items()},
+        brought_by=wheel("dev"),
+    ),
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 @click.option("--debug", is_flag=True, help="Show the traceback of an internal error.")
 @reference_option(lambda: _print_reference())
-@click.version_option(package_name="federator", message="federator-lab %(version)s")
+@click.version_option(package_name="mqtt-federator-lab", message="federator-lab %(version)s")
 def federator_lab(debug: bool) -> None:
     """Prove that many unmodified MQTT brokers act as one."""
 

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 import click
+from federator_analytics.errors import UsageError
 
-from analytics.errors import UsageError
 from federator.cli.options import FOLDER, option
 from lab.bench.live_lag import WARM_S, measure, warm_records
 from lab.event_log.layout import BROKERS_MAX, BROKERS_MIN

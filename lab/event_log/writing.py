@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 
-from analytics.errors import UsageError
+from federator_analytics.errors import UsageError
+
 from lab.event_log import layout, story
 from lab.event_log.columns import lines_of
 from lab.event_log.layout import Layout

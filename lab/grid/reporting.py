@@ -153,8 +153,8 @@ def check_analytics() -> None:
 
     Raises ``LinkError``: something is missing; the text says what to install.
     """
-    if find_spec("analytics") is None or find_spec("pyspark") is None:
-        raise LinkError("--report: PySpark is missing: pip install 'federator[analytics]'")
+    if find_spec("federator_analytics") is None or find_spec("pyspark") is None:
+        raise LinkError("--report: PySpark is missing: run script/setup")
     if shutil.which("java") is None and not os.environ.get("JAVA_HOME"):
         raise LinkError("--report: Java 17 is missing: install it, or set JAVA_HOME")
 
@@ -164,7 +164,9 @@ async def make_report(records: Path, out: Path) -> dict[str, Any]:
 
     Raises ``LinkError``: it could not; the text is its own.
     """
-    command = mortal(python("analytics", "report", str(records), "--out", str(out), "--json"))
+    command = mortal(
+        python("federator_analytics", "report", str(records), "--out", str(out), "--json")
+    )
     process = await asyncio.create_subprocess_exec(
         *command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -179,7 +181,7 @@ async def make_report(records: Path, out: Path) -> dict[str, Any]:
     if process.returncode:
         lines = complaint.decode(errors="replace").strip().splitlines()
         why = lines[-1] if lines else f"exit code {process.returncode}"
-        raise LinkError(f"{Path(sys.executable).name} -m analytics report: {why}")
+        raise LinkError(f"{Path(sys.executable).name} -m federator_analytics report: {why}")
     summary: dict[str, Any] = json.loads(told)
     return summary
 

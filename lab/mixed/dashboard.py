@@ -47,7 +47,7 @@ class Dashboard(Started):
 class _Stream(Child):
     def __init__(self, folder: Path, landing: Path, tables: Path) -> None:
         super().__init__("stream", folder / "stream.log")
-        self._command = python("analytics", "stream", str(landing), "--out", str(tables))
+        self._command = python("federator_analytics", "stream", str(landing), "--out", str(tables))
 
     def _launch(self) -> None:
         command = [*self._command, "--refresh-s", REFRESH_S]
@@ -63,7 +63,9 @@ class _Page(Serving):
     def __init__(self, folder: Path, tables: Path) -> None:
         super().__init__("dashboard", folder / "dashboard.log")
         (self.http_port,) = free_ports(1)
-        self._command = python("analytics", "serve", str(tables), "--port", str(self.http_port))
+        self._command = python(
+            "federator_analytics", "serve", str(tables), "--port", str(self.http_port)
+        )
 
     def _launch(self) -> None:
         self._process = spawn(self._command, log=self.log_path)

@@ -23,12 +23,12 @@ from pathlib import Path
 from typing import Any
 
 import click
+from federator_analytics.jobs.report import run
+from federator_analytics.schemas.records import RECORD_LINE
+from federator_analytics.session import spark_session
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from analytics.jobs.report import run
-from analytics.schemas.records import RECORD_LINE
-from analytics.session import spark_session
 from tests.analytics.yardstick import Yardstick, differences
 
 ROOT = Path(__file__).parents[2]

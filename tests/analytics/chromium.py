@@ -47,7 +47,16 @@ def opened(browser, url, *, size=DESKTOP, scheme="light"):
 @contextlib.contextmanager
 def served(folder, *options):
     """The dashboard's address and its process."""
-    command = [sys.executable, "-m", "analytics", "serve", str(folder), "--port", "0", *options]
+    command = [
+        sys.executable,
+        "-m",
+        "federator_analytics",
+        "serve",
+        str(folder),
+        "--port",
+        "0",
+        *options,
+    ]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
     deadline = threading.Timer(120, process.kill)
     deadline.start()

@@ -13,7 +13,8 @@ import subprocess
 import sys
 import time
 
-from analytics.cli.submit import spark_home
+from federator_analytics.cli.submit import spark_home
+
 from lab.grid.processes.children import mortal
 
 START_S = 120

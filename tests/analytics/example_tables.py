@@ -9,9 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from federator_analytics.schemas.reports import REPORT_TABLES
 from pyspark.sql.pandas.types import to_arrow_schema
-
-from analytics.schemas.reports import REPORT_TABLES
 
 HOSTILE = "<script>alert(1)</script>/\"'&{{7*7}}</title>/#"
 NAMES = {

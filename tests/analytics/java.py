@@ -71,7 +71,7 @@ def make(path):
             "local[1]",
         ]
         job = subprocess.run(  # ends with its Java, which writes to the same pipe
-            [sys.executable, "-m", "analytics", *verb],
+            [sys.executable, "-m", "federator_analytics", *verb],
             env=os.environ | environment(f"{OPTIONS} -XX:ArchiveClassesAtExit={made}"),
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

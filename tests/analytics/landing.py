@@ -12,9 +12,9 @@ from pathlib import Path
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+from federator_analytics.digest.tables import part_files, read_tables
+from federator_analytics.schemas.reports import REPORT_TABLES
 
-from analytics.digest.tables import part_files, read_tables
-from analytics.schemas.reports import REPORT_TABLES
 from federator.protocol.telemetry.records import MADE_WINDOW_US
 
 START_US = 1_790_000_000_000_000

@@ -5,8 +5,8 @@ python -m tests.analytics.live_query BROKER FOLDER [OPTION VALUE]...
 
 import sys
 
-from analytics.session import spark_session
-from analytics.sources.federator_mqtt import register
+from federator_analytics.session import spark_session
+from federator_analytics.sources.federator_mqtt import register
 
 
 def main(broker, folder, *told):

@@ -7,7 +7,7 @@ import sys
 
 def run(*arguments, **environment):
     return subprocess.run(
-        [sys.executable, "-m", "analytics", *map(str, arguments)],
+        [sys.executable, "-m", "federator_analytics", *map(str, arguments)],
         capture_output=True,
         text=True,
         timeout=120,

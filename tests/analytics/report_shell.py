@@ -8,7 +8,7 @@ import io
 import json
 import sys
 
-from analytics.cli import main
+from federator_analytics.cli import main
 
 
 def run(arguments):

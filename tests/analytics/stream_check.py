@@ -10,11 +10,11 @@ import time
 from pathlib import Path
 
 import click
+from federator_analytics.jobs import report
+from federator_analytics.schemas.reports import REPORT_TABLES
+from federator_analytics.session import spark_session
 from pyspark.sql import DataFrame, SparkSession
 
-from analytics.jobs import report
-from analytics.schemas.reports import REPORT_TABLES
-from analytics.session import spark_session
 from tests.analytics.bench import CHECKED, DIFFERENT, simulated
 from tests.analytics.landing import typed
 
@@ -119,7 +119,7 @@ def newest(parts: Path) -> int:
 
 def start(log: Path, out: Path, *options: str, cores: int) -> subprocess.Popen[bytes]:
     """The stream as a process group of its own: its JVM dies with it."""
-    command = [sys.executable, "-m", "analytics", "stream", str(log), "--out", str(out)]
+    command = [sys.executable, "-m", "federator_analytics", "stream", str(log), "--out", str(out)]
     command += ["--master", f"local[{cores}]", *options]
     return subprocess.Popen(command, start_new_session=True, stdout=subprocess.DEVNULL)
 

@@ -4,10 +4,10 @@ import random
 from pathlib import Path
 
 import pytest
+from federator_analytics.errors import InputMissingError
+from federator_analytics.jobs.report import run
+from federator_analytics.sources.landing import literal
 
-from analytics.errors import InputMissingError
-from analytics.jobs.report import run
-from analytics.sources.landing import literal
 from tests.analytics.landing import example, land, record, reported, text
 
 pytestmark = pytest.mark.timeout(900)  # some hundred small Spark jobs, on cores that are shared

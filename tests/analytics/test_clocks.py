@@ -2,10 +2,9 @@
 
 from itertools import pairwise, permutations
 
+from federator_analytics.transforms.clocks import OneWay, floors, judge
 from hypothesis import given
 from hypothesis import strategies as st
-
-from analytics.transforms.clocks import OneWay, floors, judge
 
 
 def seen(**least_us):

@@ -4,9 +4,9 @@ import sys
 from subprocess import PIPE, STDOUT, Popen
 
 import pytest
+from federator_analytics.jobs.report import run
+from federator_analytics.schemas.reports import REPORT_TABLES
 
-from analytics.jobs.report import run
-from analytics.schemas.reports import REPORT_TABLES
 from tests.analytics.cluster import cluster
 from tests.analytics.java import options as java_options
 from tests.analytics.landing import example, land
@@ -26,7 +26,7 @@ def submit(master, *verb):
     options = ["--executor-memory", "512m", "--driver-memory", "1g"]
     options += ["--conf", "spark.sql.shuffle.partitions=2"]
     options += ["--conf", f"spark.executor.extraJavaOptions={java_options()} -XX:+UseSerialGC"]
-    command = [sys.executable, "-m", "analytics", "submit", "--master", master, *options]
+    command = [sys.executable, "-m", "federator_analytics", "submit", "--master", master, *options]
     return Popen([*command, "--", *verb], stdout=PIPE, stderr=STDOUT, text=True)
 
 

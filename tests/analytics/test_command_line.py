@@ -4,10 +4,11 @@ import os
 import zipfile
 
 import pytest
+from federator_analytics.cli.submit import ship
+from federator_analytics.errors import UnavailableError
+from federator_analytics.session import find_java, is_on_this_machine
 
-from analytics.cli.submit import ship
-from analytics.errors import UnavailableError
-from analytics.session import find_java, is_on_this_machine
+from federator import __version__
 from tests.analytics.programs import run
 
 
@@ -101,7 +102,8 @@ def test_a_missing_library_is_named_with_what_to_install(tmp_path):
     found = run("submit", "--help", PYTHONPATH=path)
 
     assert found.returncode == 69
-    wanted = "pyspark is not installed: run pip install 'federator[analytics]'"
+    wheel = f"mqtt_federator_analytics-{__version__}-py3-none-any.whl"
+    wanted = f"pyspark is not installed: run pip install '{wheel}'"
     assert found.stderr == f"federator-analytics: {wanted}\n"
 
 
@@ -118,7 +120,11 @@ def test_the_shipped_zip_holds_our_code_and_nothing_compiled(tmp_path):
     ship(tmp_path / "ours.zip")
 
     names = zipfile.ZipFile(tmp_path / "ours.zip").namelist()
-    assert {"analytics/session.py", "analytics/cli/__init__.py", "federator/errors.py"} <= {*names}
+    assert {
+        "federator_analytics/session.py",
+        "federator_analytics/cli/__init__.py",
+        "federator/errors.py",
+    } <= {*names}
     assert not [name for name in names if name.endswith((".pyc", ".so"))]
 
 

@@ -8,11 +8,11 @@ from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
 
 import pytest
+from federator_analytics.digest.figures import summarise
+from federator_analytics.digest.tables import read_tables
+from federator_analytics.report.page import write_page
 from playwright.sync_api import expect
 
-from analytics.digest.figures import summarise
-from analytics.digest.tables import read_tables
-from analytics.report.page import write_page
 from tests.analytics.chromium import DESKTOP, PATIENCE_MS, PHONE, chromium, opened, served
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
 from tests.analytics.programs import run

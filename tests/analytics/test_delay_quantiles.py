@@ -2,13 +2,9 @@
 
 import pyarrow as pa
 import pyarrow.compute as pc
-from hypothesis import given
-from hypothesis import strategies as st
-from pyspark.sql.pandas.types import to_arrow_schema
-
-from analytics.jobs import report
-from analytics.transforms import counted
-from analytics.transforms.chunks import (
+from federator_analytics.jobs import report
+from federator_analytics.transforms import counted
+from federator_analytics.transforms.chunks import (
     ARRAYS,
     CHUNKS,
     FLOWS,
@@ -16,9 +12,13 @@ from analytics.transforms.chunks import (
     delays_of,
     fold_in_chunks,
 )
-from analytics.transforms.delays import FLOW, MERGING, PERCENTS
-from analytics.transforms.folding import fold, merged
-from analytics.transforms.partials import DELAYS, PARTIALS, WIDE, Partial, slots_of
+from federator_analytics.transforms.delays import FLOW, MERGING, PERCENTS
+from federator_analytics.transforms.folding import fold, merged
+from federator_analytics.transforms.partials import DELAYS, PARTIALS, WIDE, Partial, slots_of
+from hypothesis import given
+from hypothesis import strategies as st
+from pyspark.sql.pandas.types import to_arrow_schema
+
 from tests.analytics.landing import delivery, example, record, text
 from tests.analytics.test_folding import block
 

@@ -4,12 +4,11 @@ import math
 from datetime import UTC, datetime, timedelta
 
 import pytest
-
-from analytics.digest.figures import crashes, summarise
-from analytics.digest.liveness import liveness
-from analytics.digest.tables import Tables
-from analytics.digest.units import bits, count, duration, percent, ratio, size
-from analytics.report.topology import SPRINGS_MAX, layout
+from federator_analytics.digest.figures import crashes, summarise
+from federator_analytics.digest.liveness import liveness
+from federator_analytics.digest.tables import Tables
+from federator_analytics.digest.units import bits, count, duration, percent, ratio, size
+from federator_analytics.report.topology import SPRINGS_MAX, layout
 
 
 @pytest.mark.parametrize(

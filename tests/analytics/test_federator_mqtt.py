@@ -10,9 +10,9 @@ import sys
 from collections import Counter
 
 import pytest
+from federator_analytics.sources.federator_mqtt import register
 from pyspark.errors import PySparkException
 
-from analytics.sources.federator_mqtt import register
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
 from tests.real.flow import Publisher, Subscriber, running

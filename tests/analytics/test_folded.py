@@ -7,16 +7,15 @@ from itertools import chain
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from federator_analytics.jobs import folded, state
+from federator_analytics.jobs.state import State
+from federator_analytics.transforms import counted
+from federator_analytics.transforms.clocks import OneWay, pair_facts
+from federator_analytics.transforms.delays import FLOW
+from federator_analytics.transforms.load import QUIET_US
+from federator_analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial
 from hypothesis import given
 from hypothesis import strategies as st
-
-from analytics.jobs import folded, state
-from analytics.jobs.state import State
-from analytics.transforms import counted
-from analytics.transforms.clocks import OneWay, pair_facts
-from analytics.transforms.delays import FLOW
-from analytics.transforms.load import QUIET_US
-from analytics.transforms.partials import BESIDE, PARTIALS, WIDE, Partial
 
 BROKERS = st.integers(1, 3)
 DELAYS = st.lists(

@@ -6,15 +6,15 @@ from collections import Counter, defaultdict
 
 import pyarrow as pa
 import pytest
+from federator_analytics.schemas.records import BUCKET_MAX, INSTANT_US_MAX
+from federator_analytics.schemas.reports import WINDOW_S
+from federator_analytics.sources.duplicates import marked
+from federator_analytics.sources.lines import encode, parse, reason
+from federator_analytics.transforms.folding import HELD, HELD_RECORDS, bucket_value_us, fold
+from federator_analytics.transforms.partials import BESIDE, PARTIALS, slots_of
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.schemas.records import BUCKET_MAX, INSTANT_US_MAX
-from analytics.schemas.reports import WINDOW_S
-from analytics.sources.duplicates import marked
-from analytics.sources.lines import encode, parse, reason
-from analytics.transforms.folding import HELD, HELD_RECORDS, bucket_value_us, fold
-from analytics.transforms.partials import BESIDE, PARTIALS, slots_of
 from tests.analytics.landing import AGENT, delivery, example, record, text
 
 HOW = PARTIALS | BESIDE | {HELD: HELD_RECORDS}

@@ -4,11 +4,11 @@ import shutil
 import subprocess
 
 import pytest
+from federator_analytics.errors import AnalyticsError
+from federator_analytics.sources.live.heads import Heads
+from federator_analytics.sources.live.link import read_options
+from federator_analytics.sources.live.replay import Held, Replay
 
-from analytics.errors import AnalyticsError
-from analytics.sources.live.heads import Heads
-from analytics.sources.live.link import read_options
-from analytics.sources.live.replay import Held, Replay
 from lab.grid.processes.ports import free_ports
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer

@@ -4,11 +4,11 @@ import pickle
 import time
 
 import pytest
+from federator_analytics.errors import AnalyticsError, UnavailableError
+from federator_analytics.sources.live.heads import Heads
+from federator_analytics.sources.live.link import read_options
+from federator_analytics.sources.live.replay import Held, Replay
 
-from analytics.errors import AnalyticsError, UnavailableError
-from analytics.sources.live.heads import Heads
-from analytics.sources.live.link import read_options
-from analytics.sources.live.replay import Held, Replay
 from federator.errors import DecodeError
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.key_files import AgentKeys, FederationPublic, read_key_file

@@ -1,7 +1,6 @@
 import pytest
-
-from analytics.errors import AnalyticsError
-from analytics.sources.live.link import read_options
+from federator_analytics.errors import AnalyticsError
+from federator_analytics.sources.live.link import read_options
 
 
 def test_names_are_not_case_sensitive_and_defaults_hold():

@@ -1,7 +1,6 @@
+from federator_analytics.sources.live.replay import Held, advance, between, past
 from hypothesis import given
 from hypothesis import strategies as st
-
-from analytics.sources.live.replay import Held, advance, between, past
 
 SPOOL, OTHER = "a" * 16, "b" * 16
 

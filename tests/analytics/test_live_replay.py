@@ -3,10 +3,10 @@
 import time
 
 import pytest
+from federator_analytics.errors import UnavailableError
+from federator_analytics.sources.live.link import Access, Place
+from federator_analytics.sources.live.replay import Held, Lost, Replay
 
-from analytics.errors import UnavailableError
-from analytics.sources.live.link import Access, Place
-from analytics.sources.live.replay import Held, Lost, Replay
 from tests.analytics.brokers import brokers
 from tests.analytics.spool_peer import SpoolPeer
 

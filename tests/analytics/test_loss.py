@@ -2,10 +2,9 @@
 
 import pyarrow as pa
 import pytest
-
-from analytics.transforms.clocks import OneWay, pair_facts
-from analytics.transforms.folding import merged
-from analytics.transforms.loss import (
+from federator_analytics.transforms.clocks import OneWay, pair_facts
+from federator_analytics.transforms.folding import merged
+from federator_analytics.transforms.loss import (
     COUNTS,
     OF_BOOK,
     book_of,
@@ -13,7 +12,8 @@ from analytics.transforms.loss import (
     judged,
     wider_than,
 )
-from analytics.transforms.partials import PARTIALS, arrow_type
+from federator_analytics.transforms.partials import PARTIALS, arrow_type
+
 from federator.protocol.filters.algebra import contains
 from federator.protocol.telemetry.records import MADE_WINDOW_US
 

@@ -1,9 +1,9 @@
 import msgspec
 import pytest
+from federator_analytics.schemas.fields import TYPES
+from federator_analytics.schemas.records import FIELDS, HEAD, RECORD_LINE
+from federator_analytics.schemas.reports import REPORT_TABLES
 
-from analytics.schemas.fields import TYPES
-from analytics.schemas.records import FIELDS, HEAD, RECORD_LINE
-from analytics.schemas.reports import REPORT_TABLES
 from federator.protocol.telemetry.records import TABLES
 from federator.protocol.types import EPOCH_LEAP_MAX
 from federator.runtime.process.clocks import wall_clock_ms

@@ -7,16 +7,16 @@ from datetime import UTC, datetime, timedelta
 from html.parser import HTMLParser
 
 import pytest
+from federator_analytics.dashboard.app import fragments
+from federator_analytics.digest.figures import SUMMARY_VERSION, summarise
+from federator_analytics.digest.liveness import liveness
+from federator_analytics.digest.tables import ROWS_MAX, Tables, read_tables, tables_of
+from federator_analytics.errors import InputError
+from federator_analytics.report.changes import KINDS_SHOWN, MARKS, convergence_section
+from federator_analytics.report.page import page, summary_json
+from federator_analytics.report.topology import topology
+from federator_analytics.schemas.reports import REPORT_TABLES
 
-from analytics.dashboard.app import fragments
-from analytics.digest.figures import SUMMARY_VERSION, summarise
-from analytics.digest.liveness import liveness
-from analytics.digest.tables import ROWS_MAX, Tables, read_tables, tables_of
-from analytics.errors import InputError
-from analytics.report.changes import KINDS_SHOWN, MARKS, convergence_section
-from analytics.report.page import page, summary_json
-from analytics.report.topology import topology
-from analytics.schemas.reports import REPORT_TABLES
 from tests.analytics.example_tables import HOSTILE, NAMES, example, write_table, write_tables
 
 MADE = datetime(2026, 5, 4, 12, 0, tzinfo=UTC)

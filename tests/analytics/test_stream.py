@@ -6,12 +6,12 @@ import shutil
 import signal
 
 import pytest
+from federator_analytics.jobs import folded, report, stream
+from federator_analytics.jobs import tables as on_disk
+from federator_analytics.jobs.tables import as_written
+from federator_analytics.schemas.reports import REPORT_TABLES
+from federator_analytics.sources.landing import read_lines, stream_lines
 
-from analytics.jobs import folded, report, stream
-from analytics.jobs import tables as on_disk
-from analytics.jobs.tables import as_written
-from analytics.schemas.reports import REPORT_TABLES
-from analytics.sources.landing import read_lines, stream_lines
 from tests.analytics.landing import LINE, START_US, example, land, record, reported, text, typed
 from tests.analytics.stream_check import newest, start
 from tests.real.polling import until

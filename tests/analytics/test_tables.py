@@ -2,10 +2,9 @@
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-
-from analytics.digest.tables import part_files
-from analytics.jobs import tables
-from analytics.jobs.tables import Windows, append, append_windows, save, write
+from federator_analytics.digest.tables import part_files
+from federator_analytics.jobs import tables
+from federator_analytics.jobs.tables import Windows, append, append_windows, save, write
 
 
 def rows(*values):

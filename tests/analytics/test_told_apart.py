@@ -9,14 +9,14 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pytest
+from federator_analytics.errors import UsageError
+from federator_analytics.jobs import stream
+from federator_analytics.jobs.state import State, check_is_seen, fold_into
+from federator_analytics.jobs.stream import Highest, tell_apart
+from federator_analytics.transforms.partials import BESIDE, PARTIALS
 from hypothesis import given
 from hypothesis import strategies as st
 
-from analytics.errors import UsageError
-from analytics.jobs import stream
-from analytics.jobs.state import State, check_is_seen, fold_into
-from analytics.jobs.stream import Highest, tell_apart
-from analytics.transforms.partials import BESIDE, PARTIALS
 from tests.analytics.landing import AGENT, record, text
 from tests.analytics.test_folding import block
 

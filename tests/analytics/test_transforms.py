@@ -4,18 +4,18 @@ from collections import defaultdict
 
 import pyarrow as pa
 import pytest
+from federator_analytics.jobs.staging import BYTES_PER_PARTITION, partitions_for
+from federator_analytics.schemas.records import COUNT_MAX
+from federator_analytics.sources.lines import reason
+from federator_analytics.transforms.costs import control_by_kind
+from federator_analytics.transforms.delays import weighted_quantiles
+from federator_analytics.transforms.folding import bucket_value_us, fold
+from federator_analytics.transforms.hop_times import hop_times, step_quantiles, steps
+from federator_analytics.transforms.load import FLOWS_MAX, brokers, convergence, flows, span
+from federator_analytics.transforms.partials import PACKED, PARTIALS, merged_parts, unpack
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from analytics.jobs.staging import BYTES_PER_PARTITION, partitions_for
-from analytics.schemas.records import COUNT_MAX
-from analytics.sources.lines import reason
-from analytics.transforms.costs import control_by_kind
-from analytics.transforms.delays import weighted_quantiles
-from analytics.transforms.folding import bucket_value_us, fold
-from analytics.transforms.hop_times import hop_times, step_quantiles, steps
-from analytics.transforms.load import FLOWS_MAX, brokers, convergence, flows, span
-from analytics.transforms.partials import PACKED, PARTIALS, merged_parts, unpack
 from tests.analytics.landing import AGENT, START_US, bucket_of, delivery, example, record, text
 from tests.analytics.test_folding import block
 

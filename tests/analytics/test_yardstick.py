@@ -1,9 +1,9 @@
 """The whole report against the yardstick: a log with copies, a skewed clock, and damaged lines."""
 
 import pytest
+from federator_analytics.jobs.report import run
+from federator_analytics.schemas.reports import REPORT_TABLES
 
-from analytics.jobs.report import run
-from analytics.schemas.reports import REPORT_TABLES
 from lab.event_log.writing import Order, write
 from tests.analytics.yardstick import Yardstick, differences
 

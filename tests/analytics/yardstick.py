@@ -1,8 +1,8 @@
 """The report's tables a second time: other engine, other code, the same files.
 
 DuckDB reads the segments and computes each table from the definitions in docs/metrics.md and
-docs/analytics.md. Nothing of ``analytics.transforms`` is used, so whatever both agree on is not one
-person's slip. Whole batches that stand in two files are taken from one of them.
+docs/analytics.md. Nothing of ``federator_analytics.transforms`` is used, so whatever both agree on
+is not one person's slip. Whole batches that stand in two files are taken from one of them.
 """
 
 import math

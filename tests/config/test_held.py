@@ -137,7 +137,16 @@ def test_the_agent_imports_nothing_that_it_has_no_use_for():
     heavy = {
         *("pydantic", "pydantic_core", "pydantic_settings", "click", "pygments", "cryptography"),
         *("prometheus_client", "wsproto", "h11", "email", "zipfile", "tomllib", "raptorq"),
-        *("numpy", "scipy", "highspy", "pandas", "pyspark", "networkx", "lab", "analytics"),
+        *(
+            "numpy",
+            "scipy",
+            "highspy",
+            "pandas",
+            "pyspark",
+            "networkx",
+            "lab",
+            "federator_analytics",
+        ),
     }
 
     assert heavy & set(held(program, None)) == set()

@@ -155,4 +155,7 @@ def test_datagrams_want_the_library_that_repairs_them(check, office, monkeypatch
     code, said = check(*lines)
 
     assert code == 78
-    assert 'transport = "udp-fec" needs the library raptorq: install federator[fec]' in said
+    assert (
+        'transport = "udp-fec" needs the library raptorq: install it (the extra fec), or use "tcp"'
+        in said
+    )

@@ -5,8 +5,8 @@ import shlex
 
 import click
 import pytest
+from federator_analytics.cli import federator_analytics
 
-from analytics.cli import federator_analytics
 from federator import cli
 from lab.cli import federator_lab
 from tests.docs.markdown import ROOT, anchors, code, events, links, pages, settings

@@ -14,7 +14,7 @@ from federator.cli.daemons.all_brokers import (
     require_broker,
 )
 from federator.cli.options import FILE, config_file
-from federator.command_line import imported
+from federator.command_line import imported, wheel
 from federator.config.reading import load_steerer
 from federator.config.reload import reloaded
 from federator.runtime.process import logs
@@ -61,7 +61,7 @@ def command(
     """
     config = file_or_usual(config, "FEDERATOR_STEERER_CONFIG", DEFAULT_CONFIG)
     require_broker(config, brokers)
-    app = imported("federator.steerer.app", "planner")
+    app = imported("federator.steerer.app", wheel("planner"))
     read = partial(load_steerer, config, os.environ, brokers=brokers, only=only)
     settings = read()
     if check:

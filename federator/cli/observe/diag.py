@@ -139,7 +139,9 @@ class Gathered:
 
 
 def _about(now: datetime) -> dict[str, Any]:
-    names = sorted({name for line in requires("federator") or () for name in _NAME.findall(line)})
+    names = sorted(
+        {name for line in requires("mqtt-federator") or () for name in _NAME.findall(line)}
+    )
     return {
         "at": now.isoformat(timespec="seconds"),
         "python": platform.python_version(),
@@ -147,7 +149,7 @@ def _about(now: datetime) -> dict[str, Any]:
         "machine": platform.machine(),
         "processors": os.cpu_count(),
         "files_max": resource.getrlimit(resource.RLIMIT_NOFILE),
-        "packages": {"federator": version("federator")} | _versions(names),
+        "packages": {"federator": version("mqtt-federator")} | _versions(names),
     }
 
 

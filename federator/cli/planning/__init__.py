@@ -2,7 +2,7 @@
 
 import click
 
-from federator.command_line import verbs
+from federator.command_line import verbs, wheel
 
 _PLAN = {
     "solve": ("solve:solve", "Solve an instance: who carries what, and what is proven of it."),
@@ -17,7 +17,8 @@ _PLACE = {
 
 def _verbs(modules: dict[str, tuple[str, str]]) -> type[click.Group]:
     return verbs(
-        {v: (f"{__name__}.{at}", about) for v, (at, about) in modules.items()}, extra="planner"
+        {v: (f"{__name__}.{at}", about) for v, (at, about) in modules.items()},
+        brought_by=wheel("planner"),
     )
 
 

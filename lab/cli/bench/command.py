@@ -92,7 +92,7 @@ def command(
 ) -> int | None:
     """Measure one broker, bridges and our agents side by side, with real processes."""
     if find_spec("numpy") is None:
-        raise LinkError("the bench needs numpy: pip install 'federator[bench]'")
+        raise LinkError("the bench needs numpy: pip install numpy")
     if context.invoked_subcommand is not None:
         return None
     changes = {name: value for name, value in options.items() if value is not None}

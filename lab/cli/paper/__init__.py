@@ -2,7 +2,7 @@
 
 import click
 
-from federator.command_line import verbs
+from federator.command_line import verbs, wheel
 
 VERBS = {
     "generate": ("flow:generate", "Write an instance to practise on, from a seed."),
@@ -23,7 +23,7 @@ VERBS = {
     name="paper",
     cls=verbs(
         {verb: (f"lab.cli.paper.{at}", about) for verb, (at, about) in VERBS.items()},
-        extra="planner",
+        brought_by=wheel("planner"),
     ),
 )
 def command() -> None:

@@ -3,7 +3,7 @@
     python -m lab.papers.placement.spark_sweeps --out figures.csv
     spark-submit --master ... lab/papers/placement/spark_sweeps.py --out hdfs:///figures
 
-On a cluster the workers need federator[planner]; points are spread one per task at most.
+On a cluster the workers need the extra planner; points are spread one per task at most.
 """
 
 import argparse

@@ -6,6 +6,7 @@ import sys
 import pytest
 
 from federator import cli
+from federator.command_line import wheel
 
 
 def ended(arguments):
@@ -60,5 +61,5 @@ def test_without_the_extra_it_says_which_one_brings_what_is_missing():
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True)
 
     assert done.returncode == 69
-    assert "numpy is not installed: run pip install 'federator[planner]'" in done.stderr
+    assert f"numpy is not installed: run pip install '{wheel('planner')}'" in done.stderr
     assert "Traceback" not in done.stderr

@@ -8,6 +8,7 @@ import tomllib
 import pytest
 
 from federator.cli.planning.place_cores import parse_links
+from federator.command_line import wheel
 from federator.config.reading import load_gateway
 from federator.errors import ConfigError
 
@@ -65,7 +66,7 @@ def test_a_missing_extra_is_named_in_one_line():
     ended = subprocess.run(command, capture_output=True, text=True, timeout=300, check=False)
 
     assert ended.returncode == 69
-    missing = "numpy is not installed: run pip install 'federator[planner]'"
+    missing = f"numpy is not installed: run pip install '{wheel('planner')}'"
     assert ended.stderr == f"federator: {missing}\n"
 
 

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import pytest
 
 from federator import cli
+from federator.command_line import wheel
 from federator.planner.flow.instance_file import encode
 from lab import cli as lab
 from lab.papers.flow import generators
@@ -186,7 +187,7 @@ def test_without_the_extra_one_line_says_what_to_install(tmp_path):
     )
 
     assert done.returncode == 69
-    assert "pip install 'federator[planner]'" in done.stderr
+    assert f"pip install '{wheel('planner')}'" in done.stderr
     assert done.stderr.count("\n") == 1
 
 

@@ -1,8 +1,8 @@
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from federator_analytics.errors import InputMissingError
 
-from analytics.errors import InputMissingError
 from lab.bench.live_lag import Segment, counted_lines, lag_of, segments_of
 
 

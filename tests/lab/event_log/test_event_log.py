@@ -4,8 +4,8 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 import pytest
+from federator_analytics.errors import UsageError
 
-from analytics.errors import UsageError
 from federator.errors import DecodeError
 from federator.protocol.telemetry.records import decode
 from lab.event_log.writing import Order, write

@@ -1,1 +1,0 @@
-"""Work on tables, large or small, with Spark. Needs the extra ``analytics``."""

@@ -1,6 +1,0 @@
-"""``python -m analytics``: the command line, where its script is not on the path."""
-
-from analytics.cli import main
-
-if __name__ == "__main__":
-    main()
