@@ -148,20 +148,30 @@ def follow_all(
     """The same for several pages, one after the other, in one shell."""
     with Shell(folder, **environment) as shell:
         for page in pages:
-            for step in steps(page):
-                _do(shell, step, f"{page.name}:{step.line}", replaced)
+            follow_in(shell, page, replaced)
 
 
-def _do(shell: Shell, step: Step, name: str, replaced: Mapping[str, str]) -> None:
+def follow_in(shell: Shell, page: Path, replaced: Mapping[str, str]) -> None:
+    """The same for one page, in a shell that is open already."""
+    for step in steps(page):
+        do(shell, step, f"{page.name}:{step.line}", replaced)
+
+
+def do(shell: Shell, step: Step, name: str, replaced: Mapping[str, str]) -> str:
+    """Run one step until it prints what the page says; returns what it printed.
+
+    Raises:
+        AssertionError: It does not; names the step.
+    """
     commands = _replace(step.commands, replaced)
     end_s = time.monotonic() + DEADLINE_S
     while True:
         printed = shell.run(commands)
         if step.printed is None:
-            return
+            return printed
         wanted = _replace(step.printed, replaced)
         if agree(wanted, printed):
-            return
+            return printed
         if not step.only_looks or time.monotonic() > end_s:
             break
         time.sleep(POLL_S)

@@ -81,7 +81,8 @@ def command(out: Path, table: Path | None, delegation_seeds: int, placement_seed
     for claim, verdict in zip(CLAIMS, verdicts, strict=True):
         why = f" ({claim.differs})" if claim.differs else ""
         lines.append((str(claim.figure), verdict, claim.text, claim.told(curves) + why))
-    pages = {"claims.md": markdown(lines)}
+    title = "# Placement: the paper's claims, held against ours"
+    pages = {"claims.md": f"{title}\n\n{markdown(lines)}"}
     write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
     click.echo("\n".join(columns([(f, h, text) for f, h, text, _ in lines])))
     held = verdicts.count("yes")
