@@ -24,7 +24,7 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability import home_assistant as ha
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import beat
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage.durable import DiskTrouble, write_whole
 
 CHECK_S: Final = 1.0
 AGAIN_CHECKS: Final = round(ha.EVERY_S / CHECK_S)
@@ -60,6 +60,7 @@ class HomeAssistantTeller:
             told.prefix, self.settings.federation, self.settings.broker_id, __version__
         )
         self._file = self.folder / "home-assistant.json"
+        self._trouble = DiskTrouble()
         self._on_broker = self._noted()
         self._devices: dict[str, ha.Payload] = {}
         self._states: dict[str, ha.Payload] = {}
@@ -134,11 +135,15 @@ class HomeAssistantTeller:
             return ()
 
     def _note(self, topics: _Topics) -> None:
+        """Have the file name ``topics``; a disk that fails costs what we would take back later."""
         self._on_broker = topics
-        if topics:
-            write_whole(self._file, msgspec.json.encode(topics))
-        else:
-            self._file.unlink(missing_ok=True)
+        try:
+            if topics:
+                write_whole(self._file, msgspec.json.encode(topics))
+            else:
+                self._file.unlink(missing_ok=True)
+        except OSError as error:
+            self._trouble.on_error("assistant.not_noted", error)
 
     def _say(self, topic: str, payload: bytes, *, retain: bool) -> None:
         if self.link.connected:
