@@ -8,7 +8,7 @@ from typing import Annotated, Literal, Self
 
 from federator.config.brokers import Credentials, Dial, ProxySettings, Transport, Url, is_loopback
 from federator.config.held.models import Field, Strict, StringConstraints, model_validator
-from federator.config.section import BrokerNumber, Section, Switch, Takes, WholeNumber, wrong
+from federator.config.section import BrokerNumber, Name, Section, Switch, Takes, WholeNumber, wrong
 from federator.config.topics import TopicFilter, TopicFilters
 from federator.protocol.filters import contains
 from federator.protocol.links.outbox import WINDOW_BYTES
@@ -358,6 +358,16 @@ class HttpSettings(Section):
             what = f"http.host = {self.host[:60]!r} is not loopback"
             raise wrong("host", what, "use 127.0.0.1, or set http.allow_remote = true")
         return self
+
+
+class HomeAssistantSettings(Section):
+    """Home Assistant's MQTT discovery ([home-assistant.md](how-to/home-assistant.md))."""
+
+    discovery: Switch = False
+    """Tell Home Assistant of this broker and its links, as devices. Off again, they are removed
+    at the next start."""
+    prefix: Name = "homeassistant"
+    """Home Assistant's discovery prefix."""
 
 
 class LogSettings(Section):

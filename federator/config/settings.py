@@ -26,6 +26,7 @@ from federator.config.sections import (
     CustodySettings,
     DataSettings,
     DiscoverySettings,
+    HomeAssistantSettings,
     HttpSettings,
     LinkSettings,
     LogSettings,
@@ -118,6 +119,7 @@ class Settings(Section):
     steer: SteerSettings = SteerSettings()
     keys: KeySettings = KeySettings()
     http: HttpSettings = HttpSettings()
+    home_assistant: HomeAssistantSettings = HomeAssistantSettings()
     log: LogSettings = LogSettings()
 
     @model_validator(mode="before")

@@ -20,6 +20,7 @@ from federator.protocol.telemetry.frame_events import FrameEventBuffer
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.agent.data_parts import DataParts, edge_of
 from federator.runtime.agent.health import HealthReporter
+from federator.runtime.agent.home_assistant import HomeAssistantTeller
 from federator.runtime.agent.presence import OwnBrokerPresence
 from federator.runtime.agent.serving import LeafServingService
 from federator.runtime.agent.shared_broker_guard import AgentAtBroker, SharedBrokerGuard
@@ -186,6 +187,14 @@ class Services:
             links=node.links,
             neighbours=control.connections,
             data_link=control.data_link,
+            ready=self.ready,
+            name_of=node.failover.name_of,
+        )
+        self.home_assistant = HomeAssistantTeller(
+            settings,
+            folder=data.state.path,
+            link=link,
+            links=node.links,
             ready=self.ready,
             name_of=node.failover.name_of,
         )

@@ -1,0 +1,129 @@
+"""What Home Assistant is told of an agent: devices to show, and where their state is said.
+
+Our broker is a device, and so is each of its links. Home Assistant builds them from one retained
+message each, and then reads the topics that it names. They begin with ``federator/``, not with
+``$fed/``: so they reach a Home Assistant at another broker as any client's publications do.
+
+Nobody can say of a broker that died that it did: its Will dies with it. So a state that is not said
+again within ``EXPIRES_S`` counts for nothing, and Home Assistant shows its device as unavailable.
+
+Source: Home Assistant's documentation, "MQTT", "Device discovery payload".
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from federator.protocol.types import BrokerId
+
+EVERY_S: Final = 10
+EXPIRES_S: Final = 3 * EVERY_S
+
+ON, OFF = "ON", "OFF"
+ONLINE, OFFLINE = "online", "offline"
+
+_UNSAFE = re.compile(r"[^A-Za-z0-9]")
+
+Payload = dict[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class OwnNames:
+    """The topics and identifiers of one agent at Home Assistant.
+
+    Args:
+        prefix: Home Assistant's discovery prefix.
+        federation: Its name.
+        broker: The id of our broker.
+        release: Of federator.
+    """
+
+    prefix: str
+    federation: str
+    broker: BrokerId
+    release: str
+
+    @property
+    def availability_topic(self) -> str:
+        """Where stands whether we are there."""
+        return f"federator/{self.federation}/{self.broker}/availability"
+
+    def device_id(self, link: BrokerId | None = None) -> str:
+        """Of our broker, or of its link to ``link``; other agents' are other ones."""
+        own = f"federator_{_escaped(self.federation)}_{self.broker}"
+        return own if link is None else f"{own}_{link}"
+
+    def state_topic(self, link: BrokerId | None = None) -> str:
+        """Where the state of our broker, or of a link, is said."""
+        own = f"federator/{self.federation}/{self.broker}"
+        return f"{own}/state" if link is None else f"{own}/links/{link}"
+
+    def discovery_topic(self, link: BrokerId | None = None) -> str:
+        """Where Home Assistant looks for the device."""
+        return f"{self.prefix}/device/{self.device_id(link)}/config"
+
+
+def broker_device(names: OwnNames, name: str) -> Payload:
+    """Our broker; ``name`` is what people call it, empty when it has none."""
+    device = {"name": f"Broker {called(names.broker, name)}", "model": "MQTT broker"}
+    ready = _component("binary_sensor", "Ready", "ready", device_class="running")
+    standing = _component("sensor", "Standing", "standing")
+    return _payload(names, None, device, {"ready": ready, "standing": standing})
+
+
+def link_device(names: OwnNames, own_name: str, link: BrokerId, name: str) -> Payload:
+    """The link of our broker with another one, of which people call one ``name``."""
+    ends = f"{called(names.broker, own_name)} to {called(link, name)}"
+    device = {"name": f"Link {ends}", "model": "Link", "via_device": names.device_id()}
+    up = _component("binary_sensor", "Connection", "up", device_class="connectivity")
+    round_trip = _component("sensor", "Round trip", "round_trip_ms", device_class="duration")
+    round_trip |= {"unit_of_measurement": "ms", "state_class": "measurement"}
+    return _payload(names, link, device, {"up": up, "round_trip_ms": round_trip})
+
+
+def broker_state(why_not_ready: str | None, standing: str | None) -> Payload:
+    """How our broker is; ``standing`` is one word, known once it is ready."""
+    return {"ready": OFF if why_not_ready else ON, "standing": why_not_ready or standing}
+
+
+def link_state(*, up: bool, round_trip_ms: float | None) -> Payload:
+    """How a link is; how long it takes is told while it is up."""
+    known = round(round_trip_ms, 1) if up and round_trip_ms is not None else None
+    return {"up": ON if up else OFF, "round_trip_ms": known}
+
+
+def called(broker: BrokerId, name: str) -> str:
+    """A broker as it is written everywhere: by its name, and its id."""
+    return f"{name} ({broker})" if name else str(broker)
+
+
+def _payload(
+    names: OwnNames, link: BrokerId | None, device: Mapping[str, str], parts: Mapping[str, Payload]
+) -> Payload:
+    identifier = names.device_id(link)
+    return {
+        "device": {
+            "identifiers": [identifier],
+            "manufacturer": "federator",
+            "sw_version": names.release,
+            **device,
+        },
+        "origin": {"name": "federator", "sw_version": names.release},
+        "state_topic": names.state_topic(link),
+        "availability_topic": names.availability_topic,
+        "components": {
+            key: {**part, "unique_id": f"{identifier}_{key}"} for key, part in parts.items()
+        },
+    }
+
+
+def _component(platform: str, name: str, key: str, **more: str) -> Payload:
+    template = f"{{{{ value_json.{key} }}}}"
+    told: Payload = {"platform": platform, "name": name, "value_template": template, **more}
+    return told | {"expire_after": EXPIRES_S, "entity_category": "diagnostic"}
+
+
+def _escaped(name: str) -> str:
+    """Of letters and digits: Home Assistant takes no dot, and two names stay two."""
+    return _UNSAFE.sub(lambda found: f"-{ord(found[0]):x}-", name)
