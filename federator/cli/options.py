@@ -10,6 +10,7 @@ import click
 
 from federator.config.reading import load
 from federator.config.settings import Settings
+from federator.errors import ConfigError
 
 _Verb = TypeVar("_Verb", bound=Callable[..., object])
 
@@ -51,6 +52,23 @@ def _chosen(path: Path | None) -> Path | None:
     if path is None and (DEFAULT_CONFIG.exists() or not told_by_environment):
         path = DEFAULT_CONFIG
     return path
+
+
+def write_new(path: Path, content: bytes, *, mode: int) -> None:
+    """Write a file that must not be there yet. Raises ``ConfigError``: it is, or it cannot be."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError as error:
+        text = f"{path}: is there already: remove it first, if you are sure"
+        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        text = f"{path}: {reason}: name another place"
+        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:

@@ -72,6 +72,10 @@ line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are t
 | 77 | a file cannot be read, or others can read a secret; with `--fail-fast`: credentials refused |
 | 78 | the configuration, or with `--fail-fast` the broker's, must be mended; or it has an agent |
 
+`federator init` asks five questions and writes such a file. Editors with taplo (Even Better TOML)
+complete and judge keys by its first line, `#:schema FILE`; `federator check-config --schema agent`
+prints that schema, and those of `gateway`, `collector` and `steerer`.
+
 By default `mqtt://` to other hosts is allowed, so that joining stays five lines; when a user name
 would travel in clear the agent warns at start (`config.credentials_in_clear`). Set
 `links.allow_plaintext = false` to make it an error.

@@ -1,5 +1,6 @@
 """``federator check-config``: read the configuration as ``run`` would, and stop there."""
 
+import json
 from pathlib import Path
 
 import click
@@ -7,6 +8,7 @@ import click
 from federator.cli.options import config_option, named, settings_from
 from federator.config.reference import reference
 from federator.config.reload import taken_by_reload
+from federator.config.schemas import ROOTS, schema
 from federator.config.settings import Settings
 from federator.runtime.storage.state_dir import require_room
 
@@ -14,13 +16,22 @@ from federator.runtime.storage.state_dir import require_room
 @click.command(name="check-config")
 @config_option
 @click.option("--reference", "show_reference", is_flag=True, help="Print every key, as Markdown.")
-def command(config: Path | None, show_reference: bool) -> None:
+@click.option(
+    "--schema",
+    "schema_of",
+    type=click.Choice(list(ROOTS)),
+    help="Print the JSON Schema of what this daemon reads, for editors.",
+)
+def command(config: Path | None, show_reference: bool, schema_of: str | None) -> None:
     """Say whether a configuration can be used, and which keys a running agent takes up.
 
     Nothing is connected to.
     """
     if show_reference:
         click.echo(reference(), nl=False)
+        return
+    if schema_of is not None:
+        click.echo(json.dumps(schema(schema_of), indent=2, ensure_ascii=False))
         return
     settings = settings_from(config)
     settings.require(named(config))

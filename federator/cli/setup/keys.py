@@ -1,17 +1,16 @@
 """``federator keys``: who may speak in a signed federation. For the operator, on a safe host."""
 
 import json
-import os
 import re
 import time
 from datetime import UTC, datetime
-from os import EX_CANTCREAT, EX_DATAERR, EX_NOINPUT
+from os import EX_DATAERR, EX_NOINPUT
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
-from federator.cli.options import FILE, FOLDER, PLACE, columns, option
+from federator.cli.options import FILE, FOLDER, PLACE, columns, option, write_new
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
@@ -214,19 +213,7 @@ def _serial(text: str) -> bytes:
 
 
 def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
-    """Write a file that must not be there yet."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError as error:
-        text = f"{path}: is there already: remove it first, if you are sure"
-        raise _wrong(text, EX_CANTCREAT) from error
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: name another place", EX_CANTCREAT) from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(write_key_file(paper))
-        file.flush()
-        os.fsync(file.fileno())
+    write_new(path, write_key_file(paper), mode=mode)
 
 
 def _until(expires_s: float) -> str:
