@@ -1,7 +1,8 @@
 """What several verbs share: which configuration, and how rows are aligned."""
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -33,6 +34,14 @@ config_option = config_file(f"$FEDERATOR_CONFIG or {DEFAULT_CONFIG}")
 """Without it $FEDERATOR_CONFIG, the usual file, or the environment alone."""
 
 answer_option = click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
+
+
+json_option = click.option("--json", "as_json", is_flag=True, help="For machines.")
+
+
+def tell(record: Mapping[str, object], text: str, *, as_json: bool) -> None:
+    """Print what came of a verb: ``record`` for machines, or ``text`` for people."""
+    click.echo(json.dumps(record, indent=2) if as_json else text)
 
 
 def settings_from(path: Path | None, *, secrets: bool = True) -> Settings:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import config_option, named, settings_from
+from federator.cli.options import config_option, json_option, named, settings_from, tell
 from federator.config.reference import reference
 from federator.config.reload import taken_by_reload
 from federator.config.schemas import ROOTS, schema
@@ -22,7 +22,10 @@ from federator.runtime.storage.state_dir import require_room
     type=click.Choice(list(ROOTS)),
     help="Print the JSON Schema of what this daemon reads, for editors.",
 )
-def command(config: Path | None, show_reference: bool, schema_of: str | None) -> None:
+@json_option
+def command(
+    config: Path | None, show_reference: bool, schema_of: str | None, as_json: bool
+) -> None:
     """Say whether a configuration can be used, and which keys a running agent takes up.
 
     Nothing is connected to.
@@ -39,11 +42,18 @@ def command(config: Path | None, show_reference: bool, schema_of: str | None) ->
     for notice in settings.notices():
         details = " ".join(f"{key}={value}" for key, value in notice.details.items())
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)
-    neighbours = len(settings.neighbours)
-    click.echo(
+    neighbours, live = len(settings.neighbours), taken_by_reload(Settings)
+    record = {
+        "broker": settings.broker.id,
+        "url": settings.broker.reached_at,
+        "federation": settings.federation,
+        "neighbours": neighbours,
+        "taken_by_reload": list(live),
+    }
+    text = (
         f"broker {settings.broker.id} at {settings.broker.reached_at}, "
         f"federation {settings.federation}, "
-        f"{neighbours} neighbour{'' if neighbours == 1 else 's'}: the configuration can be used"
+        f"{neighbours} neighbour{'' if neighbours == 1 else 's'}: the configuration can be used\n"
+        f"a reload (SIGHUP) changes {', '.join(live)}; any other key takes a restart"
     )
-    live = ", ".join(taken_by_reload(Settings))
-    click.echo(f"a reload (SIGHUP) changes {live}; any other key takes a restart")
+    tell(record, text, as_json=as_json)

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import FILE, columns, config_option, option, settings_from, write_new
+from federator.cli.options import (
+    FILE,
+    columns,
+    config_option,
+    json_option,
+    option,
+    settings_from,
+    write_new,
+)
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
@@ -53,7 +61,7 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
 
 @click.command(name="doctor")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@json_option
 @option(
     "--wait",
     "system_seconds",

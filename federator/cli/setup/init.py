@@ -9,7 +9,15 @@ from typing import Any, Final
 
 import click
 
-from federator.cli.options import DEFAULT_CONFIG, FILE, FOLDER, config_file, write_new
+from federator.cli.options import (
+    DEFAULT_CONFIG,
+    FILE,
+    FOLDER,
+    config_file,
+    json_option,
+    tell,
+    write_new,
+)
 from federator.cli.setup.keys import PUBLIC
 from federator.config.brokers import Address
 from federator.config.reading import load
@@ -72,6 +80,7 @@ ID = click.IntRange(0, BROKER_ID_MAX)
 @click.option("--http-port", type=click.IntRange(0, 65_535), help="Another http.port.")
 @click.option("--user", help="User of the agent at its broker and at others.")
 @click.option("--password-file", type=FILE, help="File whose first line is that user's password.")
+@json_option
 def command(
     config: Path | None,
     id_: int | None,
@@ -83,6 +92,7 @@ def command(
     http_port: int | None,
     user: str | None,
     password_file: Path | None,
+    as_json: bool,
 ) -> None:
     """Ask five questions, and write an agent's configuration.
 
@@ -111,7 +121,8 @@ def command(
     except ConfigError:
         path.unlink()
         raise
-    click.echo(f"{path}: written; next: federator doctor -c {path}")
+    text = f"{path}: written; next: federator doctor -c {path}"
+    tell({"written": str(path)}, text, as_json=as_json)
 
 
 def _answers(given: dict[str, Any], folder: Path) -> dict[str, Any]:
