@@ -1,4 +1,4 @@
-"""Sphinx's configuration of the site: README.md, CHANGELOG.md and the pages of docs/, as they are.
+"""Sphinx's configuration of the site: the pages of the top folder and of docs/, as they are.
 
 The pages stay plain Markdown that reads well on a forge, so nothing in them says where they stand
 in the site's navigation. It is made from their links: what docs/README.md links below a heading
@@ -15,6 +15,7 @@ from sphinx.application import Sphinx
 
 ROOT = Path(__file__).parents[2]
 INDEX = "docs/README"
+PROJECT = sorted(page.stem for page in ROOT.glob("*.md") if page.stem != "README")
 _FENCED = re.compile(r"^(?P<indent> *)```.*?^(?P=indent)```$", re.M | re.S)
 _LINK_OR_HEADING = re.compile(r"^## (?P<heading>.+)$|\]\((?P<target>[^)\s#:]+)\.md[#)]", re.M)
 
@@ -22,7 +23,7 @@ project = "federator"
 version = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["version"]
 release = version
 extensions = ["myst_parser"]
-include_patterns = ["README.md", "CHANGELOG.md", "docs/**.md"]
+include_patterns = ["*.md", "docs/**.md"]
 exclude_patterns = [".*", "build", "**/__pycache__"]
 root_doc = "README"
 highlight_language = "none"  # of blocks that name none
@@ -55,7 +56,7 @@ def _links(page: str) -> list[tuple[str, str]]:
 
 def _navigation() -> dict[str, str]:
     """What each page's source gets at its end: hidden tables of contents of the pages below it."""
-    seen = {root_doc, INDEX, "CHANGELOG"}
+    seen = {root_doc, INDEX, *PROJECT}
     below = {root_doc: _toctree("", [INDEX])}
     chapters: dict[str, list[str]] = {}
     for heading, page in _links(INDEX):
@@ -64,7 +65,7 @@ def _navigation() -> dict[str, str]:
             chapters.setdefault(heading, []).append(page)
     for heading, pages in chapters.items():
         below[root_doc] += _toctree(heading, pages)
-    below[root_doc] += _toctree("Releases", ["CHANGELOG"])
+    below[root_doc] += _toctree("Project", PROJECT)
     waiting = [page for pages in chapters.values() for page in pages]
     while waiting:
         page = waiting.pop(0)

@@ -12,6 +12,7 @@ VERBS = {
     "collect": ("daemons.collect", "Land the metrics streams of a federation in a folder."),
     "steer": ("daemons.steer", "Fit the heavy flows of a federation to its links."),
     "console": ("daemons.console", "Show a whole federation live on one page."),
+    "init": ("setup.init", "Ask five questions, and write an agent's configuration."),
     "check-config": ("setup.check_config", "Say whether a configuration can be used."),
     "doctor": ("setup.doctor", "Ask the broker whether it can take part, and what is missing."),
     "status": ("observe.status", "Show how the agent of this machine is doing."),
@@ -25,6 +26,7 @@ VERBS = {
     "undrain": ("maintain.drain:undrain", "Let the clients of BROKER come back."),
     "tap": ("observe.tap", "Show the control traffic of this broker, decoded, live."),
     "diag": ("observe.diag", "Gather what a bug report needs in one archive, without secrets."),
+    "completion": ("setup.completion", "Print what a shell reads to complete verbs by TAB."),
     "plan": ("planning:plan", "Plan routes under limited bandwidth."),
     "place": ("planning:place", "Decide which topics live at the edge, and where cores run."),
 }

@@ -1,7 +1,8 @@
 """What several verbs share: which configuration, and how rows are aligned."""
 
+import json
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
@@ -10,6 +11,7 @@ import click
 
 from federator.config.reading import load
 from federator.config.settings import Settings
+from federator.errors import ConfigError
 
 _Verb = TypeVar("_Verb", bound=Callable[..., object])
 
@@ -34,6 +36,14 @@ config_option = config_file(f"$FEDERATOR_CONFIG or {DEFAULT_CONFIG}")
 answer_option = click.option("--json", "as_json", is_flag=True, help="The agent's answer as it is.")
 
 
+json_option = click.option("--json", "as_json", is_flag=True, help="For machines.")
+
+
+def tell(record: Mapping[str, object], text: str, *, as_json: bool) -> None:
+    """Print what came of a verb: ``record`` for machines, or ``text`` for people."""
+    click.echo(json.dumps(record, indent=2) if as_json else text)
+
+
 def settings_from(path: Path | None, *, secrets: bool = True) -> Settings:
     """The configuration that ``path`` or the surroundings name; as ``load``."""
     return load(_chosen(path), os.environ, secrets=secrets)
@@ -51,6 +61,23 @@ def _chosen(path: Path | None) -> Path | None:
     if path is None and (DEFAULT_CONFIG.exists() or not told_by_environment):
         path = DEFAULT_CONFIG
     return path
+
+
+def write_new(path: Path, content: bytes, *, mode: int) -> None:
+    """Write a file that must not be there yet. Raises ``ConfigError``: it is, or it cannot be."""
+    try:
+        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
+    except FileExistsError as error:
+        text = f"{path}: is there already: remove it first, if you are sure"
+        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        text = f"{path}: {reason}: name another place"
+        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
+    with os.fdopen(descriptor, "wb") as file:
+        file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:

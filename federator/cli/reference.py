@@ -4,21 +4,47 @@ from collections.abc import Iterator
 
 import click
 
-HEAD = """\
+_HEAD = """\
 # Command line
 
 `federator VERB`; `federator VERB --help` says the same as this page. Verbs that ask a running agent
 (`status`, `topology`, `explain`, ...) find it by the configuration that the agent was started with
-(`-c`), or by `--url`. Exit codes are those of `sysexits.h`, listed in
-[configuration.md](configuration.md); where a verb has others its text says so. An error is one line
-on standard error.
+(`-c`), or by `--url`. An error is one line on standard error. Every verb that prints what came of
+it has `--json`, but for those whose output is a file, a picture or a live screen.
 
 Daemons are `run`, `gateway` and `collect`. Operators use the verbs from `check-config` to `tap`;
 `plan` and `place` plan offline. What measures and tries out the product is
 [`federator-lab`](lab.md), which a checkout brings and an installed package does not.
 
 This page is written by `federator --reference > docs/cli.md`.
+
+## Exit codes
+
+Those of `sysexits.h`, of every verb; a supervisor need not try again after the ones from 64 to 66
+and 77 to 78. 0: all is well. 1 and 2 are answers, such as not ready: the verb's text says which.
+
+| code | meaning |
+| --- | --- |
+{codes}
 """
+
+EXIT_CODES = {
+    64: "the command line is wrong",
+    65: "a file that was given holds nothing that can be used",
+    66: "a file is missing: the configuration, or one that was named",
+    69: "a broker or an agent cannot be reached, or a port is taken",
+    70: "a mistake of ours",
+    71: "the operating system refused a process that is needed",
+    73: "a file or folder cannot be made or written, or is there already",
+    75: "another agent or collector uses the folder",
+    77: "a file cannot be read, others can read a secret, or a broker refuses our credentials",
+    78: "a configuration must be mended, ours or the broker's; or the broker has an agent",
+    130: "Ctrl-C",
+}
+"""What a program of ours ends with, beside 0 and a verb's own answers; a test holds it against all
+that can be raised."""
+
+HEAD = _HEAD.format(codes="\n".join(f"| {code} | {told} |" for code, told in EXIT_CODES.items()))
 
 
 def reference(root: click.Group, head: str = HEAD) -> str:

@@ -390,7 +390,10 @@ def _bits_per_second(told: object) -> object:
 
 
 Capacity = Annotated[
-    int, BeforeValidator(_bits_per_second), Strict(), Field(ge=CAPACITY_MIN, le=CAPACITY_MAX)
+    int,
+    BeforeValidator(_bits_per_second, json_schema_input_type=int | str),
+    Strict(),
+    Field(ge=CAPACITY_MIN, le=CAPACITY_MAX),
 ]
 """bit/s, which may be written as text with a unit."""
 

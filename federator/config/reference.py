@@ -59,19 +59,12 @@ Relative paths go by the folder of the file that names them; in the environment,
 folder.
 
 `federator check-config` reads all of it, certificates and secret files included, and says in one
-line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are those of
-`sysexits.h`:
+line what to mend: `federator: FILE[:LINE]: what: how to mend`. Exit codes are
+[listed with the verbs](cli.md#exit-codes).
 
-| code | meaning |
-| --- | --- |
-| 64 | the command line is wrong |
-| 66 | the configuration file is missing |
-| 69 | a port is taken; with `--fail-fast`: the broker cannot be reached |
-| 70 | a mistake of ours |
-| 73 | the state folder cannot be made or written |
-| 75 | another agent uses the state folder |
-| 77 | a file cannot be read, or others can read a secret; with `--fail-fast`: credentials refused |
-| 78 | the configuration, or with `--fail-fast` the broker's, must be mended; or it has an agent |
+`federator init` asks five questions and writes such a file. Editors with taplo (Even Better TOML)
+complete and judge keys by its first line, `#:schema FILE`; `federator check-config --schema agent`
+prints that schema, and those of `gateway`, `collector` and `steerer`.
 
 By default `mqtt://` to other hosts is allowed, so that joining stays five lines; when a user name
 would travel in clear the agent warns at start (`config.credentials_in_clear`). Set

@@ -68,7 +68,8 @@ def complaint(line):
     )
     if found is None or line in NO_COMMANDS:
         return None
-    words = shlex.split(ENDS.split(found[2], maxsplit=1)[0].replace("'", ""))
+    line = found[2].removesuffix("\\")  # it goes on, and what follows is not looked at
+    words = shlex.split(ENDS.split(line, maxsplit=1)[0].replace("'", ""))
     words = words[: words.index("--")] if "--" in words else words
     command = PROGRAMS[found[1]]
     context = click.Context(command, info_name=found[1])

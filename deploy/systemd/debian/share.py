@@ -14,10 +14,10 @@ from email.utils import formatdate
 from pathlib import Path
 
 import click
-from click.shell_completion import get_completion_class
 from click_man.core import write_man_pages
 
 from federator.cli import federator
+from federator.cli.setup.completion import script
 
 HERE = Path(__file__).parent
 CHECKOUT = HERE.parents[2]
@@ -104,12 +104,9 @@ def prepare(command: click.Command, parent: click.Context | None) -> None:
 def completion(share: Path) -> None:
     """What each shell reads when TAB is first pressed."""
     for shell, place in COMPLETIONS.items():
-        completes = get_completion_class(shell)
-        assert completes is not None, shell
         target = share / place
         target.parent.mkdir(parents=True)
-        text = completes(federator, {}, "federator", "_FEDERATOR_COMPLETE").source()
-        target.write_text(text.strip() + "\n")
+        target.write_text(script(shell, federator) + "\n")
 
 
 def packed(content: bytes) -> bytes:

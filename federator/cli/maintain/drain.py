@@ -10,7 +10,7 @@ from pathlib import Path
 import click
 
 from federator.cli.agent_pages import agent_url, get, url_option
-from federator.cli.options import FILE, config_option, settings_from
+from federator.cli.options import FILE, config_option, json_option, settings_from, tell
 from federator.config.security import role_keys
 from federator.config.settings import Settings
 from federator.errors import LinkError
@@ -35,14 +35,18 @@ key_option = click.option("--key", type=FILE, help="An operator's key. [keys.ope
 @config_option
 @url_option
 @key_option
-def drain(broker: int, config: Path | None, url: str | None, key: Path | None) -> None:
+@json_option
+def drain(
+    broker: int, config: Path | None, url: str | None, key: Path | None, as_json: bool
+) -> None:
     """Move the clients of BROKER away, without loss.
 
     Gateways attach them elsewhere; no new ones come. Any agent of the federation passes the order
     on. Clients without a gateway stay: see docs/failover.md.
     """
     order(BrokerId(broker), draining=True, config=config, url=url, key=key)
-    click.echo(f"broker {broker} is draining; `federator controller status` shows its clients")
+    text = f"broker {broker} is draining; `federator controller status` shows its clients"
+    tell({"broker": broker, "state": "draining"}, text, as_json=as_json)
 
 
 @click.command(name="undrain")
@@ -50,10 +54,14 @@ def drain(broker: int, config: Path | None, url: str | None, key: Path | None) -
 @config_option
 @url_option
 @key_option
-def undrain(broker: int, config: Path | None, url: str | None, key: Path | None) -> None:
+@json_option
+def undrain(
+    broker: int, config: Path | None, url: str | None, key: Path | None, as_json: bool
+) -> None:
     """Let the clients of BROKER come back. Nobody is moved: new clients may choose it again."""
     order(BrokerId(broker), draining=False, config=config, url=url, key=key)
-    click.echo(f"broker {broker} takes clients again")
+    text = f"broker {broker} takes clients again"
+    tell({"broker": broker, "state": "up"}, text, as_json=as_json)
 
 
 def order(

@@ -24,7 +24,7 @@ import click
 from pydantic import BaseModel, SecretStr
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
-from federator.cli.options import FILE, config_option, option, settings_from
+from federator.cli.options import FILE, config_option, json_option, option, settings_from, tell
 from federator.config.settings import Settings
 from federator.errors import ConfigError, LinkError
 
@@ -56,6 +56,7 @@ missing.txt      what could not be had, and why
 @click.option("--topic", "topics", multiple=True, help="A topic to explain; several times.")
 @click.option("--log", type=FILE, help="Where the agent's log goes. [the journal of --unit]")
 @option("--unit", default="federator", help="Of systemd.")
+@json_option
 def command(
     config: Path | None,
     url: str | None,
@@ -63,6 +64,7 @@ def command(
     topics: tuple[str, ...],
     log: Path | None,
     unit: str,
+    as_json: bool,
 ) -> None:
     """Gather what a bug report needs: configuration, state, metrics, versions, log.
 
@@ -81,10 +83,11 @@ def command(
         gathered.take("log.txt", lambda: _log(log, unit))
     gathered.pages(lambda: agent_url(config, url), topics)
     _write(output, gathered.whole(), now)
-    click.echo(f"{output}: {', '.join(sorted(gathered.files))}")
-    for what, why in gathered.missing.items():
-        click.echo(f"  without {what}: {why}")
-    click.echo("Secrets are left out; names of topics, clients, brokers and hosts are not.")
+    lines = [f"{output}: {', '.join(sorted(gathered.files))}"]
+    lines += [f"  without {what}: {why}" for what, why in gathered.missing.items()]
+    lines.append("Secrets are left out; names of topics, clients, brokers and hosts are not.")
+    record = {"written": str(output), "files": sorted(gathered.files), "missing": gathered.missing}
+    tell(record, "\n".join(lines), as_json=as_json)
 
 
 class Gathered:

@@ -8,7 +8,15 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import columns, config_option, option, settings_from
+from federator.cli.options import (
+    FILE,
+    columns,
+    config_option,
+    json_option,
+    option,
+    settings_from,
+    write_new,
+)
 from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
@@ -16,6 +24,11 @@ from federator.runtime.doctor.access_list import AGENT, access_list
 from federator.runtime.doctor.diagnosis import Report, judge
 from federator.runtime.doctor.doctor import SYSTEM_SECONDS_MAX, examine
 from federator.runtime.mqtt.probe import RefusedError
+from federator.runtime.storage.durable import SHARED_FILE
+
+CONFIG_HEAD = (
+    "# What an agent of federator needs beyond what mosquitto.conf says; see `federator doctor`."
+)
 
 _MARKS = {"ok": "ok", "warn": "WARN", "fail": "FAIL"}
 
@@ -48,13 +61,20 @@ def _others(name: str, *, of: str) -> Callable[[Callable[..., int]], Callable[..
 
 @click.command(name="doctor")
 @config_option
-@click.option("--json", "as_json", is_flag=True, help="For machines.")
+@json_option
 @option(
     "--wait",
     "system_seconds",
     type=click.FloatRange(0, 600),
     default=SYSTEM_SECONDS_MAX,
     help="Seconds to wait for $SYS topics; more than the broker's sys_interval.",
+)
+@click.option(
+    "--write",
+    "write_to",
+    type=FILE,
+    help="Write the lines missing from mosquitto.conf to a new file of its include_dir, such as "
+    "/etc/mosquitto/conf.d/federator.conf.",
 )
 @click.option(
     "--acl", "as_acl", is_flag=True, help="Print an acl_file for the broker instead: least rights."
@@ -78,6 +98,7 @@ def command(
     config: Path | None,
     as_json: bool,
     system_seconds: float,
+    write_to: Path | None,
     as_acl: bool,
     user: str | None,
     peers: tuple[str, ...],
@@ -91,6 +112,8 @@ def command(
 
     Exits 0 when it can, 78 when its configuration must be mended, 77 when it refuses our
     credentials, 69 when it cannot be reached.
+
+    --write never writes over a file. Lines that are there already, such as another log_dest, stay.
 
     With --acl the broker is not asked: what it should allow is written from the configuration.
     """
@@ -112,10 +135,16 @@ def command(
             click.echo(f"federator: {what}: set broker.username, or name its --user", err=True)
         return 0
     report = diagnosed(settings, system_seconds_max=system_seconds)
+    if write_to is not None and report.config_lines:
+        text = "\n".join((CONFIG_HEAD, *report.config_lines, ""))
+        write_new(write_to, text.encode(), mode=SHARED_FILE)
     if as_json:
         click.echo(json.dumps({**asdict(report), "exit_code": report.exit_code}, indent=2))
     else:
         click.echo("\n".join(_as_text(report, settings)))
+    if write_to is not None:
+        told = "have the broker read it" if report.config_lines else "nothing to write"
+        click.echo(f"federator: {write_to}: {told}", err=True)
     return report.exit_code
 
 

@@ -1,17 +1,16 @@
 """``federator keys``: who may speak in a signed federation. For the operator, on a safe host."""
 
 import json
-import os
 import re
 import time
 from datetime import UTC, datetime
-from os import EX_CANTCREAT, EX_DATAERR, EX_NOINPUT
+from os import EX_DATAERR, EX_NOINPUT
 from pathlib import Path
 from typing import Any, TypeVar, get_args
 
 import click
 
-from federator.cli.options import FILE, FOLDER, PLACE, columns, option
+from federator.cli.options import FILE, FOLDER, PLACE, columns, json_option, option, tell, write_new
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.trust.certificates import (
     REVOKED_MAX,
@@ -55,14 +54,18 @@ def command() -> None:
 @command.command()
 @click.argument("folder", type=FOLDER)
 @option("--federation", default="fed", help="The federation's name.")
-def init(folder: Path, federation: str) -> None:
+@json_option
+def init(folder: Path, federation: str, as_json: bool) -> None:
     """Make a federation key in FOLDER: federation.key is the secret, federation.pub for agents."""
     maker = KeyMaker.new(_name(federation))
     folder.mkdir(parents=True, exist_ok=True)
     _create(folder / KEY, maker.key)
     _create(folder / PUBLIC, maker.public, mode=0o644)
-    click.echo(f"{folder / KEY}: keep it secret, and a copy in another place")
-    click.echo(f"{folder / PUBLIC}: for every agent ({fingerprint(maker.public.key)})")
+    print_ = fingerprint(maker.public.key)
+    text = f"{folder / KEY}: keep it secret, and a copy in another place\n"
+    text += f"{folder / PUBLIC}: for every agent ({print_})"
+    files = {"secret": str(folder / KEY), "public": str(folder / PUBLIC)}
+    tell({**files, "fingerprint": print_}, text, as_json=as_json)
 
 
 @command.command()
@@ -72,8 +75,15 @@ def init(folder: Path, federation: str) -> None:
 @option("--days", type=click.IntRange(1, DAYS_MAX), default=DAYS)
 @click.option("--out", type=FILE, help="File. [ROLE-ID.key or ROLE-NAME.key beside it]")
 @_folder
+@json_option
 def issue(
-    role: Role, broker: int | None, name: str | None, days: int, out: Path | None, folder: Path
+    role: Role,
+    broker: int | None,
+    name: str | None,
+    days: int,
+    out: Path | None,
+    folder: Path,
+    as_json: bool,
 ) -> None:
     """Make the key and the certificate of one agent, gateway, operator, collector or steerer."""
     who = broker if role == "agent" else name
@@ -93,14 +103,16 @@ def issue(
     with (folder / ISSUED).open("a", encoding="utf-8") as file:
         file.write(json.dumps(row) + "\n")
     until = _until(certificate.expires_s)
-    click.echo(f"{path}: {certificate.holder}, serial {row['serial']}, {until}")
+    text = f"{path}: {certificate.holder}, serial {row['serial']}, {until}"
+    tell({"file": str(path), **row}, text, as_json=as_json)
 
 
 @command.command()
 @click.argument("serials", nargs=-1)
 @click.option("--broker", type=click.IntRange(0, BROKER_ID_MAX), help="All certificates of it.")
 @_folder
-def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
+@json_option
+def revoke(serials: tuple[str, ...], broker: int | None, folder: Path, as_json: bool) -> None:
     """Take certificates back. Give the file `revocations` to one agent: the others learn of it."""
     maker = _key_maker(folder)
     taken_back = {_serial(text) for text in serials}
@@ -119,38 +131,51 @@ def revoke(serials: tuple[str, ...], broker: int | None, folder: Path) -> None:
     listed = maker.revoke(before | taken_back, number=number + 1)
     revocations = RevocationFile(federation=maker.key.federation, revocations=listed)
     write_whole(path, write_key_file(revocations), mode=SHARED_FILE)  # it is for every agent
-    click.echo(f"{path}: list {number + 1}, {len(before | taken_back)} certificates")
+    text = f"{path}: list {number + 1}, {len(before | taken_back)} certificates"
+    revoked = sorted(serial.hex() for serial in before | taken_back)
+    tell({"file": str(path), "number": number + 1, "serials": revoked}, text, as_json=as_json)
 
 
 @command.command()
 @click.argument("path", type=PLACE)
-def show(path: Path) -> None:
+@json_option
+def show(path: Path, as_json: bool) -> None:
     """Say what a key file, or a folder of them, holds. Secrets are not shown."""
-    if not path.is_dir():
-        click.echo(_describe(path))
-        return
-    for name in (KEY, PUBLIC, REVOKED):
-        if (path / name).exists():
-            click.echo(_describe(path / name))
-    revoked = {serial.hex() for serial in _revoked(path)[1]}
+    files = [path]
+    if path.is_dir():
+        named = (path / name for name in (KEY, PUBLIC, REVOKED))
+        files = [file for file in named if file.exists()]
+    held = [(file, *_describe(file)) for file in files]
+    lines = [f"{file}: {text}" for file, text, _ in held]
+    issued = _issued(path) if path.is_dir() else []
+    revoked = {serial.hex() for serial in _revoked(path)[1]} if path.is_dir() else set()
     rows = []
-    for row in _issued(path):
+    for row in issued:
         state = "revoked" if row["serial"] in revoked else _until(row["expires"])
         rows.append((row["serial"], row.get("holder") or f"broker {row['broker']}", state))
-    if rows:
-        click.echo("\n".join(columns(rows)))
+    lines += columns(rows) if rows else []
+    told = [{**row, "revoked": row["serial"] in revoked} for row in issued]
+    record = {"files": [{"file": str(file), **of} for file, _, of in held], "issued": told}
+    tell(record, "\n".join(lines), as_json=as_json)
 
 
-def _describe(path: Path) -> str:
+def _describe(path: Path) -> tuple[str, dict[str, object]]:
+    """What a file holds, for people and for machines."""
     found = _read_file(path)
+    record: dict[str, object]
     try:
         paper = read_any_key_file(found)
         match paper:
             case FederationKey():
-                public = KeyMaker(paper).public
-                text = f"secret key of federation {paper.federation!r}, {fingerprint(public.key)}"
+                print_ = fingerprint(KeyMaker(paper).public.key)
+                text = f"secret key of federation {paper.federation!r}, {print_}"
+                record = {"kind": "federation key", "federation": paper.federation}
+                record["fingerprint"] = print_
             case FederationPublic():
-                text = f"key of federation {paper.federation!r}, {fingerprint(paper.key)}"
+                print_ = fingerprint(paper.key)
+                text = f"key of federation {paper.federation!r}, {print_}"
+                record = {"kind": "public key", "federation": paper.federation}
+                record["fingerprint"] = print_
             case AgentKeys():
                 signed = decode_signed(paper.certificate)
                 told = decode_certificate(signed.text)
@@ -158,13 +183,18 @@ def _describe(path: Path) -> str:
                 text += f"{told.holder} in {told.federation!r}, serial "
                 text += f"{told.serial.hex()}, {_until(told.expires_s)}, "
                 text += f"signed by {fingerprint(signed.issuer)}"
+                record = {"kind": told.role, "holder": told.holder, "federation": told.federation}
+                record |= {"serial": told.serial.hex(), "expires": told.expires_s}
+                record["signed_by"] = fingerprint(signed.issuer)
             case RevocationFile():
                 listed = decode_revocations(decode_signed(paper.revocations).text)
                 text = f"list {listed.number} of {len(listed.serials)} revoked certificates"
+                serials = sorted(serial.hex() for serial in listed.serials)
+                record = {"kind": "revocations", "number": listed.number, "serials": serials}
     except DecodeError as error:
         text = f"{path}: {error}: name a file that federator keys made"
         raise _wrong(text, EX_DATAERR) from error
-    return f"{path}: {text}"
+    return text, record
 
 
 def _name(text: str) -> str:
@@ -214,19 +244,7 @@ def _serial(text: str) -> bytes:
 
 
 def _create(path: Path, paper: KeyFile, *, mode: int = 0o600) -> None:
-    """Write a file that must not be there yet."""
-    try:
-        descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
-    except FileExistsError as error:
-        text = f"{path}: is there already: remove it first, if you are sure"
-        raise _wrong(text, EX_CANTCREAT) from error
-    except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        raise _wrong(f"{path}: {reason}: name another place", EX_CANTCREAT) from error
-    with os.fdopen(descriptor, "wb") as file:
-        file.write(write_key_file(paper))
-        file.flush()
-        os.fsync(file.fileno())
+    write_new(path, write_key_file(paper), mode=mode)
 
 
 def _until(expires_s: float) -> str:
