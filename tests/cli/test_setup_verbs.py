@@ -136,3 +136,26 @@ def test_a_schema_is_printed_by_its_daemons_name(tmp_path):
     printed = federator("check-config", "--schema", "gateway", cwd=tmp_path)
 
     assert json.loads(printed.stdout)["title"] == "Configuration of federator: gateway"
+
+
+def test_what_people_read_of_keys_and_configurations_machines_read_too(tmp_path):
+    def told(*arguments):
+        return json.loads(federator(*arguments, "--json", cwd=tmp_path).stdout)
+
+    made = told("keys", "init", "office")
+    issued = told("keys", "issue", "--dir", "office", "--broker", "7")
+    written = told("init", "-c", "f.toml", *options(keys="office"), "--state-dir", "state")
+    checked = told("check-config", "-c", "f.toml")
+    revoked = told("keys", "revoke", "--dir", "office", "--broker", "7")
+    shown = told("keys", "show", "office")
+
+    assert issued["broker"] == 7
+    assert written == {"written": "f.toml"}
+    assert (checked["broker"], checked["neighbours"]) == (7, 1)
+    assert "rules" in " ".join(checked["taken_by_reload"])
+    assert revoked["serials"] == [issued["serial"]]
+    assert [each["kind"] for each in shown["files"]] == [
+        "federation key", "public key", "revocations"
+    ]  # fmt: skip
+    assert shown["files"][0]["fingerprint"] == made["fingerprint"]
+    assert shown["issued"] == [{k: v for k, v in issued.items() if k != "file"} | {"revoked": True}]

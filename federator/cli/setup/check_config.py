@@ -42,13 +42,13 @@ def command(
     for notice in settings.notices():
         details = " ".join(f"{key}={value}" for key, value in notice.details.items())
         click.echo(f"federator: {notice.level}: {notice.name} {details}", err=True)
-    neighbours, live = len(settings.neighbours), taken_by_reload(Settings)
+    neighbours, live = len(settings.neighbours), list(taken_by_reload(Settings))
     record = {
         "broker": settings.broker.id,
         "url": settings.broker.reached_at,
         "federation": settings.federation,
         "neighbours": neighbours,
-        "taken_by_reload": list(live),
+        "taken_by_reload": live,
     }
     text = (
         f"broker {settings.broker.id} at {settings.broker.reached_at}, "
