@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 import pytest
 
-from analytics.cli import federator_analytics
 from federator import cli
 from federator.cli.reference import EXIT_CODES, reference
+from federator_analytics.cli import federator_analytics
 from lab.cli import HEAD, federator_lab
 
 ROOT = Path(__file__).parents[2]

@@ -12,8 +12,8 @@ HEADING = re.compile(r"^#+ +(?P<title>.+?)\s*$", re.M)
 
 
 def pages() -> list[Path]:
-    """README, CHANGELOG and everything below docs/."""
-    return [ROOT / "README.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
+    """README and its like, and everything below docs/."""
+    return [*sorted(ROOT.glob("*.md")), *sorted((ROOT / "docs").rglob("*.md"))]
 
 
 def links(page: Path) -> Iterator[str]:
