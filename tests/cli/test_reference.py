@@ -7,10 +7,10 @@ from pathlib import Path
 
 import click
 import pytest
+from federator_analytics.cli import federator_analytics
 
 from federator import cli
 from federator.cli.reference import EXIT_CODES, reference
-from federator_analytics.cli import federator_analytics
 from lab.cli import HEAD, federator_lab
 
 ROOT = Path(__file__).parents[2]
@@ -19,6 +19,7 @@ NO_JSON = {
     "federator run": "a daemon: its log is JSON by log.format",
     "federator gateway": "a daemon, and --check tells by its exit code",
     "federator steer": "a daemon, and --write-instance writes what it measured",
+    "federator console": "a daemon, and --check tells by its exit code",
     "federator top": "a live screen; federator status --json has the same once",
     "federator completion": "a script for a shell",
     "federator plan generate": "writes an instance, which is JSON",
