@@ -12,16 +12,16 @@ _HEAD = """\
 (`-c`), or by `--url`. An error is one line on standard error. Every verb that prints what came of
 it has `--json`, but for those whose output is a file, a picture or a live screen.
 
-Daemons are `run`, `gateway` and `collect`. Operators use the verbs from `check-config` to `tap`;
-`plan` and `place` plan offline. What measures and tries out the product is
+Daemons are `run`, `gateway`, `collect`, `steer` and `console`. Operators use the verbs from `init` to
+`tap`; `plan` and `place` plan offline. What measures and tries out the product is
 [`federator-lab`](lab.md), which a checkout brings and an installed package does not.
 
 This page is written by `federator --reference > docs/cli.md`.
 
 ## Exit codes
 
-Those of `sysexits.h`, of every verb; a supervisor need not try again after the ones from 64 to 66
-and 77 to 78. 0: all is well. 1 and 2 are answers, such as not ready: the verb's text says which.
+Those of `sysexits.h`, of every verb; a supervisor need not try again after 64 to 66, 73, 77 and 78.
+0: all is well. 1 and 2 are answers, such as not ready: the verb's text says which.
 
 | code | meaning |
 | --- | --- |
