@@ -12,8 +12,8 @@ _HEAD = """\
 (`-c`), or by `--url`. An error is one line on standard error. Every verb that prints what came of
 it has `--json`, but for those whose output is a file, a picture or a live screen.
 
-Daemons are `run`, `gateway`, `collect`, `steer` and `console`. Operators use the verbs from `init` to
-`tap`; `plan` and `place` plan offline. What measures and tries out the product is
+Daemons are `run`, `gateway`, `collect`, `steer` and `console`. Operators use the verbs from `init`
+to `tap`; `plan` and `place` plan offline. What measures and tries out the product is
 [`federator-lab`](lab.md), which a checkout brings and an installed package does not.
 
 This page is written by `federator --reference > docs/cli.md`.
