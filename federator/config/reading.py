@@ -64,6 +64,8 @@ _Root = TypeVar(
     "_Root", Settings, GatewaySettings, CollectorSettings, SteererSettings, ConsoleSettings
 )
 
+_Following = TypeVar("_Following", CollectorSettings, SteererSettings, ConsoleSettings)
+
 
 def load(path: Path | None, environ: Mapping[str, str], *, secrets: bool = True) -> Settings:
     """Read, merge and check everything an agent is told in the TOML file, if any, and ``environ``.
@@ -161,11 +163,7 @@ def load_collector(
             source.variables[("landing",)] = "--to"
         _put_brokers(values, source, path, brokers, only)
 
-    settings, source = _settings(CollectorSettings, path, environ, put_over)
-    _check_credentials(path, settings, source)
-    _check_key_file(settings.keys, "collector_file", source)
-    settings.keys.own_keys()
-    return settings
+    return _following(CollectorSettings, path, environ, put_over)[0]
 
 
 def load_steerer(
@@ -176,15 +174,8 @@ def load_steerer(
     only: bool = False,
 ) -> SteererSettings:
     """Read, merge and check everything a steerer is told; as ``load_collector``."""
-
-    def put_over(values: dict[str, Any], source: _Source) -> None:
-        _put_brokers(values, source, path, brokers, only)
-
-    settings, source = _settings(SteererSettings, path, environ, put_over)
-    _check_credentials(path, settings, source)
-    _check_key_file(settings.keys, "steerer_file", source)
-    settings.keys.own_keys()
-    return settings
+    put_over = functools.partial(_put_brokers, path=path, brokers=brokers, only=only)
+    return _following(SteererSettings, path, environ, put_over)[0]
 
 
 def load_console(
@@ -195,16 +186,24 @@ def load_console(
     only: bool = False,
 ) -> ConsoleSettings:
     """Read, merge and check everything a console is told; as ``load_collector``."""
-
-    def put_over(values: dict[str, Any], source: _Source) -> None:
-        _put_brokers(values, source, path, brokers, only)
-
-    settings, source = _settings(ConsoleSettings, path, environ, put_over)
-    _check_credentials(path, settings, source)
-    _check_key_file(settings.keys, "operator_file", source)
+    put_over = functools.partial(_put_brokers, path=path, brokers=brokers, only=only)
+    settings, source = _following(ConsoleSettings, path, environ, put_over)
     _check_key_file(settings.operators, "file", source, section="operators")
-    settings.keys.own_keys()
     return settings
+
+
+def _following(
+    root: type[_Following],
+    path: Path | None,
+    environ: Mapping[str, str],
+    put_over: Callable[[dict[str, Any], _Source], None],
+) -> tuple[_Following, _Source]:
+    """The settings of a daemon that reads all brokers, its secrets and its key checked."""
+    settings, source = _settings(root, path, environ, put_over)
+    _check_credentials(path, settings, source)
+    _check_key_file(settings.keys, settings.keys.own_key, source)
+    settings.keys.own_keys()
+    return settings, source
 
 
 def _put_brokers(

@@ -6,7 +6,7 @@ Source: docs/security.md, "Files".
 """
 
 from pathlib import Path
-from typing import Literal, Self, TypeVar
+from typing import ClassVar, Literal, Self, TypeVar
 
 from federator.config.held.models import Field, model_validator
 from federator.config.section import Section, unusable, wrong
@@ -103,60 +103,63 @@ class GatewayKeySettings(TrustSettings):
         return keys
 
 
-class CollectorKeySettings(TrustSettings):
+class _OwnKeySettings(TrustSettings):
+    """Whom to believe, and a key of our own, of the role that is ours: in the key ``ROLE_file``."""
+
+    ROLE: ClassVar[Role]
+
+    @property
+    def own_key(self) -> str:
+        """The name of the key that names our file."""
+        return f"{self.ROLE}_file"
+
+    @property
+    def own_file(self) -> Path | None:
+        """Our key's file, if one is named."""
+        file: Path | None = getattr(self, self.own_key)
+        return file
+
+    @model_validator(mode="after")
+    def _own_key_can_be_judged(self) -> Self:
+        if self.own_file is not None and not self.federation_files:
+            raise wrong(self.own_key, f"{self.own_key} alone", "add federation_files")
+        return self
+
+    def own_keys(self) -> AgentKeys | None:
+        """The key in our file."""
+        return role_keys(self.own_file, self.ROLE, f"keys.{self.own_key}")
+
+
+class CollectorKeySettings(_OwnKeySettings):
     """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
     change. With federation_files agents have to sign all that we read."""
+
+    ROLE: ClassVar[Role] = "collector"
 
     collector_file: Path | None = None
     """This collector's key and certificate; closed to others. Several may have the same."""
 
-    @model_validator(mode="after")
-    def _own_key_can_be_judged(self) -> Self:
-        if self.collector_file is not None and not self.federation_files:
-            raise wrong("collector_file", "collector_file alone", "add federation_files")
-        return self
 
-    def own_keys(self) -> AgentKeys | None:
-        """The key in ``collector_file``."""
-        return role_keys(self.collector_file, "collector", "keys.collector_file")
-
-
-class SteererKeySettings(TrustSettings):
+class SteererKeySettings(_OwnKeySettings):
     """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
     change. With federation_files agents have to sign their loads, and steerers their plans."""
+
+    ROLE: ClassVar[Role] = "steerer"
 
     steerer_file: Path | None = None
     """This steerer's key and certificate; closed to others. Agents with keys obey no other."""
 
-    @model_validator(mode="after")
-    def _own_key_can_be_judged(self) -> Self:
-        if self.steerer_file is not None and not self.federation_files:
-            raise wrong("steerer_file", "steerer_file alone", "add federation_files")
-        return self
 
-    def own_keys(self) -> AgentKeys | None:
-        """The key in ``steerer_file``."""
-        return role_keys(self.steerer_file, "steerer", "keys.steerer_file")
-
-
-class ConsoleKeySettings(TrustSettings):
+class ConsoleKeySettings(_OwnKeySettings):
     """Whom to believe, and who we are: files that ``federator keys`` made, read again when they
     change. With federation_files agents have to sign all that we read but health."""
+
+    ROLE: ClassVar[Role] = "operator"
 
     operator_file: Path | None = None
     """An operator's key and certificate, with which the console asks agents, and gives the orders
     of those who are signed in; closed to others. Agents with keys.roles = "required" answer to no
     others."""
-
-    @model_validator(mode="after")
-    def _own_key_can_be_judged(self) -> Self:
-        if self.operator_file is not None and not self.federation_files:
-            raise wrong("operator_file", "operator_file alone", "add federation_files")
-        return self
-
-    def own_keys(self) -> AgentKeys | None:
-        """The key in ``operator_file``."""
-        return role_keys(self.operator_file, "operator", "keys.operator_file")
 
 
 def role_keys(path: Path | None, role: Role, at: str) -> AgentKeys | None:

@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from federator.config.all_brokers.collector import FollowingSettings
+
 broker_option = click.option(
     "--broker",
     "brokers",
@@ -33,3 +35,8 @@ def require_broker(config: Path | None, brokers: Sequence[str]) -> None:
     """Raise ``UsageError`` when nothing names a broker."""
     if config is None and not brokers and "FEDERATOR_BROKERS" not in os.environ:
         raise click.UsageError("--broker URL is missing, and there is no configuration")
+
+
+def usable(settings: FollowingSettings) -> str:
+    """What ``--check`` says of a configuration that was read."""
+    return f"from {', '.join(each.url for each in settings.brokers)}: the configuration can be used"

@@ -16,6 +16,7 @@ from federator.cli.daemons.all_brokers import (
     file_or_usual,
     only_option,
     require_broker,
+    usable,
 )
 from federator.cli.observe.status import shown, table
 from federator.cli.options import PLACE, columns, config_file
@@ -67,8 +68,7 @@ def command(
     read = partial(load_collector, config, os.environ, landing=landing, brokers=brokers, only=only)
     settings = read()
     if check:
-        named_brokers = ", ".join(broker.url for broker in settings.brokers)
-        click.echo(f"to {settings.landing} from {named_brokers}: the configuration can be used")
+        click.echo(f"to {settings.landing} {usable(settings)}")
         return 0
     logs.configure(settings.log)
     app.serve(settings, Source(read, reloaded, logs.set_level))

@@ -12,6 +12,7 @@ from federator.cli.daemons.all_brokers import (
     file_or_usual,
     only_option,
     require_broker,
+    usable,
 )
 from federator.cli.options import config_file
 from federator.command_line import imported, wheel
@@ -55,8 +56,7 @@ def command(
     read = partial(load_console, config, os.environ, brokers=brokers, only=only)
     settings = read()
     if check:
-        named_brokers = ", ".join(broker.url for broker in settings.brokers)
-        click.echo(f"from {named_brokers}: the configuration can be used")
+        click.echo(usable(settings))
         return
     logs.configure(settings.log)
     app.serve(settings, Source(read, reloaded, logs.set_level))
