@@ -68,8 +68,7 @@ def write_new(path: Path, content: bytes, *, mode: int) -> None:
     try:
         descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode)
     except FileExistsError as error:
-        text = f"{path}: is there already: remove it first, if you are sure"
-        raise ConfigError(text, exit_code=os.EX_CANTCREAT) from error
+        raise there_already(path) from error
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
         text = f"{path}: {reason}: name another place"
@@ -78,6 +77,12 @@ def write_new(path: Path, content: bytes, *, mode: int) -> None:
         file.write(content)
         file.flush()
         os.fsync(file.fileno())
+
+
+def there_already(path: Path) -> ConfigError:
+    """Why nothing is written to ``path``."""
+    text = f"{path}: is there already: remove it first, if you are sure"
+    return ConfigError(text, exit_code=os.EX_CANTCREAT)
 
 
 def columns(rows: Sequence[Sequence[object]], *, indent: int = 0) -> list[str]:

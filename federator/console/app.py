@@ -15,9 +15,8 @@ from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.observer import Observer
 from federator.console.stream import Pulse
 from federator.console.web import Console
-from federator.errors import ConfigError
 from federator.runtime.process import service_manager
-from federator.runtime.process.http import PORT_TAKEN_EXIT_CODE
+from federator.runtime.process.http import port_taken
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import run_to_end, stop_requested, with_tasks
 
@@ -113,8 +112,6 @@ def listening(host: str, port: int) -> Iterator[socket.socket]:
             listener.close()
             raise
     except OSError as error:
-        reason = (error.strerror or str(error)).lower()
-        text = f"http.port = {port} on {host}: {reason}: choose another http.port, or 0 for any"
-        raise ConfigError(text, exit_code=PORT_TAKEN_EXIT_CODE) from error
+        raise port_taken(host, port, error) from error
     with listener:
         yield listener

@@ -16,6 +16,7 @@ from federator.cli.options import (
     config_file,
     json_option,
     tell,
+    there_already,
     write_new,
 )
 from federator.cli.setup.keys import PUBLIC
@@ -102,7 +103,7 @@ def command(
     """
     path = config or DEFAULT_CONFIG
     if path.exists():
-        write_new(path, b"", mode=SHARED_FILE)  # refuses, before anything is asked
+        raise there_already(path)  # before anything is asked
     given = {
         "--id": id_, "--broker": broker, "--advertise": advertise,
         "--neighbour": neighbour, "--keys": keys,

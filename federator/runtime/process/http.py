@@ -127,12 +127,7 @@ class HttpServer:
                 self._accept, self._host, self.port, limit=REQUEST_BYTES_MAX
             )
         except OSError as error:
-            reason = (error.strerror or str(error)).lower()
-            what = f"http.port = {self.port} on {self._host}: {reason}"
-            raise ConfigError(
-                f"{what}: choose another http.port, or 0 for any free one",
-                exit_code=PORT_TAKEN_EXIT_CODE,
-            ) from error
+            raise port_taken(self._host, self.port, error) from error
         self.port = self._server.sockets[0].getsockname()[1]
         return self
 
@@ -252,6 +247,15 @@ async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, str | N
     if method not in ("GET", "HEAD"):
         raise _RequestError(HTTPStatus.METHOD_NOT_ALLOWED, "GET only")
     return method, target, hosts[0] if hosts else None
+
+
+def port_taken(host: str, port: int, error: OSError) -> ConfigError:
+    """Why ``http.port`` cannot be listened on, and what to do."""
+    reason = (error.strerror or str(error)).lower()
+    return ConfigError(
+        f"http.port = {port} on {host}: {reason}: choose another http.port, or 0 for any free one",
+        exit_code=PORT_TAKEN_EXIT_CODE,
+    )
 
 
 def a_stranger_may_own(name: str, ours: Collection[str]) -> bool:
