@@ -15,6 +15,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from federator.protocol.messages.broker_names import named
 from federator.protocol.types import BrokerId
 
 EVERY_S: Final = 10
@@ -66,7 +67,7 @@ class OwnNames:
 
 def broker_device(names: OwnNames, name: str) -> Payload:
     """Our broker; ``name`` is what people call it, empty when it has none."""
-    device = {"name": f"Broker {called(names.broker, name)}", "model": "MQTT broker"}
+    device = {"name": f"Broker {named(names.broker, name)}", "model": "MQTT broker"}
     ready = _component("binary_sensor", "Ready", "ready", device_class="running")
     standing = _component("sensor", "Standing", "standing")
     return _payload(names, None, device, {"ready": ready, "standing": standing})
@@ -74,7 +75,7 @@ def broker_device(names: OwnNames, name: str) -> Payload:
 
 def link_device(names: OwnNames, own_name: str, link: BrokerId, name: str) -> Payload:
     """The link of our broker with another one, of which people call one ``name``."""
-    ends = f"{called(names.broker, own_name)} to {called(link, name)}"
+    ends = f"{named(names.broker, own_name)} to {named(link, name)}"
     device = {"name": f"Link {ends}", "model": "Link", "via_device": names.device_id()}
     up = _component("binary_sensor", "Connection", "up", device_class="connectivity")
     round_trip = _component("sensor", "Round trip", "round_trip_ms", device_class="duration")
@@ -91,11 +92,6 @@ def link_state(*, up: bool, round_trip_ms: float | None) -> Payload:
     """How a link is; how long it takes is told while it is up."""
     known = round(round_trip_ms, 1) if up and round_trip_ms is not None else None
     return {"up": ON if up else OFF, "round_trip_ms": known}
-
-
-def called(broker: BrokerId, name: str) -> str:
-    """A broker as it is written everywhere: by its name, and its id."""
-    return f"{name} ({broker})" if name else str(broker)
 
 
 def _payload(
