@@ -5,7 +5,7 @@ import contextlib
 import shutil
 import time
 from collections.abc import AsyncIterator
-from typing import Final, Literal
+from typing import Final, Literal, TypedDict
 from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, Page, async_playwright
@@ -17,16 +17,26 @@ DESKTOP, PHONE = (1280, 900), (390, 844)
 POLL_S: Final = 0.05
 
 
-@contextlib.asynccontextmanager
-async def chromium() -> AsyncIterator[Browser]:
-    """A browser. Raises ``LinkError``: there is none."""
+class Launching(TypedDict):
+    """How to start the browser, as playwright is told."""
+
+    executable_path: str
+    args: list[str]
+
+
+def launching() -> Launching:
+    """The system's browser. Raises ``LinkError``: there is none."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
     if program is None:
         raise LinkError("no chromium: run script/setup")
+    return {"executable_path": program, "args": ["--no-sandbox", "--disable-dev-shm-usage"]}
+
+
+@contextlib.asynccontextmanager
+async def chromium() -> AsyncIterator[Browser]:
+    """A browser. Raises ``LinkError``: there is none."""
     async with async_playwright() as driver:
-        running = await driver.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        running = await driver.chromium.launch(**launching())
         yield running
         await running.close()
 

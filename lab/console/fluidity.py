@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import uvicorn
-from playwright.async_api import Page
+from playwright.async_api import FloatRect, Page
 
 from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
-from federator.config.brokers import BrokerAddress
 from federator.console.app import listening
 from federator.console.observer import Observer
 from federator.console.picture import LiveLink, LivePage
@@ -107,8 +106,8 @@ async def _stay(page: Page) -> None:
 async def _drag(page: Page) -> None:
     """Drag the map about, as somebody with a mouse does."""
     x, y = await _middle(page)
-    left, top = await _corner(page)
-    await page.mouse.move(left + 6, top + 6)  # a broker there would be dragged instead
+    box = await _box(page)
+    await page.mouse.move(box["x"] + 6, box["y"] + 6)  # a broker there would be dragged instead
     await page.mouse.down()
     for step in itertools.count():
         await page.mouse.move(x + 120 * math.cos(step / 12), y + 120 * math.sin(step / 12))
@@ -123,16 +122,15 @@ async def _wheel(page: Page) -> None:
         await asyncio.sleep(STEP_S)
 
 
-async def _corner(page: Page) -> tuple[float, float]:
-    box = await page.locator("#map").bounding_box()
-    assert box is not None, "it is shown"
-    return box["x"], box["y"]
-
-
 async def _middle(page: Page) -> tuple[float, float]:
+    box = await _box(page)
+    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+
+
+async def _box(page: Page) -> FloatRect:
     box = await page.locator("#map").bounding_box()
     assert box is not None, "it is shown"
-    return box["x"] + box["width"] / 2, box["y"] + box["height"] / 2
+    return box
 
 
 _MOVES: Final = {"still": _stay, "dragged": _drag, "zoomed": _wheel}
@@ -140,7 +138,7 @@ _MOVES: Final = {"still": _stay, "dragged": _drag, "zoomed": _wheel}
 
 async def measure(brokers: int, links: int, *, seed: int) -> tuple[list[Frames], dict[str, Any]]:
     """Frames of each way to move the map, and how the page began."""
-    named = CollectedBrokerSettings(url=BrokerAddress(url="mqtt://127.0.0.1:1").url)
+    named = CollectedBrokerSettings(url="mqtt://127.0.0.1:1")
     settings = ConsoleSettings(brokers=(named,), http=ConsoleHttpSettings(port=0))
     pulse, federation = Pulse(), Federation(brokers, links, seed)
     async with asyncio.TaskGroup() as tasks:

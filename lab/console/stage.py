@@ -18,6 +18,7 @@ from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from lab.grid.processes.agent import AgentConfig, AgentProcess
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.console import ConsoleProcess
+from lab.grid.topology import Grid
 
 FEDERATION: Final = "works"
 NAMES: Final = (*("gate", "press-1", "press-2", "paint", "hall", "store", "lab", "dock", "office"),)
@@ -28,19 +29,6 @@ CAPACITY: Final = 200_000
 """bit/s of each link, as its agents are told."""
 
 Ids = Sequence[BrokerId]
-
-
-def grid_of(side: int) -> Mapping[BrokerId, list[BrokerId]]:
-    """The neighbours that each broker dials: one direction of each link is enough to be dialled."""
-    near: dict[BrokerId, list[BrokerId]] = {}
-    for id_ in range(side * side):
-        row, column = divmod(id_, side)
-        near[BrokerId(id_)] = [
-            BrokerId(r * side + c)
-            for r, c in ((row - 1, column), (row, column - 1), (row, column + 1), (row + 1, column))
-            if 0 <= r < side and 0 <= c < side
-        ]
-    return near
 
 
 class _Deaf(LinkObserver):
@@ -133,7 +121,7 @@ class Stage:
 @contextlib.asynccontextmanager
 async def standing(folder: Path, *, side: int = 3, history: str = "") -> AsyncIterator[Stage]:
     """A stage of ``side`` times ``side`` brokers, whose console answers."""
-    stage = Stage(folder, grid_of(side), history=history)
+    stage = Stage(folder, Grid(side, side).neighbours, history=history)
     async with contextlib.AsyncExitStack() as stack:
         stack.push_async_callback(stage.stop)
         await stage.start()

@@ -1,7 +1,6 @@
 """The system's Chromium, and dashboards of the real program, for tests that look at pages."""
 
 import contextlib
-import shutil
 import subprocess
 import sys
 import threading
@@ -9,18 +8,13 @@ from urllib.parse import urlsplit
 
 from playwright.sync_api import sync_playwright
 
-PATIENCE_MS = 60_000
-DESKTOP, PHONE = (1280, 900), (390, 844)
+from lab.console.browser import DESKTOP, PATIENCE_MS, launching
 
 
 @contextlib.contextmanager
 def chromium():
-    program = shutil.which("chromium") or shutil.which("google-chrome")
-    assert program, "script/setup installs a browser"
     with sync_playwright() as driver:
-        running = driver.chromium.launch(
-            executable_path=program, args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
+        running = driver.chromium.launch(**launching())
         yield running
         running.close()
 

@@ -13,7 +13,8 @@ from federator_analytics.digest.tables import read_tables
 from federator_analytics.report.page import write_page
 from playwright.sync_api import expect
 
-from tests.analytics.chromium import DESKTOP, PATIENCE_MS, PHONE, chromium, opened, served
+from lab.console.browser import DESKTOP, PATIENCE_MS, PHONE
+from tests.analytics.chromium import chromium, opened, served
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
 from tests.analytics.programs import run
 

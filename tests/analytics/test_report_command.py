@@ -9,7 +9,8 @@ from pathlib import Path
 import pytest
 from playwright.sync_api import expect
 
-from tests.analytics.chromium import PATIENCE_MS, chromium, opened, served
+from lab.console.browser import PATIENCE_MS
+from tests.analytics.chromium import chromium, opened, served
 from tests.analytics.example_tables import HOSTILE
 from tests.analytics.landing import example, land, record, text
 from tests.analytics.programs import run

@@ -7,7 +7,8 @@ import pytest
 from playwright.sync_api import expect
 
 from docs.site.links import broken, external, loaded_from_outside
-from tests.analytics.chromium import DESKTOP, PHONE, chromium, opened
+from lab.console.browser import DESKTOP, PHONE
+from tests.analytics.chromium import chromium, opened
 from tests.docs.markdown import ROOT, pages
 
 
