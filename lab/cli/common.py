@@ -132,6 +132,13 @@ class Bars:
             self._tasks[what] = self.progress.add_task(what, total=total)
         self.progress.update(self._tasks[what], completed=done)
 
+    @contextlib.contextmanager
+    def away(self) -> Iterator[None]:
+        """While something is printed, so that no bar is drawn into it."""
+        self.progress.stop()
+        yield
+        self.progress.start()
+
     def __enter__(self) -> Self:
         self.progress.start()
         return self

@@ -171,6 +171,16 @@ class Measurement:
         )
         self._forgotten_at_s = time.monotonic() + DEPOSED_S
 
+    @property
+    def mesh(self) -> Mesh:
+        """As the agents described it when they were last asked."""
+        return observed_mesh(self._statuses, TOPIC)
+
+    @property
+    def relayed_to(self) -> tuple[BrokerId, ...]:
+        """Where the publisher's broker sends, as its agent said when it was last asked."""
+        return next_hops(self._statuses, TOPIC, self.scenario.publisher)
+
     async def run(self) -> Outcome:
         """All federated runs, then the centralised ones. What goes wrong is a fault, not an error:
         the figures so far are worth seeing.
@@ -198,7 +208,7 @@ class Measurement:
                 faults.append(f"after the runs, {fault}")
         except LinkError as error:
             faults.append(str(error))
-        mesh = observed_mesh(self._statuses, TOPIC)
+        mesh = self.mesh
         centralised = await self._all_centralised()
         faults += delivery_faults([*federated, *centralised])
         faults += announcement_faults(announcements)
@@ -206,7 +216,7 @@ class Measurement:
         return Outcome(
             scenario=self.scenario,
             mesh=mesh,
-            relayed_to=next_hops(self._statuses, TOPIC, self.scenario.publisher),
+            relayed_to=self.relayed_to,
             federated=federated,
             centralised=centralised,
             announcements=announcements,

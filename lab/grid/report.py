@@ -24,17 +24,36 @@ _OF_SCENARIO = (
 
 
 def render(outcome: Outcome, *, columns: int) -> RenderableType:
-    """The whole report, for a terminal of ``columns``; 80 will do, more show more."""
+    """All but the mesh, for a terminal of ``columns``; 80 will do, more show more."""
     wide = columns >= WIDE_COLUMNS
     scenario = outcome.scenario
     title = "Table 2. Federated: publication delay, ms"
-    parts: list[RenderableType] = [_mesh(outcome), Text()]
-    parts.append(_table(title, outcome.federated, scenario, wide=wide))
+    parts: list[RenderableType] = [_table(title, outcome.federated, scenario, wide=wide)]
     if outcome.centralised:
         title = "Table 3. One broker, both subscribers beside it: publication delay, ms"
         parts += [Text(), _table(title, outcome.centralised, scenario, wide=wide)]
     parts += [Text(), _control(outcome), Text(), _verdict(outcome)]
     return Group(*parts)
+
+
+def render_mesh(scenario: Scenario, mesh: Mesh, relayed_to: Collection[BrokerId]) -> Text:
+    """The mesh on the grid, and how the publisher's broker reaches it."""
+    wanted, publisher = scenario.subscribers, scenario.publisher
+    picture = draw(scenario.grid, mesh, subscribers=wanted, publisher=publisher)
+    members = " ".join(str(member) for member in sorted(mesh.members))
+    parents = " ".join(
+        f"{here}:{{{','.join(str(parent) for parent in mesh.parents[here])}}}"
+        for here in sorted(mesh.members)
+        if here != mesh.core
+    )
+    lines = [*("  " + line for line in picture), "", f"  {LEGEND}"]
+    lines.append(f"  core {mesh.core}; members {members}; parents {parents}")
+    if publisher not in mesh.members:
+        relayed = " ".join(str(hop) for hop in relayed_to)
+        lines.append(f"  {publisher} is no member and relays to {relayed}")
+    text = Text(f"The mesh, redundancy {scenario.redundancy}\n", style="bold")
+    text.append("\n".join(lines), style="not bold")
+    return text
 
 
 def as_json(outcome: Outcome) -> dict[str, Any]:
@@ -123,26 +142,6 @@ def _table(title: str, deliveries: Iterable[Delivery], scenario: Scenario, *, wi
 
 def _count(number: int) -> str:
     return f"[bold red]{number}[/]" if number else "0"
-
-
-def _mesh(outcome: Outcome) -> Text:
-    scenario, mesh = outcome.scenario, outcome.mesh
-    wanted, publisher = scenario.subscribers, scenario.publisher
-    picture = draw(scenario.grid, mesh, subscribers=wanted, publisher=publisher)
-    members = " ".join(str(member) for member in sorted(mesh.members))
-    parents = " ".join(
-        f"{here}:{{{','.join(str(parent) for parent in mesh.parents[here])}}}"
-        for here in sorted(mesh.members)
-        if here != mesh.core
-    )
-    lines = [*("  " + line for line in picture), "", f"  {LEGEND}"]
-    lines.append(f"  core {mesh.core}; members {members}; parents {parents}")
-    if scenario.publisher not in mesh.members:
-        relayed = " ".join(str(hop) for hop in outcome.relayed_to)
-        lines.append(f"  {scenario.publisher} is no member and relays to {relayed}")
-    text = Text(f"The mesh, redundancy {scenario.redundancy}\n", style="bold")
-    text.append("\n".join(lines), style="not bold")
-    return text
 
 
 def _control(outcome: Outcome) -> Text:

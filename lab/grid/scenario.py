@@ -70,6 +70,12 @@ class Scenario:
         if self.link_delay_ms < 0 or self.redundancy < 1 or self.qos not in (0, 1, 2):
             raise ValueError("delay not negative, redundancy at least 1 and QoS 0, 1 or 2 wanted")
 
+    @property
+    def publishing_s(self) -> float:
+        """About how long the runs publish: the federated one after the other, the rest at once."""
+        at_once = max(self.runs) if self.centralised else 0
+        return (sum(self.runs) + at_once) * sum(self.gap_ms) / 2 / 1000
+
 
 def _ids(*numbers: int) -> tuple[BrokerId, ...]:
     return tuple(BrokerId(number) for number in numbers)

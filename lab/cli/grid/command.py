@@ -8,6 +8,7 @@ does not say what clients measured; 69 when the grid did not start or no report 
 import asyncio
 import contextlib
 import json
+import math
 import signal
 import time
 from pathlib import Path
@@ -34,10 +35,10 @@ from lab.cli.grid.plan import (
 )
 from lab.grid.measure import Measurement
 from lab.grid.processes.children import Child
-from lab.grid.report import as_json, render
+from lab.grid.report import as_json, render, render_mesh
 from lab.grid.reporting import Copies
 from lab.grid.running import JoinedGrid, RunningGrid
-from lab.grid.scenario import PRESETS
+from lab.grid.scenario import PRESETS, Scenario
 
 FAULTY = 1
 REPORT_COLUMNS = 100
@@ -153,7 +154,10 @@ def command(
     plan = Plan(
         scenario=scenario_of(None if trial else preset, options),
         trial=trial,
-        with_clients=not stay or preset is not None or options["subscribers"] is not None,
+        with_clients=not stay
+        or any(
+            each is not None for each in (preset, options["subscribers"], options["publications"])
+        ),
         measure=not stay or options["publications"] is not None,
         stay=stay,
         state=state,
@@ -193,9 +197,16 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
                     settling = bar.add_task("settling the mesh", total=1)
                     await measurement.subscribe()
                     bar.advance(settling)
+                    if not plan.as_json:
+                        shown = render_mesh(scenario, measurement.mesh, measurement.relayed_to)
+                        with bars.away():
+                            console.print(shown, end="\n\n")
                 if plan.state is not None:
                     write_atomically(plan.state, json.dumps(running.state(), indent=1) + "\n")
                 if plan.measure:
+                    if not plan.as_json:
+                        with bars.away():
+                            console.print(_what_follows(scenario))
                     outcome = await measurement.run()
                     code = FAULTY if outcome.faults else 0
                     copies = Copies.of(await running.statuses())
@@ -215,6 +226,13 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
         agrees = await plan.records.tell(measurement, copies, console)
         code = code if agrees else FAULTY
     return code
+
+
+def _what_follows(scenario: Scenario) -> str:
+    """Said before the measurement: without a terminal there is no bar to look at meanwhile."""
+    count = sum(scenario.runs)
+    lasts = f", some {math.ceil(scenario.publishing_s)} s" if scenario.publishing_s else ""
+    return f"publishing {count:,} messages{lasts} ...\n"
 
 
 async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:

@@ -7,7 +7,7 @@ from rich.console import Console
 
 from lab.grid.clients import Arrivals
 from lab.grid.measure import Announcements, Delivery, Outcome, delivery_faults
-from lab.grid.report import as_json, render
+from lab.grid.report import as_json, render, render_mesh
 from lab.grid.scenario import SPOHN2021
 from lab.grid.topology import expected_mesh
 from tests.lab.grid.ids import ids
@@ -73,6 +73,15 @@ def test_the_papers_figures_and_ours_stand_side_by_side_uncut(columns):
     assert "42.58 ±4.48" in text
     assert "16.0 messages per core announcement" in text
     assert all(len(line) <= columns for line in text.splitlines())
+
+
+def test_the_mesh_is_drawn_with_who_has_clients_and_who_only_relays():
+    picture = render_mesh(SPOHN2021, outcome().mesh, ids(7)).plain.splitlines()
+
+    assert picture[0] == "The mesh, redundancy 2"
+    assert picture[1].split() == ["·", "0", "───▷", "○", "1", "━━━▶", "◉", "2", "S"]
+    assert picture[5].split() == ["·", "6", "P", "───▷", "●", "7", "S", "━━━▶", "○", "8"]
+    assert picture[-1] == "  6 is no member and relays to 7"
 
 
 def test_a_loss_and_a_duplicate_show_in_the_table_the_verdict_and_the_json():

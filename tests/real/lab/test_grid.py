@@ -94,6 +94,31 @@ def test_the_papers_grid_loses_nothing_and_builds_the_papers_mesh(tmp_path):
     assert len(json.loads(state.read_text())["brokers"]) == 9
 
 
+def read_up_to(stream, begin):
+    """The lines that come, up to the first that begins so; fails when there is none."""
+    lines = []
+    while not lines or not lines[-1].startswith(begin):
+        lines.append(stream.readline())
+        assert lines[-1], lines
+    return lines
+
+
+@pytest.mark.slow
+def test_whoever_watches_sees_the_mesh_before_the_publishing_and_may_stay():
+    with subprocess.Popen(
+        [*GRID, "--rows", "2", "--cols", "2", "--stay", *QUICK], stdout=subprocess.PIPE, text=True
+    ) as process:
+        before = read_up_to(process.stdout, "publishing 40 messages")
+        after = read_up_to(process.stdout, "Ctrl-C ends them all.")
+        process.send_signal(signal.SIGINT)
+
+    assert process.returncode == 0
+    assert before[0] == "The mesh, redundancy 2\n"
+    assert "  core 1; members 1 3; parents 3:{1}\n" in before
+    assert "The mesh, redundancy 2\n" not in after
+    assert any(line.startswith("Table 2") for line in after)
+
+
 def subscribe(broker, version, pattern):
     program, port = client_program("mosquitto_sub"), str(broker["port"])
     one_message = ("-C", "1", "-W", "60", "-F", "%t %p")
