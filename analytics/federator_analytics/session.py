@@ -13,7 +13,7 @@ import shutil
 import socket
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from pathlib import Path
 from urllib.parse import urlsplit
 
@@ -89,6 +89,8 @@ def spark_session(
     if (told := chosen.get("spark.master", "")).startswith("spark://"):
         knock(told)
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)  # else workers take any python3
+    if is_on_this_machine(told):
+        stay_on_this_machine(os.environ)
     builder = SparkSession.builder.appName(name)
     for key, value in (chosen | dict(config or {})).items():
         builder = builder.config(key, value)
@@ -132,6 +134,11 @@ def _config(
     if is_on_this_machine(master):
         chosen |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
     return chosen
+
+
+def stay_on_this_machine(environment: MutableMapping[str, str]) -> None:
+    """Else Spark ends where the machine's own name leads to no address, as in a bare container."""
+    environment.setdefault("SPARK_LOCAL_IP", LOOPBACK)
 
 
 def is_on_this_machine(master: str) -> bool:

@@ -7,17 +7,15 @@ manager: where the README asks it to start or reload the broker, what Debian's u
 """
 
 import os
-import re
 import subprocess
-import time
 from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[2]
-BLOCK = re.compile(r"^ *```sh (?P<host>\S+)\n(?P<text>.*?)^ *```$", re.M | re.S)
+from tests.docs.readme import ROOT, follow_readme
+
 SITES = {"site-1": "10.79.0.1", "site-2": "10.79.0.2"}
-SECONDS_MAX, STEP_S = 600, 300
+STEP_S = 300
 
 HOST = """
 mount -t tmpfs here {here}
@@ -26,8 +24,8 @@ mount -t overlay overlay -o lowerdir=/,upperdir={here}/upper,workdir={here}/work
 cd {here}/root
 rm -rf etc/federator opt/federator usr/local/bin/federator var/lib/federator clone
 rm -rf etc/mosquitto/conf.d/* var/lib/mosquitto/*
-mkdir -p clone etc/federator
-tar -C {root} --exclude=./.venv --exclude=./.git -cf - . | tar -C clone -xf -
+mkdir clone
+tar -C {root} --exclude=./.venv --exclude=./.git --exclude=./build -cf - . | tar -C clone -xf -
 mount -t proc proc proc
 mount --bind /dev dev
 mount -t tmpfs tmp tmp
@@ -96,51 +94,12 @@ class Host:
         for host in (self, other):
             host.run(f"ip addr add {SITES[host.name]}/24 dev eth0; ip link set eth0 up")
 
-    def copy(self, name, other):
-        """Bring a file of the clone's folder into the other host's /etc/federator."""
-        text = self.run(f"cat office/{name}")
-        assert text.startswith("{"), text
-        other.run(f"umask 77; cat >/etc/federator/{name} <<'END'\n{text}END")
-
-
-def blocks():
-    """Host and commands of each block of the section, in order."""
-    _, section = (ROOT / "README.md").read_text("utf-8").split("## On your own brokers\n")
-    section = section.split("\n## ")[0]
-    return [(each["host"], each["text"]) for each in BLOCK.finditer(section)]
+    def put(self, file, text):
+        self.run(f"umask 77; mkdir -p $(dirname {file}); cat >{file} <<'END'\n{text}END")
 
 
 @pytest.mark.slow
 def test_by_the_readme_alone_two_own_brokers_federate_with_keys(tmp_path):
-    began_s = time.monotonic()
-    told = []
     with Host("site-1", tmp_path) as one, Host("site-2", tmp_path) as two:
         one.connect(two)
-        hosts = {"site-1": [one], "site-2": [two], "both": [one, two]}
-        for number, (where, commands) in enumerate(blocks()):
-            for host in hosts[where]:
-                if "mosquitto_sub" in commands:
-                    until(lambda: "ready, joined" in one.run("federator status"), told)
-                if "mosquitto_pub" in commands:
-                    until(lambda: "hall/#" in two.run("federator explain hall/temperature"), told)
-                printed = host.run(commands, outside=number == 0)
-                told.append(f"--- {host.name}\n{commands}\n{printed}")
-                if "keys init" in commands:
-                    for file, to in (("agent-1.key", one), ("agent-2.key", two)):
-                        one.copy(file, to)
-                        one.copy("federation.pub", to)
-                if "federator run" in commands:
-                    assert "cannot take part yet" in printed
-                    assert "\ncan take part" in printed, "\n".join(told)
-
-        until(lambda: one.run("cat heard.txt") == "hall/temperature 21.5\n", told)
-        assert "security: signed" in one.run("federator status")
-
-    assert time.monotonic() - began_s < SECONDS_MAX
-
-
-def until(holds, told):
-    end_s = time.monotonic() + 60
-    while not holds():
-        assert time.monotonic() < end_s, "\n".join(told)
-        time.sleep(0.1)
+        follow_readme(one, two)

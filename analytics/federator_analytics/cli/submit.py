@@ -23,7 +23,14 @@ from typing import Any
 import click
 
 from federator_analytics.errors import UnavailableError
-from federator_analytics.session import LOOPBACK, QUIET, find_java, is_on_this_machine, knock
+from federator_analytics.session import (
+    LOOPBACK,
+    QUIET,
+    find_java,
+    is_on_this_machine,
+    knock,
+    stay_on_this_machine,
+)
 
 SHIPPED = ("federator_analytics", "federator")
 """Packages of ours that code on the workers imports."""
@@ -114,6 +121,8 @@ def _environment(what: Submission) -> dict[str, str]:
         environment.setdefault("PYSPARK_PYTHON", sys.executable)
     else:
         environment.pop("PYSPARK_PYTHON", None)
+    if is_on_this_machine(what.master):
+        stay_on_this_machine(environment)
     return environment
 
 
