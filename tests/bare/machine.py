@@ -43,12 +43,14 @@ class Container:
     def start(self, commands: str) -> "subprocess.Popen[str]":
         """Begin ``commands`` in the folder of the clone; errors go where output goes."""
         inside = ("--pipe", "--as-pid2", "--directory", str(self.root))
+        on_disk = os.environ | {"SYSTEMD_NSPAWN_TMPFS_TMP": "0"}  # /tmp, where pip builds
         return subprocess.Popen(
             [*NSPAWN, *inside, *SHELL, f"cd /clone\n{commands}"],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
+            env=on_disk,
         )
 
     def done(self, commands: str) -> str:
