@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from lab.grid.processes.broker import LOG_TOPIC_LINES
 from lab.grid.processes.ports import free_ports
 from tests.containers.compose_grid import until
 
@@ -45,10 +46,8 @@ def image(tmp_path_factory):
 def broker(folder):
     """A Mosquitto of this host, and its port."""
     (port,) = free_ports(1)
-    topics = "log_dest stderr\nlog_dest topic\nlog_type all\n"
-    (folder / f"{port}.conf").write_text(
-        f"listener {port} 127.0.0.1\nallow_anonymous true\n{topics}"
-    )
+    lines = [f"listener {port} 127.0.0.1", "allow_anonymous true", *LOG_TOPIC_LINES, ""]
+    (folder / f"{port}.conf").write_text("\n".join(lines))
     return subprocess.Popen(["mosquitto", "-c", folder / f"{port}.conf"]), port
 
 
@@ -63,16 +62,9 @@ def test_it_federates_as_a_user_without_rights_and_stops_in_order(image, tmp_pat
     data.mkdir(mode=0o755)
     options = data / "options.json"
     options.touch(mode=0o600)
-    options.write_text(
-        json.dumps(
-            {
-                "broker_id": 7,
-                "security": "open",
-                "broker_url": f"mqtt://127.0.0.1:{port}",
-                "neighbours": [f"mqtt://127.0.0.1:{site_port}"],
-            }  # fmt: skip
-        )
-    )
+    urls = [f"mqtt://127.0.0.1:{each}" for each in (port, site_port)]
+    told = {"broker_id": 7, "security": "open", "broker_url": urls[0], "neighbours": urls[1:]}
+    options.write_text(json.dumps(told))
     name = f"federator-test-addon-{port}"
     loopback = ("--env", "FEDERATOR_HTTP__PORT=0", "--env", "FEDERATOR_HTTP__HOST=127.0.0.1")
     mapped = ("--volume", f"{data}:/data", "--tmpfs", "/tmp")
@@ -100,8 +92,9 @@ def test_it_federates_as_a_user_without_rights_and_stops_in_order(image, tmp_pat
             return b"hello/home hi" in heard.read_bytes()
 
         until(arrives, "what is published at the site arrives at home", deadline_s=60)
-        users = run("docker", "top", name, "-eo", "uid,args").splitlines()[1:]
-        assert {line.split()[0] for line in users if "federator" in line} == {AGENT_USER}
+        processes = run("docker", "top", name, "-eo", "pid,uid,args").splitlines()[1:]
+        (agent,) = (line.split() for line in processes if "federator.runtime.agent" in line)
+        assert agent[1] == AGENT_USER
         run("docker", "stop", "--time", "10", name)
         assert run("docker", "inspect", "--format", "{{.State.ExitCode}}", name).strip() == "0"
     finally:

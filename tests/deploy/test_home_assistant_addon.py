@@ -46,6 +46,7 @@ def read(name):
     return yaml.safe_load((SOURCE / name).read_text("utf-8"))
 
 
+DOCS = (APP / "DOCS.md").read_text("utf-8")
 MANIFEST = Manifest.model_validate(read("federator/config.yaml"))
 
 
@@ -159,6 +160,19 @@ def test_options_become_a_configuration_that_can_be_used(home):
     assert stat.S_IMODE(Path(told["keys"]["agent_file"]).stat().st_mode) == 0o600
     assert told["links"]["dial"] == "out"  # nobody is told how to reach this broker
     assert told["rules"] == {"keep": EXAMPLE["keep"], "deny": EXAMPLE["deny"]}
+
+
+def test_the_example_of_its_documentation_can_be_used(home):
+    home.put_keys()
+    blocks = re.findall(r"^ *```yaml\n(.*?)```$", DOCS, re.M | re.S)
+    (example,) = (yaml.safe_load(each) for each in blocks if "broker_id" in each)
+
+    with supervisor() as url:
+        made = home.check(MANIFEST.options | example, url)
+
+    assert can_be_used(made), made.stderr
+    table = set(re.findall(r"`(\w+)`", "".join(re.findall(r"^\| (`.+?) \|", DOCS, re.M))))
+    assert table == MANIFEST.options_schema.keys()
 
 
 def test_defaults_and_an_id_are_enough_where_all_are_trusted(home):

@@ -5,6 +5,7 @@ Run by script/test-telegraf. Not named as tests are: ``script/test`` runs withou
 
 import os
 import subprocess
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -52,6 +53,19 @@ def publish(broker, topic, payload):
     subprocess.run(command, check=True, timeout=30)
 
 
+@contextmanager
+def listening(broker, topic, into):
+    """A client that writes what it hears to the file ``into``."""
+    with into.open("wb") as output:
+        command = ["mosquitto_sub", "-p", str(broker.port), "-v", "-t", topic]
+        client = subprocess.Popen(command, stdout=output)
+    try:
+        yield
+    finally:
+        client.terminate()
+        client.wait(timeout=10)
+
+
 def url(broker):
     return f"tcp://127.0.0.1:{broker.port}"
 
@@ -67,10 +81,7 @@ async def test_one_telegraf_hears_all_brokers_tells_all_of_its_agent_and_outlive
         "MQTT_SECOND": url(two),
     }
     heard = tmp_path / "heard"
-    with heard.open("wb") as output:
-        listen = ["mosquitto_sub", "-p", str(three.port), "-v", "-t", "telegraf/#"]
-        listener = subprocess.Popen(listen, stdout=output)
-    try:
+    with listening(three, "telegraf/#", heard):
         async with Telegraf(tmp_path / "telegraf", **told) as telegraf:
 
             def arrives(broker, payload):
@@ -92,6 +103,3 @@ async def test_one_telegraf_hears_all_brokers_tells_all_of_its_agent_and_outlive
             one.kill9()
 
             await until(lambda: arrives(three, "22.5"), "it goes on at broker 2")
-    finally:
-        listener.terminate()
-        listener.wait(timeout=10)
