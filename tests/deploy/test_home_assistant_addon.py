@@ -221,6 +221,8 @@ def test_another_broker_needs_no_supervisor(home):
         ({"federation": "a/b"}, "options: federation = 'a/b': it should match"),
         ({"security": "closed"}, "options: security = 'closed': it should be 'signed'"),
         ({"links_password": "a\nb"}, "options: links_password holds a line break"),
+        ({"broker_name": "\ud800"}, "options: broker_name = "),
+        ({"federation": "other"}, "is of broker 7 in 'fed', this is broker 7 in 'other'"),
         ({"ca_file": "ca.pem"}, "options: ca_file = 'ca.pem': no "),
         ({"keep": ["a/#/b"]}, "options: keep[0] = "),
         ({"broker_username": "me"}, "options: broker_username without broker_url"),

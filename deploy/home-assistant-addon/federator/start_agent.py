@@ -170,14 +170,13 @@ def secret(folders: Folders, name: str, text: str, option: str) -> str:
     """The file, closed to others, that now holds a password."""
     if not text.isprintable():
         raise mistake(f"options: {option} holds a line break or another control character")
-    return put(folders.private / name, text + "\n")
+    return put(folders.private / name, text.encode() + b"\n")
 
 
-def put(file: Path, text: str) -> str:
+def put(file: Path, content: bytes) -> str:
     """Write a file that only its user may read."""
-    file.unlink(missing_ok=True)
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "w") as opened:
-        opened.write(text)
+    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as opened:
+        opened.write(content)
     return str(file)
 
 
@@ -185,21 +184,22 @@ def key_files(options: Options, folders: Folders) -> dict[str, object]:
     """``[keys]``: from the options' text, or else from the files in the app's folder."""
     if options.security == "open":
         return {}
-    named = f"agent-{options.broker_id}.key"
+    named, issue = f"agent-{options.broker_id}.key", f"issue --broker {options.broker_id}"
     found = {}
-    for option, text, name in (
-        ("agent_key", options.agent_key, named),
-        ("federation_key", options.federation_key, "federation.pub"),
+    for option, text, name, maker in (
+        ("agent_key", options.agent_key, named, issue),
+        ("federation_key", options.federation_key, "federation.pub", "init"),
     ):
         file = folders.config / name
-        if text is None:
+        content = None if text is None else text.encode()
+        if content is None:
             try:
-                text = file.read_text("utf-8")
-            except (OSError, ValueError):
-                made = f"made by federator keys issue --broker {options.broker_id}"
-                where = f"put {name}, {made}, into the app's folder in addon_configs"
+                content = file.read_bytes()
+            except OSError:
+                where = f"put {name}, made by federator keys {maker}, into the app's folder in "
+                where += "addon_configs"
                 raise mistake(f"no {file}: {where}, or its text into {option}") from None
-        found[option] = put(folders.private / name, text)
+        found[option] = put(folders.private / name, content)
     return {"agent_file": found["agent_key"], "federation_files": [found["federation_key"]]}
 
 
@@ -221,7 +221,7 @@ def settings(options: Options, broker: Login, folders: Folders) -> dict[str, Any
         ca_file = folders.ssl / options.ca_file
         if not ca_file.is_file():
             raise mistake(f"options: ca_file = {options.ca_file!r}: no {ca_file}")
-        links["ca_file"] = put(folders.private / "ca.pem", ca_file.read_text("utf-8"))
+        links["ca_file"] = put(folders.private / "ca.pem", ca_file.read_bytes())
     return {
         "federation": options.federation,
         "security": options.security,
@@ -261,7 +261,7 @@ def prepare(folders: Folders, supervisor: str, wait_s: float) -> Path:
     folders.private.mkdir(PRIVATE_FOLDER)
     folders.state.mkdir(PRIVATE_FOLDER, exist_ok=True)
     text = toml(settings(options, broker, folders))
-    return Path(put(folders.private / "federator.toml", text))
+    return Path(put(folders.private / "federator.toml", text.encode()))
 
 
 def leave_root(folders: Folders, user: int) -> None:
