@@ -41,7 +41,8 @@ def options(**changed):
 
 
 def test_what_init_writes_check_config_takes(tmp_path):
-    made = federator("init", "-c", "new/f.toml", *options(), "--state-dir", "state", cwd=tmp_path)
+    told = (*options(), "--state-dir", "state \N{HOUSE BUILDING}")
+    made = federator("init", "-c", "new/f.toml", *told, cwd=tmp_path)
 
     assert (made.returncode, made.stderr) == (0, "")
     checked = federator("check-config", "-c", "new/f.toml", cwd=tmp_path)

@@ -129,7 +129,9 @@ def test_notes_are_a_chapter_of_the_changelog():
 
 
 def test_a_tag_waits_for_versions_a_chapter_and_an_address(tmp_path):
-    for name in (*PROJECTS, "federator/__init__.py", "CHANGELOG.md", "script/release/check-tag"):
+    addon = "deploy/home-assistant-addon/federator/config.yaml"
+    others = ("federator/__init__.py", addon, "CHANGELOG.md", "script/release/check-tag")
+    for name in (*PROJECTS, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
     check = tmp_path / "script" / "release" / "check-tag"
@@ -137,7 +139,7 @@ def test_a_tag_waits_for_versions_a_chapter_and_an_address(tmp_path):
 
     early = run(check, "v9.9.9")
     assert early.returncode == 1
-    assert all(name in early.stderr for name in (*PROJECTS, "__init__.py", "CHANGELOG.md"))
+    assert all(name in early.stderr for name in (*PROJECTS, *others[:-1]))
     assert run(check, "latest").stderr.count("\n") == 1
 
     for name in PROJECTS[:2]:

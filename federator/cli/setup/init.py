@@ -170,14 +170,14 @@ def written(
     if state_dir is not None:
         lines.append(f"state_dir = {_quoted(state_dir, path.parent)}")
     lines += [*([""] if lines[1:] else []), "[broker]", f"id = {answers['--id']}"]
-    lines.append(f"url = {json.dumps(answers['--broker'])}")
+    lines.append(f"url = {_text(answers['--broker'])}")
     hidden = answers["--advertise"] == NONE
     if not hidden and answers["--advertise"] != answers["--broker"]:
-        lines.append(f"advertise = {json.dumps(answers['--advertise'])}")
-    named = [f"{key} = {json.dumps(value)}" for key, value in login.items() if value]
+        lines.append(f"advertise = {_text(answers['--advertise'])}")
+    named = [f"{key} = {_text(value)}" for key, value in login.items() if value]
     lines += named
     if answers["--neighbour"] != NONE:
-        lines += ["", "[[neighbours]]", f"url = {json.dumps(answers['--neighbour'])}"]
+        lines += ["", "[[neighbours]]", f"url = {_text(answers['--neighbour'])}"]
     if hidden or named:
         lines += ["", "[links]", *(['dial = "out"'] if hidden else []), *named]
     lines += keys
@@ -200,4 +200,9 @@ def _quoted(path: Path, home: Path) -> str:
     """As the file in the folder ``home`` names it: its own folder is left out."""
     whole = path.absolute()
     inside = whole.is_relative_to(home.absolute())
-    return json.dumps(str(whole.relative_to(home.absolute()) if inside else whole))
+    return _text(str(whole.relative_to(home.absolute()) if inside else whole))
+
+
+def _text(value: str) -> str:
+    """As TOML writes it: JSON's texts are TOML's, but for pairs of surrogates."""
+    return json.dumps(value, ensure_ascii=False)
