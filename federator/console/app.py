@@ -12,6 +12,7 @@ import structlog
 import uvicorn
 
 from federator.config.all_brokers.console import ConsoleSettings
+from federator.console.listener import PatientProtocol
 from federator.console.observer import Observer
 from federator.console.stream import Pulse
 from federator.console.web import Console
@@ -69,6 +70,8 @@ async def _show(
 
     config = uvicorn.Config(
         Console(settings, observer, pulse, ready).application(),
+        http=PatientProtocol,
+        ws="none",
         log_config=None,
         access_log=False,
         server_header=False,

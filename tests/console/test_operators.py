@@ -53,8 +53,8 @@ def test_without_a_file_nobody_can_sign_in():
 def test_attempts_are_counted_by_the_minute():
     operators = Operators(OperatorsSettings(attempts_per_min=2))
 
-    assert [operators.may_try(1_000) for _ in range(3)] == [True, True, False]
-    assert operators.may_try(61_000)
+    assert [operators.may_try("here", 1_000) for _ in range(3)] == [True, True, False]
+    assert operators.may_try("here", 61_000)
 
 
 @pytest.mark.parametrize(

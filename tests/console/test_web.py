@@ -14,7 +14,9 @@ from federator.console.app import listening
 from federator.console.observer import Observer
 from federator.console.picture import LivePage
 from federator.console.stream import Pulse
-from federator.console.web import BODY_BYTES_MAX, QUESTIONS_PER_S, Console
+from federator.console.crowd import QUESTIONS_PER_S
+from federator.console.guard import BODY_BYTES_MAX
+from federator.console.web import Console
 
 HOSTILE = '"><script>alert(1)</script>'
 
