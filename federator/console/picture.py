@@ -410,7 +410,7 @@ class Picture:
             "why": "" if up else (reasons[0] if reasons else "neither end answers"),
             "transport": max((link.transport for link in known), key=len, default=""),
             "delay_ms": min(
-                (link.rtt_ms for link in fresh if link.rtt_ms is not None), default=None
+                (link.rtt_ms for link in fresh if up and link.rtt_ms is not None), default=None
             ),
             "rates": [
                 _short(link.rate) if link and answers else None

@@ -1,8 +1,8 @@
 "use strict";
 /* Small line charts over time, as SVG. Where nothing is known the line has a gap. */
 const TimeChart = (() => {
-  const { make, short, clock, hour } = Parts;
-  const W = 400, H = 130, LEFT = 44, RIGHT = 8, TOP = 8, BOTTOM = 20, NUMBERS_SHOWN = 60;
+  const { make, number, short, clock, hour } = Parts;
+  const H = 140, WIDE_MIN = 260, WIDE_MAX = 900, LEFT = 44, RIGHT = 8, TOP = 8, BOTTOM = 20, NUMBERS_SHOWN = 60;
   const svg = (kind, attributes, text) => {
     const element = document.createElementNS("http://www.w3.org/2000/svg", kind);
     for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
@@ -33,21 +33,23 @@ const TimeChart = (() => {
     return `${line.name}: last ${amount(found.at(-1))}${unit}, least ${amount(Math.min(...found))}, most ${amount(Math.max(...found))}`;
   };
 
-  /* A figure. `lines`: name and values, the oldest first; each is one of at most two. `most`: where the axis ends. */
-  const draw = (title, unit, lines, { step_ms, end_ms, most }) => {
+  /* A figure. `lines`: name and values, the oldest first; each is one of at most two. `most`: where the axis
+     ends; `whole`: there are no halves of it; `width`: in pixels, about. */
+  const draw = (title, unit, lines, { step_ms, end_ms, most, whole, width }) => {
+    const W = Math.min(WIDE_MAX, Math.max(WIDE_MIN, width));
     const points = Math.max(0, ...lines.map((line) => line.values.length));
     const all = lines.flatMap((line) => line.values).filter((value) => value !== null);
     const begin_ms = end_ms - points * step_ms, top = most ?? roof(Math.max(0, ...all));
     const head = make("figcaption", {}, make("strong", {}, title), ...lines.flatMap((line, n) => {
-      const last = line.values.findLast((value) => value !== null);
-      return [" ", make("span", { class: `key line-${n}` }, lines.length > 1 ? `${line.name} ` : "", last === undefined ? "not known" : `${amount(last)}${unit}`)];
+      const last = line.values.at(-1) ?? undefined; // an older one is not what is now
+      return [" ", make("span", { class: `key line-${n}` }, lines.length > 1 ? `${line.name} ` : "", last === undefined ? "not known now" : `${amount(last)}${unit}`)];
     }));
     if (!all.length) return make("figure", { class: "chart" }, head, make("p", { class: "empty" }, "Nothing is known in this time."));
     const x = (n) => LEFT + ((n + 0.5) / points) * (W - LEFT - RIGHT);
     const y = (value) => H - BOTTOM - (Math.min(value, top) / top) * (H - TOP - BOTTOM);
     const words = `${title}, ${clock(begin_ms)} to ${clock(end_ms)}. ${lines.map((line) => spoken(line, unit)).join("; ")}.`;
     const drawing = svg("svg", { viewBox: `0 0 ${W} ${H}`, role: "img", "aria-label": words });
-    for (const value of [0, top / 2, top]) {
+    for (const value of whole && top % 2 ? [0, top] : [0, top / 2, top]) {
       drawing.append(svg("line", { class: "grid", x1: LEFT, x2: W - RIGHT, y1: y(value), y2: y(value) }));
       drawing.append(svg("text", { class: "axis", x: LEFT - 5, y: y(value) + 4, "text-anchor": "end" }, `${amount(value)}${unit === " %" ? " %" : ""}`));
     }
@@ -62,7 +64,7 @@ const TimeChart = (() => {
     });
     const every = Math.ceil(points / NUMBERS_SHOWN), rows = [];
     for (let n = points - 1; n >= 0; n -= every) {
-      rows.push(make("tr", {}, make("td", {}, clock(begin_ms + (n + 1) * step_ms)), ...lines.map((line) => make("td", {}, line.values[n] === null || line.values[n] === undefined ? "" : `${short(line.values[n])}`))));
+      rows.push(make("tr", {}, number(clock(begin_ms + (n + 1) * step_ms)), ...lines.map((line) => number(line.values[n] === null || line.values[n] === undefined ? "" : `${short(line.values[n])}`))));
     }
     const numbers = make("details", {}, make("summary", {}, "Numbers"), Parts.table(`Numbers: ${title}`, ["Until", ...lines.map((line) => line.name)], rows));
     return make("figure", { class: "chart" }, head, drawing, numbers);

@@ -1,7 +1,7 @@
 "use strict";
 /* A closer look at one broker, link, topic or client, over a range of time. The address says which: it can be kept. */
 const Closer = (() => {
-  const { at, make, put, write, share, some, clock, age, facts, table, renew, ask, query, takes } = Parts;
+  const { at, make, put, write, share, some, clock, moment, age, facts, table, number, renew, ask, query, takes } = Parts;
   const SAMPLES_MS = 5000, PAST_MS = 60000, MESHES_SHOWN = 3, EVENTS_SHOWN = 100, LINKS_SHOWN = 50, KINDS = ["broker", "link", "topic", "client"];
   let page = null; // what console.js lends us
   let now = null; // what is looked at: its kind and which one
@@ -15,6 +15,7 @@ const Closer = (() => {
     if ([...at("span").options].some((each) => each.value === given.get("span"))) at("span").value = given.get("span");
     return kind ? { kind, which: given.get(kind) } : null;
   };
+  const width = () => { const whole = part("charts-part").clientWidth || at("closer-past-part").clientWidth; return whole < 700 ? whole : whole / 2 - 10; };
   const part = (name) => at(`closer-${name}`);
   const fail = (place, error) => put(place, make("p", { class: "note" }, error.message));
   const near = (broker) => [...page.links.values()].filter((link) => link.a === broker || link.b === broker);
@@ -47,9 +48,9 @@ const Closer = (() => {
     if (broker) {
       const wires = near(id);
       renew(part("facts"), [
-        facts(["state", [page.state(broker)]], ["why", broker.why], ["clients", broker.clients === null ? "not told" : broker.clients], ["core of", broker.core_of ? `${broker.core_of} meshes` : "no mesh"], ["filters wanted", broker.filters]),
+        make("p", {}, page.state(broker), broker.why ? `: ${broker.why}` : ""),
         table("Links of this broker", ["Link to", "State", "Load", "Round trip"], wires.slice(0, LINKS_SHOWN).map((each) => make("tr", { class: each.up ? null : "down" },
-          make("td", {}, page.brokerButton(each.a === id ? each.b : each.a)), make("td", {}, page.linkState(each)), make("td", {}, share(each.load)), make("td", {}, each.delay_ms === null ? "" : `${each.delay_ms} ms`))))]);
+          make("td", {}, page.brokerButton(each.a === id ? each.b : each.a)), make("td", {}, page.linkState(each)), number(share(each.load)), number(each.delay_ms === null ? "" : `${each.delay_ms} ms`))))]);
     } else if (link) {
       renew(part("facts"), [facts(["ends", [page.brokerButton(link.a), ", ", page.brokerButton(link.b)]], ["state", [page.linkState(link)]], ["why", link.why], ["load", share(link.load)])]);
     } else if (now.kind === "broker" || now.kind === "link") {
@@ -74,10 +75,10 @@ const Closer = (() => {
         if (!mine(number)) return;
         const open = [...place.querySelectorAll("details")].map((each) => each.open);
         const percent = (values) => values.map((value) => (value === null ? null : 100 * value));
-        const clocks = { step_ms, end_ms };
+        const clocks = { step_ms, end_ms, width: width() };
         put(place,
           TimeChart.draw("Publications", "/s", [{ name: "from clients", values: series.published }, { name: "to clients", values: series.delivered }], clocks),
-          TimeChart.draw("Clients", "", [{ name: "clients", values: series.clients }], clocks),
+          TimeChart.draw("Clients", "", [{ name: "clients", values: series.clients }], { ...clocks, whole: true }),
           TimeChart.draw("Its fullest link", " %", [{ name: "load", values: percent(series.load) }], clocks),
           TimeChart.draw("Its agent answered", " %", [{ name: "of the time", values: percent(series.answers) }], { ...clocks, most: 100 }));
         place.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
@@ -105,7 +106,7 @@ const Closer = (() => {
     put(part("answers"),
       ...(/[+#]/.test(topic) ? [] : [page.topicTools(topic)]),
       make("h3", {}, "Who subscribes, and who publishes where that is known"),
-      ...asked(found, "Publishers are known only behind gateways: nobody else tells of them before they publish."),
+      ...asked(found, "Publishers are known where they connect through a gateway; a broker's log does not name the others."),
       ...(rows.length ? [table("Clients of this topic", ["Client", "Does", "By", "Broker", "State"], rows)] : [make("p", { class: "empty" }, "No client of it is known.")]),
       make("h3", {}, "Cores and meshes"), meshes);
     if (!filters.length) put(meshes, make("p", { class: "empty" }, "No filter that takes it is wanted anywhere: nothing is carried."));
@@ -137,7 +138,7 @@ const Closer = (() => {
   const questions = () => {
     const number = turn, ask_of = { broker: clientsOf, topic: topicOf, client: clientOf }[now.kind];
     if (!ask_of) return;
-    ask_of(number).catch((error) => { if (mine(number)) put(part("answers"), make("p", { class: "refused" }, error.message), again()); });
+    ask_of(number).catch((error) => { if (mine(number)) put(part("answers"), make("h3", {}, "Not answered"), make("p", {}, error.message), again()); });
   };
 
   const past = async () => {
@@ -150,16 +151,16 @@ const Closer = (() => {
     try {
       const found = await ask(query("/api/past", { [now.kind]: now.which, span: span() }));
       if (!mine(number)) return;
-      const end_ms = found.newest_ms, rows = found.events.map((each) => make("li", { class: each.routine ? "routine" : "" }, make("time", {}, clock(each.at_ms)), make("span", { class: "dot", "aria-hidden": "true" }, "\u25cf"), make("span", {}, `${page.nameOf(each.broker)}: ${each.text}`)));
-      const body = [make("p", { class: "note" }, end_ms === null ? "The tables hold no record yet." : `Until the newest record of the tables, ${age(page.now_ms() - end_ms)} ago.${found.trouble ? ` ${found.trouble}.` : ""}${found.cut ? " The tables are longer than is read." : ""}`)];
+      const end_ms = found.newest_ms, rows = found.events.map((each) => make("li", { class: each.routine ? "routine" : "" }, make("time", {}, moment(each.at_ms, page.now_ms())), make("span", { class: "dot", "aria-hidden": "true" }, "\u25cf"), make("span", {}, `${page.nameOf(each.broker)}: ${each.text}`)));
+      const body = [make("p", { class: "note" }, end_ms === null ? "The tables hold no record yet." : `Until the newest record of the tables, ${age(page.now_ms() - end_ms)} ago (${moment(end_ms, page.now_ms())}).${found.trouble ? ` ${found.trouble}.` : ""}${found.cut ? " The tables are longer than is read." : ""}`)];
       if (now.kind === "broker" && end_ms !== null) {
-        const clocks = { step_ms: found.step_ms, end_ms };
+        const clocks = { step_ms: found.step_ms, end_ms, width: width() };
         body.push(make("div", { class: "charts" },
           TimeChart.draw("Carried", "/s", [{ name: "from here", values: found.series.sent ?? [] }, { name: "to here", values: found.series.received ?? [] }], clocks),
           TimeChart.draw("Delay, p99 of the slowest way", " ms", [{ name: "delay", values: found.series.delay_ms_p99 ?? [] }], clocks)),
           facts(["starts again", found.facts.restarts], ["dropped", found.facts.dropped], ["busy at a time", found.facts.loop_lag_us_max === null || found.facts.loop_lag_us_max === undefined ? "" : `${some(found.facts.loop_lag_us_max / 1000)} ms at most`]));
       }
-      if (found.flows.length) body.push(table("What was carried", ["Filter", "From", "To", "Publications", "Per second", "Missing"], found.flows.map((each) => make("tr", {}, make("td", {}, each.filter), make("td", {}, page.nameOf(each.origin)), make("td", {}, page.nameOf(each.destination)), make("td", {}, `${each.publications}`), make("td", {}, some(each.rate_per_s)), make("td", {}, each.missing ? `${each.missing}` : "")))), make("p", { class: "note" }, `${found.flows_total} ways in all, over the whole span of the tables.`));
+      if (found.flows.length) body.push(table("What was carried", ["Filter", "From", "To", "Publications", "Per second", "Missing"], found.flows.map((each) => make("tr", {}, make("td", {}, each.filter), make("td", {}, page.nameOf(each.origin)), make("td", {}, page.nameOf(each.destination)), number(`${each.publications}`), number(some(each.rate_per_s)), number(each.missing ? `${each.missing}` : "")))), make("p", { class: "note" }, `${found.flows_total} ways in all, over the whole span of the tables.`));
       else if (now.kind === "topic" && end_ms !== null) body.push(make("p", { class: "empty" }, "The tables tell of nothing carried for it."));
       if (rows.length) body.push(make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Events of the tables" }, make("ul", { class: "events" }, ...rows)));
       put(place, ...body);

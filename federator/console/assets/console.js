@@ -1,6 +1,6 @@
 "use strict";
 {
-  const { at, make, put, write, short, bits, share, some, clock, facts, table, renew, ask, query } = Parts;
+  const { at, make, put, write, short, bits, share, some, clock, facts, table, number, renew, ask, query } = Parts;
   const LINKS_SHOWN = 200, EVENTS_KEPT = 1500, EVENTS_SHOWN = 300, STALE_MS = 12000, LARGE = 400, SLOWLY_MS = 1500, LIT_MS = 350;
   const brokers = new Map(), links = new Map();
   const changed = { brokers: new Set(), links: new Set() };
@@ -16,6 +16,8 @@
   const brokerButton = (id) => make("button", { type: "button", class: "name", onclick: () => choose({ broker: id }) }, nameOf(id));
   const listed = (ids) => ids.flatMap((id, n) => (n ? [", ", brokerButton(id)] : [brokerButton(id)]));
   const state = (kind, words) => make("span", { class: `state ${kind}` }, words);
+
+  const linkWord = (link) => state(linkState(link), linkState(link));
 
   // -- what comes -----------------------------------------------------------------------------
 
@@ -76,7 +78,7 @@
       const stand = instead.has(broker.id) ? [make("strong", {}, "now: "), brokerButton(instead.get(broker.id))] : listed(broker.substitutes);
       return marked(make("tr", { class: bad ? "down" : null, "data-broker": broker.id },
         make("td", {}, brokerButton(broker.id)), make("td", {}, state(broker.state, STATES[broker.state] ?? broker.state)),
-        make("td", {}, some(broker.clients)), make("td", {}, some(broker.published)), make("td", {}, some(broker.delivered)), make("td", {}, ...stand)), choice?.broker === broker.id);
+        number(some(broker.clients)), number(some(broker.published)), number(some(broker.delivered)), make("td", {}, ...stand)), choice?.broker === broker.id);
     }));
     write("controller", controller === null ? "No guide was read yet." : `Controller: ${nameOf(controller)}. It names who steps in for whom, best first.`);
   };
@@ -85,9 +87,9 @@
     write("links-note", all.length > LINKS_SHOWN ? `${LINKS_SHOWN} of ${all.length}: those that are down first, then the fullest.` : "Those that are down first, then the fullest.");
     renew(at("link-rows"), all.slice(0, LINKS_SHOWN).map(([key, link]) => marked(make("tr", { class: link.up ? null : "down", "data-link": key },
       make("td", {}, make("button", { type: "button", class: "name", onclick: () => choose({ link: key }) }, `${nameOf(link.a)} \u2013 ${nameOf(link.b)}`)),
-      make("td", {}, state(linkState(link), link.up ? (link.load >= 0.8 ? "full" : "up") : "down")), make("td", {}, share(link.load)),
-      make("td", {}, link.rates.map((rate) => bits(rate) || "?").join(" / ")), make("td", {}, bits(link.capacity)),
-      make("td", {}, link.delay_ms === null ? "" : `${link.delay_ms} ms`), make("td", {}, link.transport)), choice?.link === key)));
+      make("td", {}, linkWord(link)), number(share(link.load)),
+      make("td", {}, link.rates.map((rate) => bits(rate) || "?").join(" / ")), number(bits(link.capacity)),
+      number(link.delay_ms === null ? "" : `${link.delay_ms} ms`), make("td", {}, link.transport)), choice?.link === key)));
   };
   const eventText = (event) => { let n = 0; return event.text.replace(/\{\}/g, () => nameOf(event.brokers[n++])); };
   // Routine between two others is one line, so that deaths stand out.
@@ -128,7 +130,7 @@
       renew(at("detail-body"), body);
     } else if (link) {
       write("detail-title", `Link ${nameOf(link.a)} \u2013 ${nameOf(link.b)}`);
-      renew(at("detail-body"), [facts(["ends", listed([link.a, link.b])], ["state", [state(linkState(link), link.up ? "up" : "down")]], ["why", link.why], ["load", share(link.load)], ["capacity", bits(link.capacity)], [`from ${nameOf(link.a)}`, bits(link.rates[0])], [`from ${nameOf(link.b)}`, bits(link.rates[1])], ["round trip", link.delay_ms === null ? "" : `${link.delay_ms} ms`], ["transport", link.transport])]);
+      renew(at("detail-body"), [facts(["ends", listed([link.a, link.b])], ["state", [linkWord(link)]], ["why", link.why], ["load", share(link.load)], ["capacity", bits(link.capacity)], [`from ${nameOf(link.a)}`, bits(link.rates[0])], [`from ${nameOf(link.b)}`, bits(link.rates[1])], ["round trip", link.delay_ms === null ? "" : `${link.delay_ms} ms`], ["transport", link.transport])]);
     }
   };
   let slow = 0;
@@ -293,7 +295,7 @@
   });
 
   setInterval(fresh, 1000);
-  const begin = () => Closer.begin({ brokers, links, nameOf, brokerButton, listed, eventItems, topicTools, mesh, onFollowed, events: () => events, me: () => me, now_ms: () => told?.now_ms ?? Date.now(), state: (broker) => state(broker.state, STATES[broker.state] ?? broker.state), linkState: (link) => state(linkState(link), link.up ? (link.load >= 0.8 ? "full" : "up") : "down") });
+  const begin = () => Closer.begin({ brokers, links, nameOf, brokerButton, listed, eventItems, topicTools, mesh, onFollowed, events: () => events, me: () => me, now_ms: () => told?.now_ms ?? Date.now(), state: (broker) => state(broker.state, STATES[broker.state] ?? broker.state), linkState: linkWord });
   ask("/api/me").then(known).catch(() => {}).finally(begin);
   listen();
 }

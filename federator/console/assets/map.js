@@ -20,7 +20,7 @@ const FederationMap = (() => {
       { selector: "node.look", style: { "border-color": look, "border-style": "dashed" } },
       { selector: "node.bad", style: { "border-color": bad, "background-color": bad, shape: "star", width: 36, height: 36, color: bad, "font-weight": "bold" } },
       { selector: "edge", style: { width: "data(width)", "line-color": blue, opacity: simple ? 0.35 : 0.8, "curve-style": "haystack", "haystack-radius": 0 } },
-      { selector: "edge[label]", style: { label: "data(label)", "font-size": 9, color: faint, "min-zoomed-font-size": 8, "text-background-color": colour("--paper"), "text-background-opacity": 0.85, "text-background-padding": 2 } },
+      { selector: "edge[label]", style: { label: "data(label)", "font-size": 9, color: faint, "min-zoomed-font-size": 8, "text-background-color": colour("--paper"), "text-background-opacity": 1, "text-background-padding": 2 } },
       { selector: "edge.full", style: { "line-color": orange, opacity: 1 } },
       { selector: "edge.down", style: { "line-color": bad, "line-style": simple ? "solid" : "dashed", opacity: 1, width: 3 } },
       { selector: ".away", style: { opacity: 0.15 } },
@@ -28,7 +28,7 @@ const FederationMap = (() => {
       { selector: "node.member", style: { "background-color": colour("--purple") } },
       { selector: "edge.hop", style: { "line-color": green, opacity: 1, width: 7 } },
       { selector: "node.hop", style: { "background-color": green, "border-color": green } },
-      { selector: ":selected", style: { "overlay-color": orange, "overlay-opacity": 0.35, "overlay-padding": 5 } },
+      { selector: ":selected", style: { "underlay-color": orange, "underlay-opacity": 0.5, "underlay-padding": 7 } },
     ];
   };
   let cy = null;

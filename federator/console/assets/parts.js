@@ -20,9 +20,12 @@ const Parts = (() => {
   const some = (x) => (known(x) ? `${short(x)}` : "");
   const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
   const hour = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false, hour: "2-digit", minute: "2-digit" });
+  /* The time of a day, and the day where it is not this one. */
+  const moment = (ms, now_ms) => (Math.abs(now_ms - ms) < 72_000_000 ? clock(ms) : `${new Date(ms).toLocaleDateString([], { day: "numeric", month: "short", year: "numeric" })} ${clock(ms)}`);
   const age = (ms) => { const s = Math.max(0, Math.round(ms / 1000)); return s < 120 ? `${s} s` : s < 7200 ? `${Math.floor(s / 60)} min` : s < 172800 ? `${Math.floor(s / 3600)} h` : `${Math.floor(s / 86400)} days`; };
   const facts = (...pairs) => make("dl", { class: "facts" }, ...pairs.filter(([, value]) => value !== "" && known(value)).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, ...(Array.isArray(value) ? value : [`${value}`]))]));
   const table = (name, heads, rows, more = {}) => make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": name }, make("table", {}, make("thead", {}, make("tr", {}, ...heads.map((head) => make("th", { scope: "col" }, head)))), make("tbody", more, ...rows)));
+  const number = (text) => make("td", { class: "n" }, text);
   /* What has the keyboard's focus in a place keeps it when the place is filled anew. */
   const renew = (place, children) => {
     const focus = place.contains(document.activeElement) ? [...place.querySelectorAll("button")].indexOf(document.activeElement) : -1;
@@ -48,5 +51,5 @@ const Parts = (() => {
     }
     return ours.length === theirs.length;
   };
-  return { at, make, put, write, short, bits, share, some, clock, hour, age, facts, table, renew, ask, query, takes };
+  return { at, make, put, write, short, bits, share, some, clock, hour, moment, age, facts, table, number, renew, ask, query, takes };
 })();
