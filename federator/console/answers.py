@@ -46,7 +46,6 @@ class Found(msgspec.Struct, frozen=True):
     rows: tuple[FoundRow, ...] = ()
     rows_total: _Count = 0
     filters: tuple[_Text, ...] = ()
-    filters_total: _Count = 0
     reported: bool = False
     whole: bool = True
 
@@ -101,15 +100,15 @@ def together(answers: Mapping[BrokerId, Found]) -> dict[str, Any]:
         [(broker, row) for row in found.rows[:OF_ONE_MAX]] for broker, found in answers.items()
     )
     told = _by_turns(found.filters[:OF_ONE_MAX] for found in answers.values())
-    filters = sorted(set(islice(told, OF_ONE_MAX * FOUND_MAX)))
+    filters = list(dict.fromkeys(told))
     return {
         "rows": [
             {**msgspec.to_builtins(row), "broker": broker}
             for broker, row in sorted(islice(rows, FOUND_MAX), key=_order)
         ],
         "rows_total": sum(found.rows_total for found in answers.values()),
-        "filters": filters[:FOUND_MAX],
-        "filters_total": max(len(filters), *(found.filters_total for found in answers.values()), 0),
+        "filters": sorted(filters[:FOUND_MAX]),
+        "filters_total": len(filters),
         "reported": any(found.reported for found in answers.values()),
         "whole": all(found.whole for found in answers.values()),
         "asked": len(answers),

@@ -10,10 +10,15 @@ Source: RFC 9112, 9.5.
 import asyncio
 from typing import Any, Final
 
+import uvicorn
+from starlette.types import ASGIApp
 from uvicorn.protocols.http.h11_impl import H11Protocol, RequestResponseCycle
 
 REQUEST_S: Final = 10.0
 """From the first byte of a request, or from the connection, until its head is whole."""
+STOP_S: Final = 3
+"""Seconds that open connections have to end."""
+CONNECTIONS_MAX: Final = 512
 
 
 class PatientProtocol(H11Protocol):
@@ -57,3 +62,18 @@ class PatientProtocol(H11Protocol):
         self._late = None
         if not self.transport.is_closing():
             self.transport.abort()
+
+
+def pages_config(application: ASGIApp) -> uvicorn.Config:
+    """How ``application`` is served: HTTP/1.1 alone, within bounds, without a log of its own."""
+    return uvicorn.Config(
+        application,
+        http=PatientProtocol,
+        ws="none",
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+        limit_concurrency=CONNECTIONS_MAX,
+        timeout_graceful_shutdown=STOP_S,
+    )
