@@ -30,7 +30,7 @@ const TimeChart = (() => {
   const spoken = (line, unit) => {
     const found = line.values.filter((value) => value !== null);
     if (!found.length) return `${line.name}: nothing known`;
-    return `${line.name}: last ${amount(found.at(-1))}${unit}, least ${amount(Math.min(...found))}, most ${amount(Math.max(...found))}`;
+    return `${line.name}: last ${amount(found.at(-1))}${unit}, least ${amount(Math.min(...found))}${unit}, most ${amount(Math.max(...found))}${unit}`;
   };
 
   /* A figure. `lines`: name and values, the oldest first; each is one of at most two. `most`: where the axis

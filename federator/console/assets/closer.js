@@ -76,11 +76,11 @@ const Closer = (() => {
         const open = [...place.querySelectorAll("details")].map((each) => each.open);
         const percent = (values) => values.map((value) => (value === null ? null : 100 * value));
         const clocks = { step_ms, end_ms, width: width() };
-        put(place,
+        renew(place, [
           TimeChart.draw("Publications", "/s", [{ name: "from clients", values: series.published }, { name: "to clients", values: series.delivered }], clocks),
           TimeChart.draw("Clients", "", [{ name: "clients", values: series.clients }], { ...clocks, whole: true }),
           TimeChart.draw("Its fullest link", " %", [{ name: "load", values: percent(series.load) }], clocks),
-          TimeChart.draw("Its agent answered", " %", [{ name: "of the time", values: percent(series.answers) }], { ...clocks, most: 100 }));
+          TimeChart.draw("Its agent answered", " %", [{ name: "of the time", values: percent(series.answers) }], { ...clocks, most: 100 })]);
         place.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
         const reach = step_ms * series.answers.length;
         write("closer-note", reach < 900 * span() ? `The console remembers ${age(reach)} so far: what was before only the tables below can tell.` : "");

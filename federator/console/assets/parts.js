@@ -1,6 +1,7 @@
 "use strict";
 /* What every part of the page is made with. Everything that is shown of others goes through `make`, as text. */
 const Parts = (() => {
+  const FOCUSED = "button, summary";
   const at = (id) => document.getElementById(id);
   const make = (kind, attributes = {}, ...children) => {
     const element = document.createElement(kind);
@@ -28,9 +29,9 @@ const Parts = (() => {
   const number = (text) => make("td", { class: "n" }, text);
   /* What has the keyboard's focus in a place keeps it when the place is filled anew. */
   const renew = (place, children) => {
-    const focus = place.contains(document.activeElement) ? [...place.querySelectorAll("button")].indexOf(document.activeElement) : -1;
+    const focus = place.contains(document.activeElement) ? [...place.querySelectorAll(FOCUSED)].indexOf(document.activeElement) : -1;
     put(place, ...children);
-    if (focus >= 0) place.querySelectorAll("button")[focus]?.focus({ preventScroll: true });
+    if (focus >= 0) place.querySelectorAll(FOCUSED)[focus]?.focus({ preventScroll: true });
   };
   const ask = async (path, options = {}) => {
     const answer = await fetch(path, { cache: "no-store", ...options });
