@@ -88,6 +88,7 @@ class Observer:
         self.events = EventList()
         self.samples = Samples()
         self.asked = self.unanswered = 0  # questions on behalf of those who look
+        self.unclear = 0  # answers that were none
         self.orders = 0
         self._counted: dict[BrokerId, tuple[LivePage, int]] = {}  # when the last sample was taken
         self._changed = changed
@@ -399,6 +400,11 @@ class Observer:
     def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
         """Say where we do not go."""
         self._complain("console.not_dialled", broker=broker, reason=reason)
+
+    def on_unclear(self, broker: BrokerId, error: DecodeError) -> None:
+        """Count what the agent of ``broker`` answered and is no answer, and say so."""
+        self.unclear += 1
+        self._complain("console.answer_unclear", broker=broker, reason=str(error)[:200])
 
     def on_malformed(self, source: Source, error: DecodeError) -> None:
         """Say what ``source`` told and does not decode."""

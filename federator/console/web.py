@@ -13,7 +13,7 @@ import socket
 from collections.abc import Awaitable, Callable
 from functools import partial
 from importlib.resources import files
-from typing import Final, TypeVar
+from typing import Final
 
 import structlog
 from msgspec import to_builtins
@@ -24,9 +24,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
 
-from federator.collector.sources import Complaints
 from federator.config.all_brokers.console import ConsoleSettings
-from federator.console.answers import Explained, Found, MeshPart, read_answer, together
+from federator.console.answers import Explained, MeshPart, read_answer
 from federator.console.crowd import Crowd
 from federator.console.dashboard import Dashboard
 from federator.console.guard import (
@@ -41,17 +40,15 @@ from federator.console.guard import (
 from federator.console.metrics import CONSOLE
 from federator.console.observer import Observer
 from federator.console.operators import NAME, Operators
+from federator.console.searches import Searches
 from federator.console.stream import EventStream, Pulse, told
 from federator.errors import ConfigError, DecodeError, LinkError
 from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import validate_filter, validate_topic
-from federator.protocol.messages.operators import Page
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.process import scrape
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.process.exposition import Value, build_info, families
-
-_T = TypeVar("_T")
 
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
@@ -103,11 +100,10 @@ class Console:
         self._pulse = pulse
         self._ready = ready
         self._operators = Operators(settings.operators)
+        self._searches = Searches(observer)
         self._crowd = Crowd(settings.http.browsers_max)
         self._dashboard = Dashboard(settings.history_source or settings.history)
         self._texts: Recent[tuple[object, ...], str] = Recent(TOLD_KEPT)
-        self._complain = Complaints().complain
-        self.lying = 0  # agents' answers that were none
 
     def application(self) -> Starlette:
         """All of it."""
@@ -186,7 +182,7 @@ class Console:
             "questions_refused": crowd.refused,
             "asked": observer.asked,
             "unanswered": observer.unanswered,
-            "malformed": connections.malformed + self.lying,
+            "malformed": connections.malformed + observer.unclear,
             "words_refused": sum(observer.words.refused.values()),
             "misled": connections.misled,
             "left_out": observer.picture.left_out,
@@ -258,15 +254,14 @@ class Console:
         return JSONResponse(await self._dashboard.past(**about, hours=hours))
 
     async def clients(self, request: Request) -> Response:
-        """The first rows of clients that the agent of a broker knows."""
+        """The first of the clients that the agent of a broker knows."""
         broker = _broker(request.query_params.get("broker"))
         self._take_question(request)
-        answer = read_answer(Found, await self._observer.ask(broker, "search", ""))
-        return JSONResponse(together({broker: answer}))
+        return JSONResponse(await self._searches.at(broker))
 
     async def search(self, request: Request) -> Response:
         """Who publishes and subscribes what, and which filters there are, by a part of the text."""
-        return JSONResponse(together(await self._answers("search", Found, request, "text")))
+        return JSONResponse(await self._searches.everywhere(self._asked(request, "text")))
 
     async def explain(self, request: Request) -> Response:
         """Where a publication on a topic goes from a broker, and why."""
@@ -275,23 +270,15 @@ class Console:
         return JSONResponse(to_builtins(read_answer(Explained, answer)))
 
     async def mesh(self, request: Request) -> Response:
-        """What each agent says of its part in the mesh of a filter."""
-        filter_ = _valid(validate_filter, _text(request, "filter"))
-        parts = await self._answers("mesh", MeshPart, request, "filter")
-        return JSONResponse({"filter": filter_, "parts": to_builtins(parts, str_keys=True)})
-
-    async def _answers(
-        self, page: Page, kind: type[_T], request: Request, name: str
-    ) -> dict[BrokerId, _T]:
-        """What every agent answers; those that answer nonsense are left out, and counted."""
-        found, about = {}, self._asked(request, name)
-        for broker, body in (await self._observer.ask_all(page, about)).items():
+        """What each agent says of its part in the mesh of a filter; who says nonsense, nothing."""
+        filter_ = _valid(validate_filter, self._asked(request, "filter"))
+        parts = {}
+        for broker, body in (await self._observer.ask_all("mesh", filter_)).items():
             try:
-                found[broker] = read_answer(kind, body)
+                parts[str(broker)] = to_builtins(read_answer(MeshPart, body))
             except DecodeError as error:
-                self.lying += 1
-                self._complain("console.answer_unclear", broker=broker, reason=str(error)[:200])
-        return found
+                self._observer.on_unclear(broker, error)
+        return JSONResponse({"filter": filter_, "parts": parts})
 
     async def trace(self, request: Request) -> Response:
         """Send a probe the way of a topic from a broker, and tell hop by hop."""
