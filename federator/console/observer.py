@@ -46,7 +46,9 @@ ASK_MS: Final = 2_000
 """Between two questions to an agent while nothing happens."""
 AGAIN_MS: Final = 250
 """Between two questions to an agent, whatever happens."""
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 6.0
+AGAIN_S: Final = 2.0
+"""Into that time an agent that has not answered is asked once more."""
 OBEYED_S: Final = 10.0
 """What a drain may take until it is seen."""
 REPEAT_S: Final = 1.0
@@ -300,15 +302,17 @@ class Observer:
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[broker, number] = answer
         try:
-            self._ask(source, broker, number, page, about)
-            async with asyncio.timeout(ANSWER_S):
-                body = await answer
-        except TimeoutError:
-            self.unanswered += 1
-            why = "does not answer: it may want keys.operator_file, or be of an older release"
-            raise LinkError(f"broker {broker}: its agent {why}") from None
+            for wait_s in (AGAIN_S, ANSWER_S - AGAIN_S):  # an agent drops what is too much at once
+                self._ask(source, broker, number, page, about)
+                if (await asyncio.wait((answer,), timeout=wait_s))[0]:
+                    break
+            else:
+                self.unanswered += 1
+                why = "does not answer: it may want keys.operator_file, or be of an older release"
+                raise LinkError(f"broker {broker}: its agent {why}")
         finally:
             self._waiting.pop((broker, number), None)
+        body = answer.result()
         if "error" in body:
             raise LinkError(f"broker {broker}: {body['error']}")
         return body

@@ -60,7 +60,7 @@ async def opened(
     wrong: list[str] = []
     home = urlsplit(url).netloc
 
-    page.on("console", lambda message: wrong.append(message.text))
+    page.on("console", lambda told: wrong.append(f"{told.text} {told.location.get('url', '')}"))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(
         "request",
