@@ -34,12 +34,12 @@ const TimeChart = (() => {
   };
 
   /* A figure. `lines`: name and values, the oldest first; each is one of at most two. `most`: where the axis
-     ends; `whole`: there are no halves of it; `width`: in pixels, about. */
-  const draw = (title, unit, lines, { step_ms, end_ms, most, whole, width }) => {
+     ends, `least`: not below that; `whole`: there are no halves of it; `width`: in pixels, about. */
+  const draw = (title, unit, lines, { step_ms, end_ms, most, least = 0, whole, width }) => {
     const W = Math.min(WIDE_MAX, Math.max(WIDE_MIN, width));
     const points = Math.max(0, ...lines.map((line) => line.values.length));
     const all = lines.flatMap((line) => line.values).filter((value) => value !== null);
-    const begin_ms = end_ms - points * step_ms, top = most ?? roof(Math.max(0, ...all));
+    const begin_ms = end_ms - points * step_ms, top = most ?? roof(Math.max(least, ...all));
     const head = make("figcaption", {}, make("strong", {}, title), ...lines.flatMap((line, n) => {
       const last = line.values.at(-1) ?? undefined; // an older one is not what is now
       return [" ", make("span", { class: `key line-${n}` }, lines.length > 1 ? `${line.name} ` : "", last === undefined ? "not known now" : `${amount(last)}${unit}`)];

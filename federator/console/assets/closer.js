@@ -79,7 +79,7 @@ const Closer = (() => {
         renew(place, [
           TimeChart.draw("Publications", "/s", [{ name: "from clients", values: series.published }, { name: "to clients", values: series.delivered }], clocks),
           TimeChart.draw("Clients", "", [{ name: "clients", values: series.clients }], { ...clocks, whole: true }),
-          TimeChart.draw("Its fullest link", " %", [{ name: "load", values: percent(series.load) }], clocks),
+          TimeChart.draw("Its fullest link", " %", [{ name: "load", values: percent(series.load) }], { ...clocks, least: 10 }),
           TimeChart.draw("Its agent answered", " %", [{ name: "of the time", values: percent(series.answers) }], { ...clocks, most: 100 })]);
         place.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
         const reach = step_ms * series.answers.length;

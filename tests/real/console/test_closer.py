@@ -63,7 +63,7 @@ async def test_a_broker_over_time_its_clients_and_the_last_hours(tmp_path, dashb
         await expect(answers).to_contain_text("none but those behind gateways")
         past = page.locator("#closer-past")
         await expect(past).to_contain_text("Until the newest record", timeout=PATIENCE_MS)
-        await expect(past).to_contain_text("link up (neighbour <img src=x")  # a broker's name is text
+        await expect(past).to_contain_text("link up (neighbour <img src=x")
         assert "from here: last" in await spoken(page, "Carried")
 
         # on to its client, to its topic, and back by the browser's own buttons
