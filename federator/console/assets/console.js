@@ -108,7 +108,7 @@
       if (rows.length > EVENTS_SHOWN) break;
     }
     flush();
-    if (!rows.length) return [make("li", {}, make("span", {}), make("span", {}), make("span", { class: "empty" }, "Nothing happened."))];
+    if (!rows.length) return [make("li", { class: "none" }, make("span", { class: "empty" }, "Nothing happened."))];
     return rows.slice(0, EVENTS_SHOWN).map((each) => make("li", { class: each.weight }, make("time", {}, clock(each.at_ms)), make("span", { class: "dot", "aria-hidden": "true" }, each.weight === "death" ? "\u2715" : "\u25cf"), make("span", {}, each.weight === "death" ? "death: " : "", each.words)));
   };
   const eventRows = () => {
