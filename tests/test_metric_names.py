@@ -7,6 +7,7 @@ import pytest
 from prometheus_client import CollectorRegistry, ProcessCollector
 
 from federator.collector.app import COLLECTOR
+from federator.console.metrics import CONSOLE
 from federator.gateway.metrics import GATEWAY
 from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.process.exposition import PROCESS, Definition
@@ -14,7 +15,7 @@ from federator.steerer.app import STEERER
 
 PAGE = (Path(__file__).parents[1] / "docs" / "observability.md").read_text("utf-8")
 TABLES = {"process": PROCESS, "agent": AGENT, "link": LINK, "gateway": GATEWAY}
-TABLES |= {"collector": COLLECTOR, "steerer": STEERER}
+TABLES |= {"collector": COLLECTOR, "steerer": STEERER, "console": CONSOLE}
 EVERY = [row for rows in TABLES.values() for row in rows]
 
 

@@ -12,6 +12,7 @@ import structlog
 import uvicorn
 
 from federator.config.all_brokers.console import ConsoleSettings
+from federator.console.listener import pages_config
 from federator.console.observer import Observer
 from federator.console.stream import Pulse
 from federator.console.web import Console
@@ -20,9 +21,6 @@ from federator.runtime.process.http import port_taken
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import run_to_end, stop_requested, with_tasks
 
-STOP_S = 3
-"""Seconds that open connections have to end."""
-CONNECTIONS_MAX = 512
 WAITING_MAX = 64
 
 _log = structlog.get_logger()
@@ -67,15 +65,7 @@ async def _show(
         why = observer.connections.why_none()
         return why is None, why or "ready"
 
-    config = uvicorn.Config(
-        Console(settings, observer, pulse, ready).application(),
-        log_config=None,
-        access_log=False,
-        server_header=False,
-        lifespan="off",
-        limit_concurrency=CONNECTIONS_MAX,
-        timeout_graceful_shutdown=STOP_S,
-    )
+    config = pages_config(Console(settings, observer, pulse, ready).application())
     server = _Server(config)
     serving = tasks.create_task(server.serve(sockets=[listener]), name="pages")
     observer.start()

@@ -18,6 +18,9 @@ EVENTS_MAX: Final = 500
 ROUTINE_MAX: Final = 1_000
 """Of agents' streams, beside the others: however many there are, no death is pushed out by them."""
 
+FILTER_SHOWN: Final = 128
+"""Characters of a filter."""
+
 RECORDS_MAX: Final = 32_768
 """Records of brokers and links that are remembered to see what changes."""
 
@@ -58,11 +61,24 @@ class EventList:
         elif before is None or before["up"] != record["up"]:
             self._link(before, record, at_ms)
 
-    def add(self, weight: Weight, text: str, brokers: Sequence[int], *, at_ms: int) -> None:
-        """Note what happened to ``brokers``; ``{}`` in ``text`` stand for their names, in order."""
+    def add(
+        self,
+        weight: Weight,
+        text: str,
+        brokers: Sequence[int],
+        *,
+        at_ms: int,
+        filter: str | None = None,
+    ) -> None:
+        """Note what happened to ``brokers``; ``{}`` in ``text`` stand for their names, in order.
+
+        ``filter`` is the one that it is about, of which a page learns no more than it shows.
+        """
         self.number += 1
         event: Record = {"number": self.number, "at_ms": at_ms, "weight": weight}
         event |= {"text": text, "brokers": list(brokers)}
+        if filter is not None:
+            event["filter"] = filter[:FILTER_SHOWN]
         (self._routine if weight == "routine" else self._weighty).append(event)
 
     def on_record(self, told: Events, broker: BrokerId) -> None:
@@ -70,13 +86,13 @@ class EventList:
         if told.kind not in _OF_STREAMS:
             return
         words = told.kind.replace("_", " ")
-        about = "" if told.filter is None else f" ({told.filter[:128]})"
+        about = "" if told.filter is None else f" ({told.filter[:FILTER_SHOWN]})"
         brokers: list[int] = [broker]
         if told.neighbour is not None:
             brokers.append(told.neighbour)
             words += " to {}"
         text = "{}: " + words + about.replace("{", "(").replace("}", ")")
-        self.add("routine", text, brokers, at_ms=told.at_us // 1_000)
+        self.add("routine", text, brokers, at_ms=told.at_us // 1_000, filter=told.filter)
 
     def since(self, number: int) -> list[Record]:
         """Those after ``number``, the oldest first."""

@@ -20,7 +20,8 @@ from mqtt5 import PublishPacket
 from federator.collector.sources import Complaints, Source, Sources
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.events import EventList
-from federator.console.picture import Picture, read_live
+from federator.console.picture import LivePage, Picture, rates_between, read_live
+from federator.console.samples import Sample, Samples
 from federator.errors import DecodeError, LinkError
 from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide, Health
@@ -45,7 +46,9 @@ ASK_MS: Final = 2_000
 """Between two questions to an agent while nothing happens."""
 AGAIN_MS: Final = 250
 """Between two questions to an agent, whatever happens."""
-ANSWER_S: Final = 5.0
+ANSWER_S: Final = 6.0
+AGAIN_S: Final = 2.0
+"""Into that time an agent that has not answered is asked once more."""
 OBEYED_S: Final = 10.0
 """What a drain may take until it is seen."""
 REPEAT_S: Final = 1.0
@@ -85,6 +88,11 @@ class Observer:
         self.settings = settings
         self.picture = Picture()
         self.events = EventList()
+        self.samples = Samples()
+        self.asked = self.unanswered = 0  # questions on behalf of those who look
+        self.unclear = 0  # answers that were none
+        self.orders = 0
+        self._counted: dict[BrokerId, tuple[LivePage, int]] = {}  # when the last sample was taken
         self._changed = changed
         self._tasks = tasks
         self.words = FollowedWords(
@@ -146,10 +154,31 @@ class Observer:
         for source in self.connections.by_url.values():
             if source.broker is not None and source.link.subscribed:
                 self._ask_live(source, source.broker, now_ms)
+        if self.samples.due(now_ms):
+            self.samples.take(self._sampled(), now_ms=now_ms)
         newest = picture.version, events.number
         if newest != self._told:
             self._told = newest
             self._changed()
+
+    def _sampled(self) -> dict[BrokerId, Sample]:
+        """A sample of each broker, whose rates are means since the one before."""
+        picture = self.picture
+        before, self._counted = self._counted, {}
+        told: dict[BrokerId, Sample] = {}
+        for broker in picture.brokers():
+            rates: tuple[float | None, float | None] = None, None
+            answered = picture.answered(broker)
+            state = picture.state(broker)
+            answers = state in ("ready", "not_ready", "draining")
+            if answered is not None:
+                self._counted[broker] = answered
+                if answers and broker in before:
+                    rates = rates_between(before[broker], answered)
+            clients = answered[0].clients if answered and answers else None
+            up = None if state == "starting" else float(answers)
+            told[broker] = (*rates, clients, picture.load(broker) if answers else None, up)
+        return told
 
     def _ask_live(self, source: Source, broker: BrokerId, now_ms: Millis) -> None:
         gap_ms = AGAIN_MS if broker in self._hasty else ASK_MS
@@ -268,18 +297,22 @@ class Observer:
         if len(self._waiting) >= WAITING_MAX:
             raise LinkError("too many questions are waiting: try again")
         self._number += 1
+        self.asked += 1
         number = self._number
         answer: asyncio.Future[Mapping[str, Any]] = asyncio.get_running_loop().create_future()
         self._waiting[broker, number] = answer
         try:
-            self._ask(source, broker, number, page, about)
-            async with asyncio.timeout(ANSWER_S):
-                body = await answer
-        except TimeoutError:
-            why = "does not answer: it may want keys.operator_file, or be of an older release"
-            raise LinkError(f"broker {broker}: its agent {why}") from None
+            for wait_s in (AGAIN_S, ANSWER_S - AGAIN_S):  # an agent drops what is too much at once
+                self._ask(source, broker, number, page, about)
+                if (await asyncio.wait((answer,), timeout=wait_s))[0]:
+                    break
+            else:
+                self.unanswered += 1
+                why = "does not answer: it may want keys.operator_file, or be of an older release"
+                raise LinkError(f"broker {broker}: its agent {why}")
         finally:
             self._waiting.pop((broker, number), None)
+        body = answer.result()
         if "error" in body:
             raise LinkError(f"broker {broker}: {body['error']}")
         return body
@@ -334,6 +367,7 @@ class Observer:
             LinkError: It is not obeyed, or nobody can be told.
         """
         source = self._source(broker)
+        self.orders += 1
         topic = topics.drain_topic(self.settings.federation)
         end_s = asyncio.get_running_loop().time() + OBEYED_S
         while asyncio.get_running_loop().time() < end_s:
@@ -370,6 +404,11 @@ class Observer:
     def on_not_dialled(self, broker: BrokerId, reason: str) -> None:
         """Say where we do not go."""
         self._complain("console.not_dialled", broker=broker, reason=reason)
+
+    def on_unclear(self, broker: BrokerId, error: DecodeError) -> None:
+        """Count what the agent of ``broker`` answered and is no answer, and say so."""
+        self.unclear += 1
+        self._complain("console.answer_unclear", broker=broker, reason=str(error)[:200])
 
     def on_malformed(self, source: Source, error: DecodeError) -> None:
         """Say what ``source`` told and does not decode."""

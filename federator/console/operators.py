@@ -38,6 +38,7 @@ class Operators:
 
     def __init__(self, settings: OperatorsSettings) -> None:
         self._settings = settings
+        self.refused = 0  # attempts that were
         self._one = asyncio.Lock()
         self._tried: WindowCounter[str] = WindowCounter(window_ms=MINUTE_MS)
 
@@ -46,11 +47,17 @@ class Operators:
         """Whether anybody can sign in at all."""
         return self._settings.file is not None
 
-    def may_try(self, now_ms: Millis) -> bool:
-        """Whether one more attempt is looked at in this minute; it counts as one."""
-        tried = self._tried.so_far(now_ms)
-        tried["all"] += 1
-        return tried["all"] <= self._settings.attempts_per_min
+    def may_try(self, address: str, now_ms: Millis) -> bool:
+        """Whether one more attempt is looked at in this minute; it counts as one.
+
+        Half of them are left to other addresses: a stranger shall not keep operators out.
+        """
+        tried, most = self._tried.so_far(now_ms), self._settings.attempts_per_min
+        if tried[address] >= -(-most // 2) or tried.total() >= most:
+            self.refused += 1
+            return False
+        tried[address] += 1
+        return True
 
     async def is_one(self, name: str, password: str) -> bool:
         """Whether ``name`` is an operator's and ``password`` is right.
@@ -59,7 +66,9 @@ class Operators:
             ConfigError: The file cannot be used.
         """
         async with self._one:
-            return await asyncio.to_thread(self._judge, name, password)
+            known = await asyncio.to_thread(self._judge, name, password)
+        self.refused += not known
+        return known
 
     def _judge(self, name: str, password: str) -> bool:
         if self._settings.file is None:

@@ -38,7 +38,8 @@ Pair = tuple[BrokerId, BrokerId]
 Record = dict[str, Any]
 
 _Text = Annotated[str, msgspec.Meta(max_length=1_024)]
-_Amount = Annotated[float, msgspec.Meta(ge=0)]
+_Amount = Annotated[float, msgspec.Meta(ge=0, le=1e15)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
 
 
 class LiveLink(msgspec.Struct, frozen=True):
@@ -73,19 +74,19 @@ class LivePage(msgspec.Struct, frozen=True):
 
     ready: bool
     ready_reason: _Text
-    epoch: int
+    epoch: _Count
     name: str = ""
     release: _Text = ""
     standing: _Text = ""
     standing_reasons: Annotated[tuple[_Text, ...], msgspec.Meta(max_length=64)] = ()
     run: _Text | None = None
     draining: bool = False
-    clients: int | None = None
-    core_of: int = 0
-    filters: int = 0
-    published: int = 0
-    delivered: int = 0
-    dropped: int = 0
+    clients: _Count | None = None
+    core_of: _Count = 0
+    filters: _Count = 0
+    published: _Count = 0
+    delivered: _Count = 0
+    dropped: _Count = 0
     links: Annotated[tuple[LiveLink, ...], msgspec.Meta(max_length=4_096)] = ()
 
 
@@ -138,7 +139,12 @@ class Picture:
     # -- what comes ------------------------------------------------------------------------------
 
     def on_connected(self, broker: BrokerId, url: str, *, now_ms: Millis) -> None:
-        """We reach the broker at ``url``, and may ask its agent."""
+        """We reach the broker at ``url``, and may ask its agent.
+
+        Whom we reach has room before those of whom we only heard.
+        """
+        if broker not in self._known and len(self._known) >= BROKERS_MAX:
+            self._make_room()
         known = self._of(broker)
         if known is None:
             return
@@ -218,6 +224,32 @@ class Picture:
         """All that are known, ascending."""
         yield from sorted(self._known)
 
+    def answered(self, broker: BrokerId) -> tuple[LivePage, int] | None:
+        """What the agent of ``broker`` said last, and when by its clock, in microseconds."""
+        known = self._known.get(broker)
+        return None if known is None or known.page is None else (known.page, known.at_us)
+
+    def load(self, broker: BrokerId) -> float | None:
+        """How full the fullest link of ``broker`` is, of 1."""
+        records = (self._links.get(_pair(broker, near)) for near in self._pairs.get(broker, ()))
+        loads = (record["load"] for _, record in filter(None, records))
+        return max((load for load in loads if load is not None), default=None)
+
+    def age_ms(self, now_ms: Millis) -> Millis | None:
+        """Since when no agent answered; ``None``: none ever did."""
+        heard = [known.heard_ms for known in self._known.values() if known.heard_ms is not None]
+        return Millis(now_ms - max(heard)) if heard else None
+
+    def counts(self) -> dict[str, int]:
+        """Brokers and links, and those that are down."""
+        states = [record["state"] for _, record in self._brokers.values()]
+        return {
+            "brokers": len(states),
+            "brokers_down": sum(state in ("down", "silent") for state in states),
+            "links": len(self._links),
+            "links_down": sum(not record["up"] for _, record in self._links.values()),
+        }
+
     def neighbours(self, broker: BrokerId) -> list[BrokerId]:
         """With whom ``broker`` is linked, or was."""
         return sorted(self._pairs.get(broker, ()))
@@ -266,6 +298,21 @@ class Picture:
                 return None
             known = self._known[broker] = _Known()
         return known
+
+    def _make_room(self) -> None:
+        """Forget one broker of which others told, and with which we never had to do."""
+        hearsay = (b for b, known in self._known.items() if not known.address and not known.page)
+        id_ = next(hearsay, None)
+        if id_ is None:
+            return
+        self.left_out += 1
+        for other in self._pairs.pop(id_, ()):
+            self._pairs[other].discard(id_)
+            self._links.pop(_pair(id_, other), None)
+        del self._known[id_]
+        self._brokers.pop(id_, None)
+        self.generation += 1
+        self.version += 1
 
     def _note_pair(self, broker: BrokerId, other: BrokerId) -> None:
         if other in self._pairs.get(broker, ()):
@@ -363,7 +410,7 @@ class Picture:
             "why": "" if up else (reasons[0] if reasons else "neither end answers"),
             "transport": max((link.transport for link in known), key=len, default=""),
             "delay_ms": min(
-                (link.rtt_ms for link in fresh if link.rtt_ms is not None), default=None
+                (link.rtt_ms for link in fresh if up and link.rtt_ms is not None), default=None
             ),
             "rates": [
                 _short(link.rate) if link and answers else None
@@ -389,13 +436,26 @@ def _better(one: LiveLink | None, other: LiveLink) -> LiveLink:
 
 def _rates(known: _Known, page: LivePage, at_us: int) -> Record:
     """Publications per second since the agent's last answer."""
-    before, spent_s = known.page, (at_us - known.at_us) / 1_000_000
-    if before is None or before.epoch != page.epoch or spent_s <= 0:
-        return {"published": None, "delivered": None}
-    return {
-        "published": _short(max(0, page.published - before.published) / spent_s),
-        "delivered": _short(max(0, page.delivered - before.delivered) / spent_s),
-    }
+    published, delivered = None, None
+    if known.page is not None:
+        published, delivered = rates_between((known.page, known.at_us), (page, at_us))
+    return {"published": _short(published), "delivered": _short(delivered)}
+
+
+def rates_between(
+    before: tuple[LivePage, int], after: tuple[LivePage, int]
+) -> tuple[float | None, float | None]:
+    """Publications per second, from clients and to them, between two answers of one agent.
+
+    Each answer comes with its time by the agent's clock, in microseconds. Unknown if it began anew
+    in between, or they are one.
+    """
+    (old, began_us), (new, ended_us) = before, after
+    spent_s = (ended_us - began_us) / 1_000_000
+    if old.epoch != new.epoch or spent_s <= 0:
+        return None, None
+    published, delivered = new.published - old.published, new.delivered - old.delivered
+    return max(0, published) / spent_s, max(0, delivered) / spent_s
 
 
 def _short(amount: float | None) -> float | None:

@@ -9,12 +9,11 @@ Source: the HTML standard, "Server-sent events".
 
 import asyncio
 import contextlib
-import json
 from collections.abc import AsyncIterator, Callable
-from typing import Any, Final
+from typing import Final
 
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 STALLED_S: Final = 20.0
 BEAT_S: Final = 5.0
@@ -50,8 +49,16 @@ class Pulse:
 class EventStream(StreamingResponse):
     """An answer of server-sent events to a page that may stop listening at any moment."""
 
-    def __init__(self, events: AsyncIterator[str]) -> None:
+    def __init__(self, events: AsyncIterator[str], *, on_end: Callable[[], None]) -> None:
         super().__init__(events, media_type="text/event-stream")
+        self._on_end = on_end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, and say when that is over, however it ends."""
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._on_end()
 
     async def stream_response(self, send: Send) -> None:
         """Send what comes, as long as it is taken."""
@@ -64,15 +71,14 @@ class EventStream(StreamingResponse):
             await super().stream_response(send_soon)
 
 
-async def told(
-    pulse: Pulse, changes: Callable[[dict[str, int]], dict[str, Any]]
-) -> AsyncIterator[str]:
+async def told(pulse: Pulse, changes: Callable[[dict[str, int]], str]) -> AsyncIterator[str]:
     """What a page is told: everything, and then what changed each time that ``pulse`` is given.
 
-    ``changes`` gives what changed since it gave what it was given last, and notes that there.
+    ``changes`` gives what changed, as JSON, since it gave what it was given last, and notes that
+    there.
     """
     seen: dict[str, int] = {}
     while not pulse.over:
-        yield f"data: {json.dumps(changes(seen), separators=(',', ':'))}\n\n"
+        yield f"data: {changes(seen)}\n\n"
         await asyncio.sleep(GAP_S)
         await pulse.wait(BEAT_S)

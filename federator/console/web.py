@@ -7,62 +7,66 @@ served by name from a fixed list; the browser may load nothing but these, and no
 Source: docs/console.md; docs/security.md.
 """
 
-import hmac
 import json
 import secrets
 import socket
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable
+from functools import partial
 from importlib.resources import files
-from typing import Any, Final
-from urllib.parse import urlsplit
+from typing import Final
 
 import structlog
 from msgspec import to_builtins
 from starlette.applications import Starlette
-from starlette.datastructures import MutableHeaders
 from starlette.middleware import Middleware
 from starlette.middleware.sessions import SessionMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.routing import Route
-from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from federator.config.all_brokers.console import ConsoleSettings
+from federator.console.answers import Explained, MeshPart, read_answer
+from federator.console.crowd import Crowd
+from federator.console.dashboard import Dashboard
+from federator.console.guard import (
+    Guarded,
+    RefusedError,
+    address_of,
+    body_of,
+    operator_of,
+    refused,
+    same_site,
+)
+from federator.console.metrics import CONSOLE
 from federator.console.observer import Observer
 from federator.console.operators import NAME, Operators
+from federator.console.searches import Searches
 from federator.console.stream import EventStream, Pulse, told
-from federator.errors import ConfigError, LinkError
+from federator.errors import ConfigError, DecodeError, LinkError
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import validate_filter, validate_topic
-from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
+from federator.runtime.process import scrape
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
-from federator.runtime.process.http import a_stranger_may_own
+from federator.runtime.process.exposition import Value, build_info, families
 
-QUESTIONS_PER_S: Final = 20
-"""Of all pages together: each may ask every agent."""
-BODY_BYTES_MAX: Final = 4_096
 TEXT_MAX: Final = 1_024
 TRACE_S: Final = 5.0
-FOUND_MAX: Final = 500
-"""Rows and filters of a search that are shown."""
+SPANS_S: Final = (300, 3_600, 21_600, 86_400)
+"""Time ranges that can be asked for."""
+PAST_HOURS: Final = {300: 1, 3_600: 1, 21_600: 6, 86_400: 24}
+"""Of each of these, what the dashboard is asked for."""
+TOLD_KEPT: Final = 8
+"""Texts for pages that have seen the same so far: a crowd of them costs what one does."""
 
-POLICY: Final = (
-    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; "
-    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
-)
-_HEADERS: Final = {
-    "Content-Security-Policy": POLICY,
-    "X-Content-Type-Options": "nosniff",
-    "Referrer-Policy": "no-referrer",
-    "Cross-Origin-Resource-Policy": "same-origin",
-    "Cross-Origin-Opener-Policy": "same-origin",
-    "Cache-Control": "no-store",
-}
 ASSETS: Final = {
     "theme.css": "text/css",
     "theme.js": "text/javascript",
     "console.css": "text/css",
     "console.js": "text/javascript",
+    "chart.js": "text/javascript",
+    "parts.js": "text/javascript",
+    "closer.js": "text/javascript",
     "map.js": "text/javascript",
     "cytoscape.min.js": "text/javascript",
     "cytoscape.LICENSE": "text/plain",
@@ -74,45 +78,6 @@ _log = structlog.get_logger()
 def asset(name: str) -> bytes:
     """One of our files. Names are ours, never a client's."""
     return files("federator.console").joinpath("assets", name).read_bytes()
-
-
-class Guarded:
-    """Answers to no name that a stranger may own, and adds the headers that keep browsers here."""
-
-    def __init__(self, app: ASGIApp, names: frozenset[str]) -> None:
-        self._app = app
-        self._names = names
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Pass a request on, unless it is asked under a foreign name."""
-        if scope["type"] != "http":
-            await self._app(scope, receive, send)
-            return
-
-        async def send_safely(message: Message) -> None:
-            if message["type"] == "http.response.start":
-                MutableHeaders(scope=message).update(_HEADERS)
-            await send(message)
-
-        if self._is_foreign(Request(scope).headers.get("host", "")):
-            text = "not asked under one of our names: list it in http.names\n"
-            await PlainTextResponse(text, 421)(scope, receive, send_safely)
-            return
-        await self._app(scope, receive, send_safely)
-
-    def _is_foreign(self, host: str) -> bool:
-        try:
-            return a_stranger_may_own(urlsplit(f"//{host}").hostname or "", self._names)
-        except ValueError:  # no name at all
-            return True
-
-
-class RefusedError(Exception):
-    """A request is answered with ``status`` and one line."""
-
-    def __init__(self, status: int, text: str) -> None:
-        super().__init__(text)
-        self.status = status
 
 
 class Console:
@@ -135,8 +100,10 @@ class Console:
         self._pulse = pulse
         self._ready = ready
         self._operators = Operators(settings.operators)
-        self._questions = TokenBucket(QUESTIONS_PER_S)
-        self._browsers = 0
+        self._searches = Searches(observer)
+        self._crowd = Crowd(settings.http.browsers_max)
+        self._dashboard = Dashboard(settings.history_source or settings.history)
+        self._texts: Recent[tuple[object, ...], str] = Recent(TOLD_KEPT)
 
     def application(self) -> Starlette:
         """All of it."""
@@ -155,8 +122,12 @@ class Console:
             ("/assets/{name}", self.give, "GET"),
             ("/healthz", self.live, "GET"),
             ("/readyz", self.readiness, "GET"),
+            ("/metrics", self.metrics, "GET"),
             ("/live", self.stream, "GET"),
             ("/api/me", self.me, "GET"),
+            ("/api/samples", self.sampled, "GET"),
+            ("/api/past", self.past, "GET"),
+            ("/api/clients", self.clients, "GET"),
             ("/api/search", self.search, "GET"),
             ("/api/explain", self.explain, "GET"),
             ("/api/mesh", self.mesh, "GET"),
@@ -168,7 +139,11 @@ class Console:
         return Starlette(
             routes=[Route(path, page, methods=[method]) for path, page, method in pages],
             middleware=[Middleware(Guarded, names=names), session],
-            exception_handlers={RefusedError: _refused, LinkError: _unanswered},
+            exception_handlers={
+                RefusedError: refused,
+                LinkError: _unanswered,
+                DecodeError: _unanswered,
+            },
         )
 
     # -- for everybody ---------------------------------------------------------------------------
@@ -193,30 +168,59 @@ class Console:
         ready, reason = self._ready()
         return PlainTextResponse(f"{reason}\n", 200 if ready else 503)
 
+    async def metrics(self, request: Request) -> Response:
+        """What Prometheus scrapes."""
+        observer, crowd = self._observer, self._crowd
+        age_ms = observer.picture.age_ms(monotonic_ms())
+        connections = observer.connections
+        values: dict[str, Value] = {
+            **observer.picture.counts(),
+            "ready": int(self._ready()[0]),
+            "viewers": crowd.pages,
+            "viewers_refused": crowd.turned_away,
+            "questions": crowd.asked,
+            "questions_refused": crowd.refused,
+            "asked": observer.asked,
+            "unanswered": observer.unanswered,
+            "malformed": connections.malformed + observer.unclear,
+            "words_refused": sum(observer.words.refused.values()),
+            "misled": connections.misled,
+            "left_out": observer.picture.left_out,
+            "sign_ins_refused": self._operators.refused,
+            "orders": observer.orders,
+            "history_asked": self._dashboard.asked,
+            "history_failed": self._dashboard.failed,
+        }
+        if age_ms is not None:
+            values["snapshot_age"] = age_ms / 1_000
+        told = scrape.text((*build_info(), *families(CONSOLE, values)))
+        return Response(told, media_type=scrape.CONTENT_TYPE)
+
     async def stream(self, request: Request) -> Response:
         """All that is shown, and what changes of it."""
-        if self._browsers >= self._settings.http.browsers_max:
+        address = address_of(request)
+        if not self._crowd.enter(address):
             raise RefusedError(503, "too many pages are open: see http.browsers_max")
-        return EventStream(self._told())
+        leave = partial(self._crowd.leave, address)
+        return EventStream(told(self._pulse, self._changes), on_end=leave)
 
-    async def _told(self) -> AsyncIterator[str]:
-        self._browsers += 1
-        try:
-            async for text in told(self._pulse, self._changes):
-                yield text
-        finally:
-            self._browsers -= 1
-
-    def _changes(self, seen: dict[str, int]) -> dict[str, Any]:
+    def _changes(self, seen: dict[str, int]) -> str:
         picture, events = self._observer.picture, self._observer.events
         number = seen.get("number", 0)
-        changes = picture.since(seen.get("version", 0), seen.get("generation", 0))
-        changes |= {"events": events.since(number), "now_ms": wall_clock_ms()}
-        ready, reason = self._ready()
-        changes |= {"ready": ready, "reason": reason, "left_out": picture.left_out}
+        version, generation = seen.get("version", 0), seen.get("generation", 0)
+        now_ms = wall_clock_ms()
+        known = (version, generation, number, picture.version, events.number, now_ms // 1_000)
+        text = self._texts.get(known)
+        if text is None:
+            ready, reason = self._ready()
+            changes = picture.since(version, generation)
+            changes |= {"events": events.since(number), "now_ms": now_ms}
+            changes |= {"ready": ready, "reason": reason, "left_out": picture.left_out}
+            text = json.dumps(changes, separators=(",", ":"))
+            self._texts.put(known, text)
         seen |= {"version": picture.version, "generation": picture.generation}
         seen["number"] = events.number
-        return changes
+        return text
 
     async def me(self, request: Request) -> Response:
         """Who is signed in, and what the page has to know besides."""
@@ -227,26 +231,53 @@ class Console:
                 "token": request.session.get("token"),
                 "may_sign_in": self._operators.any,
                 "history": self._settings.history,
+                "past": bool(self._dashboard.url),
                 "streams": not self._observer.words.judges,
             }
         )
 
+    async def sampled(self, request: Request) -> Response:
+        """What is remembered of a broker over time."""
+        self._look(request)
+        broker, span_s = _broker(request.query_params.get("broker")), _span_s(request)
+        told = self._observer.samples.read(broker, span_s)
+        return JSONResponse({"broker": broker, "end_ms": wall_clock_ms(), **told})
+
+    async def past(self, request: Request) -> Response:
+        """What the tables of analytics hold of a broker or a topic over the last hours."""
+        self._look(request)
+        hours = str(PAST_HOURS[_span_s(request)])
+        if "broker" in request.query_params:
+            about = {"broker": str(_broker(request.query_params["broker"]))}
+        else:
+            about = {"topic": _text(request, "topic")}
+        return JSONResponse(await self._dashboard.past(**about, hours=hours))
+
+    async def clients(self, request: Request) -> Response:
+        """The first of the clients that the agent of a broker knows."""
+        broker = _broker(request.query_params.get("broker"))
+        self._take_question(request)
+        return JSONResponse(await self._searches.at(broker))
+
     async def search(self, request: Request) -> Response:
         """Who publishes and subscribes what, and which filters there are, by a part of the text."""
-        answers = await self._observer.ask_all("search", self._asked(request, "text"))
-        return JSONResponse(together(list(answers.values())))
+        return JSONResponse(await self._searches.everywhere(self._asked(request, "text")))
 
     async def explain(self, request: Request) -> Response:
         """Where a publication on a topic goes from a broker, and why."""
         topic = _valid(validate_topic, self._asked(request, "topic"))
-        return JSONResponse(await self._observer.ask(self._any_broker(request), "explain", topic))
+        answer = await self._observer.ask(self._any_broker(request), "explain", topic)
+        return JSONResponse(to_builtins(read_answer(Explained, answer)))
 
     async def mesh(self, request: Request) -> Response:
-        """What each agent says of its part in the mesh of a filter."""
+        """What each agent says of its part in the mesh of a filter; who says nonsense, nothing."""
         filter_ = _valid(validate_filter, self._asked(request, "filter"))
-        answers = await self._observer.ask_all("mesh", filter_)
-        kept = ("core", "local", "member", "next_hops")
-        parts = {broker: {key: part.get(key) for key in kept} for broker, part in answers.items()}
+        parts = {}
+        for broker, body in (await self._observer.ask_all("mesh", filter_)).items():
+            try:
+                parts[str(broker)] = to_builtins(read_answer(MeshPart, body))
+            except DecodeError as error:
+                self._observer.on_unclear(broker, error)
         return JSONResponse({"filter": filter_, "parts": parts})
 
     async def trace(self, request: Request) -> Response:
@@ -263,13 +294,19 @@ class Console:
         )
 
     def _asked(self, request: Request, name: str) -> str:
-        """The text that is asked about, if there is room for one more question."""
-        text = request.query_params.get(name, "")
-        if not text or len(text) > TEXT_MAX:
-            raise RefusedError(400, f"{name}: 1 to {TEXT_MAX} characters wanted")
-        if not self._questions.take(monotonic_ms()):
-            raise RefusedError(429, "too many questions: try again in a second")
+        """The text that is asked about, if there is room for one more question to agents."""
+        text = _text(request, name)
+        self._take_question(request)
         return text
+
+    def _take_question(self, request: Request) -> None:
+        if not self._crowd.may_ask(address_of(request), monotonic_ms()):
+            raise RefusedError(429, "too many questions: try again in a second")
+
+    def _look(self, request: Request) -> None:
+        """Refuse who asks us more than we have time for."""
+        if not self._crowd.may_look(address_of(request), monotonic_ms()):
+            raise RefusedError(429, "too many questions: try again in a second")
 
     def _any_broker(self, request: Request) -> BrokerId:
         """The broker that is named, or the first whose agent answers."""
@@ -286,12 +323,12 @@ class Console:
 
     async def sign_in(self, request: Request) -> Response:
         """Begin a session, for an operator's name and password."""
-        _same_site(request)
-        body = await _body(request)
+        same_site(request)
+        body = await body_of(request)
         name, password = str(body.get("name", "")), str(body.get("password", ""))
         if not self._operators.any:
             raise RefusedError(403, "nobody can sign in here: operators.file is not named")
-        if not self._operators.may_try(monotonic_ms()):
+        if not self._operators.may_try(address_of(request), monotonic_ms()):
             _log.warning("console.sign_in_too_often")
             raise RefusedError(429, "too many attempts: wait a minute")
         try:
@@ -310,14 +347,14 @@ class Console:
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
-        _same_site(request)
+        same_site(request)
         request.session.clear()
         return await self.me(request)
 
     async def drain(self, request: Request) -> Response:
         """Move a broker's clients away, or let them return."""
-        operator = _operator(request)
-        body = await _body(request)
+        operator = operator_of(request)
+        body = await body_of(request)
         broker, draining = _broker(body.get("broker")), body.get("drain")
         if not isinstance(draining, bool):
             raise RefusedError(400, "drain: true or false wanted")
@@ -326,52 +363,18 @@ class Console:
         return JSONResponse({"broker": broker, "draining": draining})
 
 
-def together(answers: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """What agents found, each among its own clients, as one answer."""
-    rows = [row for answer in answers for row in answer.get("rows", ())]
-    filters = sorted({each for answer in answers for each in answer.get("filters", ())})
-    return {
-        "rows": rows[:FOUND_MAX],
-        "rows_total": sum(answer.get("rows_total", 0) for answer in answers),
-        "filters": filters[:FOUND_MAX],
-        "filters_total": len(filters),
-        "reported": any(answer.get("reported") for answer in answers),
-        "whole": all(answer.get("whole", True) for answer in answers),
-        "asked": len(answers),
-    }
+def _text(request: Request, name: str) -> str:
+    text = request.query_params.get(name, "")
+    if not text or len(text) > TEXT_MAX:
+        raise RefusedError(400, f"{name}: 1 to {TEXT_MAX} characters wanted")
+    return text
 
 
-def _operator(request: Request) -> str:
-    """Who is signed in, and asks from our own page."""
-    _same_site(request)
-    operator, token = request.session.get("operator"), request.session.get("token", "")
-    if not operator:
-        raise RefusedError(401, "sign in first: only operators may do that")
-    if not hmac.compare_digest(request.headers.get("x-console-token", "").encode(), token.encode()):
-        raise RefusedError(403, "not asked from this page")
-    return str(operator)
-
-
-def _same_site(request: Request) -> None:
-    """Refuse what a page elsewhere has a browser send."""
-    origin = request.headers.get("origin")
-    if origin is None or urlsplit(origin).netloc != request.headers.get("host"):
-        raise RefusedError(403, "not asked from this page")
-
-
-async def _body(request: Request) -> dict[str, Any]:
-    data = b""
-    async for chunk in request.stream():
-        data += chunk
-        if len(data) > BODY_BYTES_MAX:
-            raise RefusedError(413, f"at most {BODY_BYTES_MAX} bytes wanted")
-    try:
-        body = json.loads(data)
-    except ValueError:
-        body = None
-    if not isinstance(body, dict):
-        raise RefusedError(400, "a JSON object wanted")
-    return body
+def _span_s(request: Request) -> int:
+    given = request.query_params.get("span", "3600")
+    if given not in map(str, SPANS_S):
+        raise RefusedError(400, f"span: one of {', '.join(map(str, SPANS_S))} wanted")
+    return int(given)
 
 
 def _broker(given: object) -> BrokerId:
@@ -386,11 +389,6 @@ def _valid(validate: Callable[[str], str], text: str) -> str:
         return validate(text)
     except ValueError as error:
         raise RefusedError(400, str(error)[:200]) from None
-
-
-async def _refused(request: Request, error: Exception) -> Response:
-    assert isinstance(error, RefusedError)
-    return JSONResponse({"error": str(error)}, error.status)
 
 
 async def _unanswered(request: Request, error: Exception) -> Response:

@@ -14,15 +14,17 @@ from lab.console.pictures import take
 @click.command(name="console-pictures")
 @click.argument("folder", type=PLACE)
 def pictures(folder: Path) -> None:
-    """Take four pictures of a console before nine real brokers, as PNG files into FOLDER.
+    """Take pictures of a console before nine real brokers, as PNG files into FOLDER.
 
-    calm, congested, dead (a broker was killed), refused (a stranger tried to sign in). Says how
-    long the killed broker took to be red.
+    In four states: calm, congested, dead (a broker was killed), refused (a stranger tried to sign
+    in); each on a desktop and a phone, light and dark. Says how long the killed broker took to be
+    red.
     """
     folder.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as scratch:
         told = asyncio.run(take(folder, Path(scratch)))
-    click.echo(f"{folder}: calm.png congested.png dead.png refused.png")
+    click.echo(f"{folder}: calm.png congested.png dead.png refused.png, and each as")
+    click.echo("  NAME-dark.png NAME-phone.png NAME-phone-dark.png")
     click.echo(f"a killed broker was red after {told['red_s']:.2f} s")
 
 

@@ -16,6 +16,9 @@ PATIENCE_MS: Final = 60_000
 DESKTOP, PHONE = (1280, 900), (390, 844)
 POLL_S: Final = 0.05
 
+Scheme = Literal["light", "dark"]
+"""Which colours a reader wants."""
+
 
 class Launching(TypedDict):
     """How to start the browser, as playwright is told."""
@@ -47,7 +50,7 @@ async def opened(
     url: str,
     *,
     size: tuple[int, int] = DESKTOP,
-    scheme: Literal["light", "dark"] = "light",
+    scheme: Scheme = "light",
 ) -> AsyncIterator[tuple[Page, list[str]]]:
     """A page, and what is wrong with it so far: its complaints, and what it asked of others."""
     page = await browser.new_page(
@@ -57,7 +60,7 @@ async def opened(
     wrong: list[str] = []
     home = urlsplit(url).netloc
 
-    page.on("console", lambda message: wrong.append(message.text))
+    page.on("console", lambda told: wrong.append(f"{told.text} {told.location.get('url', '')}"))
     page.on("pageerror", lambda error: wrong.append(str(error)))
     page.on(
         "request",

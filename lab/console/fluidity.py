@@ -18,6 +18,7 @@ from playwright.async_api import FloatRect, Page
 from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
 from federator.console.app import listening
+from federator.console.listener import pages_config
 from federator.console.observer import Observer
 from federator.console.picture import LiveLink, LivePage
 from federator.console.stream import Pulse
@@ -149,8 +150,7 @@ async def measure(brokers: int, links: int, *, seed: int) -> tuple[list[Frames],
             _answer(observer, federation, broker, now_ms)
         with listening("127.0.0.1", 0) as listener:
             console = Console(settings, observer, pulse, lambda: (True, "ready"))
-            config = uvicorn.Config(console.application(), log_config=None, lifespan="off")
-            server = uvicorn.Server(config)
+            server = uvicorn.Server(pages_config(console.application()))
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="pages")
             answering = asyncio.create_task(_go_on(observer, federation, pulse), name="answers")
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"

@@ -1,42 +1,81 @@
-"""Four pictures of a console before nine real brokers: calm, congested, a broker dead, a stranger
-refused. They are taken once the page shows what it should, or not at all.
+"""Pictures of a console before nine real brokers in four states: calm, congested, a broker dead, a
+stranger refused. Each is of a desktop and a phone, light and dark. They are taken once the page
+shows what it should, or not at all.
 """
 
+import contextlib
 import re
 import time
+from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from playwright.async_api import Page, expect
 
 from federator.protocol.types import BrokerId
-from lab.console.browser import PATIENCE_MS, chromium, opened, until
+from lab.console.browser import PATIENCE_MS, PHONE, Scheme, chromium, opened, until
 from lab.console.stage import OPERATOR, Stage, standing
 
-SIZE: Final = (1280, 1500)
+SIZE: Final = (1280, 1100)
 KILLED: Final = BrokerId(4)
-SETTLES_MS: Final = 3_000
+SETTLES_MS: Final = 6_000
+"""More than a sample takes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """How somebody looks at the page; ``suffix`` is of the picture's name."""
+
+    suffix: str
+    size: tuple[int, int]
+    scheme: Scheme = "light"
+
+
+LOOKS: Final = (
+    Look("", SIZE),
+    Look("-dark", SIZE, "dark"),
+    Look("-phone", PHONE),
+    Look("-phone-dark", PHONE, "dark"),
+)
+"""The first one is waited for; the others are given the time to show the same."""
 
 
 async def take(folder: Path, scratch: Path) -> dict[str, float]:
     """Pictures into ``folder``; seconds from the kill of a broker until it was red."""
-    async with (
-        standing(scratch) as stage,
-        chromium() as browser,
-        opened(browser, stage.console.url, size=SIZE) as (page, _),
-    ):
+    async with contextlib.AsyncExitStack() as stack:
+        stage = await stack.enter_async_context(standing(scratch))
+        browser = await stack.enter_async_context(chromium())
+        pages = []
+        for look in LOOKS:
+            opening = opened(browser, stage.console.url, size=look.size, scheme=look.scheme)
+            pages.append((await stack.enter_async_context(opening))[0])
+        page = pages[0]
+
         await _calm(stage, page)
         await page.wait_for_timeout(SETTLES_MS)
-        await page.screenshot(path=folder / "calm.png")
+        await _shoot(folder, "calm", pages)
         await _congested(stage, page)
-        await page.screenshot(path=folder / "congested.png")
+        for each in pages:
+            await each.locator("#link-rows tr button").first.click()
+        await page.wait_for_timeout(SETTLES_MS)
+        await _shoot(folder, "congested", pages)
         red_s = await red_after_kill(stage, page)
-        await page.locator(f"tr[data-broker='{KILLED}'] button").first.click()
         await expect(page.locator("#broker-rows")).to_contain_text("now:", timeout=PATIENCE_MS)
-        await page.screenshot(path=folder / "dead.png")
-        await refused(page)
-        await page.screenshot(path=folder / "refused.png")
+        for each in pages:
+            await each.locator(f"tr[data-broker='{KILLED}'] button").first.click()
+            await expect(each.locator("#closer-charts svg")).to_have_count(4, timeout=PATIENCE_MS)
+        await page.wait_for_timeout(SETTLES_MS)
+        await _shoot(folder, "dead", pages)
+        for each in pages:
+            await refused(each)
+        await _shoot(folder, "refused", pages, whole=False)
     return {"red_s": red_s}
+
+
+async def _shoot(folder: Path, name: str, pages: Sequence[Page], *, whole: bool = True) -> None:
+    for look, page in zip(LOOKS, pages, strict=True):
+        await page.screenshot(path=folder / f"{name}{look.suffix}.png", full_page=whole)
 
 
 async def _calm(stage: Stage, page: Page) -> None:

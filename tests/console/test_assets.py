@@ -3,7 +3,8 @@
 import hashlib
 import re
 
-from federator.console.web import ASSETS, POLICY, asset
+from federator.console.guard import POLICY
+from federator.console.web import ASSETS, asset
 
 CYTOSCAPE = "71fa9ebec21a7ca2c40cff6aacc30d1f6464e363662ad4b2c197e1adc770cd94"
 """SHA-256 of dist/cytoscape.min.js in the npm package cytoscape 3.35.0."""

@@ -1,6 +1,6 @@
 """What a console lists as having happened."""
 
-from federator.console.events import EVENTS_MAX, ROUTINE_MAX, EventList
+from federator.console.events import EVENTS_MAX, FILTER_SHOWN, ROUTINE_MAX, EventList
 from federator.protocol.telemetry.records import Events
 
 
@@ -85,3 +85,13 @@ def test_streams_tell_only_what_we_cannot_see_ourselves():
     events.on_record(record("link_down", neighbour=2), 1)
 
     assert told(events) == []
+
+
+def test_an_event_about_a_filter_names_as_much_of_it_as_is_shown():
+    events = EventList()
+    events.on_record(record("mesh_joined", filter="a" * 70_000), 1)
+    events.add("plain", "{} serves no more", [1], at_ms=1)
+
+    (about, other) = events.since(0)
+    assert about["filter"] == "a" * FILTER_SHOWN
+    assert "filter" not in other

@@ -50,11 +50,14 @@ def test_without_a_file_nobody_can_sign_in():
     assert not asyncio.run(operators.is_one("ada", PASSWORD))
 
 
-def test_attempts_are_counted_by_the_minute():
-    operators = Operators(OperatorsSettings(attempts_per_min=2))
+def test_attempts_are_counted_by_the_minute_and_half_are_left_to_other_addresses():
+    operators = Operators(OperatorsSettings(attempts_per_min=4))
 
-    assert [operators.may_try(1_000) for _ in range(3)] == [True, True, False]
-    assert operators.may_try(61_000)
+    assert [operators.may_try("greedy", 1_000) for _ in range(3)] == [True, True, False]
+    assert [operators.may_try("other", 1_000) for _ in range(3)] == [True, True, False]
+    assert not operators.may_try("third", 1_000)
+    assert operators.may_try("greedy", 61_000)
+    assert operators.refused == 3
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ from federator.console.picture import (
     LiveLink,
     LivePage,
     Picture,
+    rates_between,
     read_live,
 )
 from federator.errors import DecodeError
@@ -146,6 +147,76 @@ def test_who_invents_brokers_does_not_fill_us():
 
     assert len(list(picture.brokers())) == BROKERS_MAX
     assert picture.left_out == 5
+
+
+def test_whom_we_reach_has_room_before_those_that_a_liar_made_up():
+    picture = Picture()
+    picture.on_connected(1, "mqtt://liar", now_ms=0)
+    picture.on_live(1, page(*((n, True) for n in range(10_000, 14_000))), at_us=1, now_ms=0)
+    assert len(list(picture.brokers())) == BROKERS_MAX
+    seen = picture.since(0, 0)
+
+    for broker in range(2, 12):
+        picture.on_connected(broker, "mqtt://honest", now_ms=0)
+        picture.on_live(broker, page((1, True)), at_us=1, now_ms=0)
+
+    assert [picture.state(broker) for broker in range(2, 12)] == ["ready"] * 10
+    assert len(list(picture.brokers())) == BROKERS_MAX
+    changes = picture.since(seen["version"], seen["generation"])
+    shown = {each["id"] for each in changes["brokers"]}
+    assert changes["whole"]
+    assert {end for each in changes["links"] for end in (each["a"], each["b"])} <= shown
+
+
+def test_a_link_that_is_down_has_no_round_trip():
+    picture = pair()
+    told = LiveLink(neighbour=2, state="down", rtt_ms=3)
+    down = LivePage(ready=True, ready_reason="", epoch=1, links=(told,))
+    picture.on_live(1, down, at_us=2, now_ms=1)
+
+    assert link(picture)["delay_ms"] is None
+
+
+def test_rates_between_two_answers_are_those_of_one_life():
+    early, late = page(published=5, delivered=10), page(published=25, delivered=50)
+    other_life = LivePage(ready=True, ready_reason="", epoch=2, published=99)
+
+    assert rates_between((early, 0), (late, 2_000_000)) == (10, 20)
+    assert rates_between((early, 0), (early, 0)) == (None, None)
+    assert rates_between((early, 0), (other_life, 2_000_000)) == (None, None)
+    assert rates_between((late, 0), (early, 2_000_000)) == (0, 0)
+
+
+def test_it_counts_what_is_down_and_knows_how_old_it_is():
+    picture = pair()
+    assert picture.age_ms(700) == 700
+    picture.on_gone(2, now_ms=10)
+    picture.on_live(1, page((2, False)), at_us=2, now_ms=20)
+
+    assert picture.counts() == {"brokers": 2, "brokers_down": 1, "links": 1, "links_down": 1}
+    assert picture.age_ms(720) == 700
+    assert Picture().age_ms(5) is None
+
+
+def test_the_fullest_link_of_a_broker():
+    picture = pair()
+    links = tuple(LiveLink(neighbour=n, state="up", load=n / 10) for n in (2, 3, 4))
+    full = LivePage(ready=True, ready_reason="", epoch=1, links=links)
+    picture.on_live(1, full, at_us=2, now_ms=1)
+
+    assert [picture.load(broker) for broker in (1, 2, 9)] == [0.4, 0.2, None]
+
+
+WHOLE = {"ready": True, "ready_reason": "ready", "epoch": 1}
+FULL = {"neighbour": 1, "state": "up", "load": 1e300}
+
+
+@pytest.mark.parametrize(
+    "more", [{"published": 10**400}, {"clients": -1}, {"epoch": 2**60}, {"links": [FULL]}]
+)
+def test_what_no_agent_can_count_is_malformed(more):
+    with pytest.raises(DecodeError, match="page live"):
+        read_live(WHOLE | more)
 
 
 @pytest.mark.parametrize(

@@ -4,17 +4,23 @@ import asyncio
 import contextlib
 import http.client
 import json
+import socket
+import time
 
 import pytest
 import uvicorn
 
 from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
+from federator.console import guard, listener, stream, web
 from federator.console.app import listening
+from federator.console.crowd import QUESTIONS_PER_S
+from federator.console.guard import BODY_BYTES_MAX
+from federator.console.listener import pages_config
 from federator.console.observer import Observer
 from federator.console.picture import LivePage
 from federator.console.stream import Pulse
-from federator.console.web import BODY_BYTES_MAX, QUESTIONS_PER_S, Console
+from federator.console.web import Console
 
 HOSTILE = '"><script>alert(1)</script>'
 
@@ -32,10 +38,7 @@ async def served(**http_keys):
         observer.picture.on_live(7, page, at_us=1, now_ms=0)
         with listening("127.0.0.1", 0) as listener:
             console = Console(settings, observer, pulse, lambda: (True, "ready"))
-            config = uvicorn.Config(
-                console.application(), log_config=None, lifespan="off", timeout_graceful_shutdown=3
-            )
-            server = uvicorn.Server(config)
+            server = uvicorn.Server(pages_config(console.application()))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 yield listener.getsockname()[1], observer, pulse
@@ -106,6 +109,149 @@ async def test_so_many_pages_are_kept_current_and_no_more():
         kept.close()
 
     assert (answer.status, refused) == (200, 503)
+
+
+def metric(port, name):
+    """What the page for Prometheus says of ``name``."""
+    answer, text = said(port, "GET", "/metrics")
+    assert answer.status == 200
+    found = [line for line in text.decode().splitlines() if line.startswith(f"{name} ")]
+    return float(found[0].split()[1]) if found else None
+
+
+async def until(true, patience_s=20):
+    end_s = time.monotonic() + patience_s
+    while not await asyncio.to_thread(true):
+        assert time.monotonic() < end_s, "never so"
+        await asyncio.sleep(0.05)
+
+
+async def test_pages_that_come_in_one_moment_are_counted_too():
+    async with served(browsers_max=8) as (port, _, _):
+        crowd = [await asyncio.open_connection("127.0.0.1", port) for _ in range(40)]
+        for _, writer in crowd:
+            writer.write(b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        heads = [await reader.readline() for reader, _ in crowd]
+        for _, writer in crowd:
+            writer.close()
+        await until(lambda: metric(port, "federator_console_viewers") == 0)
+        again = await asyncio.to_thread(events, port)
+        again[0].close()
+
+    assert sum(b"200" in head for head in heads) == 4  # half of the places: they are of one address
+    assert sum(b"503" in head for head in heads) == 36
+    assert again[1].status == 200
+
+
+async def test_a_crowd_of_pages_costs_one_text(monkeypatch):
+    made = []
+    dumps = json.dumps
+    async with served(browsers_max=64) as (port, observer, pulse):
+        crowd = [await asyncio.to_thread(events, port) for _ in range(30)]
+        for _, answer, _ in crowd:
+            await asyncio.to_thread(answer.readline)
+        await asyncio.sleep(1)
+        monkeypatch.setattr(web.json, "dumps", lambda *a, **k: made.append(1) or dumps(*a, **k))
+        observer.picture.on_gone(7, now_ms=5)
+        pulse.give()
+        for connection, answer, _ in crowd:
+            line = await asyncio.to_thread(answer.readline)
+            while b"down" not in line:  # of those that began a beat ago
+                line = await asyncio.to_thread(answer.readline)
+            connection.close()
+
+    assert 1 <= len(made) <= 6, "not one for each of them; a beat or two may fall in between"
+
+
+async def test_who_does_not_read_is_let_go_and_holds_nobody_up(monkeypatch):
+    monkeypatch.setattr(stream, "STALLED_S", 0.5)
+    async with served(browsers_max=8) as (port, observer, pulse):
+        text = "x" * 1_000_000
+        monkeypatch.setattr(observer.picture, "since", lambda *_: {"ballast": text})
+        deaf = socket.create_connection(("127.0.0.1", port))
+        deaf.sendall(b"GET /live HTTP/1.1\r\nHost: 127.0.0.1\r\n\r\n")
+        await until(lambda: metric(port, "federator_console_viewers") == 1)
+        slowest_s = 0.0
+        for n in range(200):
+            if await asyncio.to_thread(metric, port, "federator_console_viewers") == 0:
+                break
+            observer.events.add("plain", f"{n}", [], at_ms=n)
+            pulse.give()
+            began_s = time.monotonic()
+            assert await status(port, "GET", "/healthz") == 200
+            slowest_s = max(slowest_s, time.monotonic() - began_s)
+            await asyncio.sleep(0.05)
+        else:
+            pytest.fail("it is still kept current")
+        deaf.close()
+
+    assert slowest_s < 2
+
+
+async def test_a_request_that_never_comes_does_not_keep_a_connection(monkeypatch):
+    monkeypatch.setattr(listener, "REQUEST_S", 0.3)
+    monkeypatch.setattr(guard, "BODY_S", 0.3)
+    async with served() as (port, _, _):
+        for begun in (b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"):
+            reader, writer = await asyncio.open_connection("127.0.0.1", port)
+            writer.write(begun)
+            async with asyncio.timeout(20):
+                with contextlib.suppress(ConnectionResetError):
+                    while await reader.read(65_536):
+                        pass
+            writer.close()
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        home = f"127.0.0.1:{port}"
+        head = f"POST /api/sign-in HTTP/1.1\r\nHost: {home}\r\nOrigin: http://{home}\r\n"
+        writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+        answer = await reader.readline()
+        writer.close()
+        kept, _, line = await asyncio.to_thread(events, port)  # an answer may take its time
+        await asyncio.sleep(1)
+        alive = await asyncio.to_thread(metric, port, "federator_console_viewers")
+        kept.close()
+
+    assert b"408" in answer
+    assert line
+    assert alive == 1
+
+
+async def test_its_own_metrics_say_what_it_knows_and_who_asks():
+    async with served(browsers_max=1) as (port, observer, _):
+        kept, *_ = await asyncio.to_thread(events, port)
+        await status(port, "GET", "/live")
+        await status(port, "GET", "/api/explain?topic=a")
+        observer.picture.on_gone(7, now_ms=5)
+        names = ("brokers", "brokers_down", "viewers", "viewers_refused_total", "questions_total")
+        told = [await asyncio.to_thread(metric, port, f"federator_console_{n}") for n in names]
+        age_s = await asyncio.to_thread(metric, port, "federator_console_snapshot_age_seconds")
+        answer, text = await asyncio.to_thread(said, port, "GET", "/metrics")
+        kept.close()
+
+    assert told == [1, 1, 1, 1, 1]
+    assert age_s > 0
+    assert answer.headers["Content-Type"].startswith("text/plain; version=")
+    assert b"process_cpu_seconds_total" in text
+    assert b"federator_build_info{" in text
+
+
+async def test_what_is_remembered_of_a_broker_is_told_by_range():
+    async with served() as (port, observer, _):
+        for n in range(3):
+            observer.samples.take({7: (1.0, 2.0, n, None, 1.0)}, now_ms=5_000 * n)
+        _, told = await asyncio.to_thread(said, port, "GET", "/api/samples?broker=7&span=300")
+        _, nobody = await asyncio.to_thread(said, port, "GET", "/api/samples?broker=8&span=300")
+        wrong = [
+            await status(port, "GET", f"/api/{path}")
+            for path in ("samples", "samples?broker=7&span=1", "past?span=3600", "clients?broker=x")
+        ]
+        without = await asyncio.to_thread(said, port, "GET", "/api/past?broker=7&span=3600")
+
+    assert json.loads(told)["series"]["clients"] == [0, 1, 2]
+    assert json.loads(nobody)["series"]["clients"] == []
+    assert wrong == [400] * 4
+    assert without[0].status == 502
+    assert b"no dashboard is known" in without[1]
 
 
 async def test_questions_are_bounded_and_have_to_be_ones():

@@ -12,7 +12,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from statistics import median_low
@@ -27,6 +27,7 @@ from starlette.requests import Request
 from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from federator_analytics.dashboard.past import HOURS, newest, past_of_broker, past_of_topic
 from federator_analytics.digest.broker import short
 from federator_analytics.digest.figures import delay_rows, summarise
 from federator_analytics.digest.liveness import liveness
@@ -78,11 +79,6 @@ def fragments(tables: Tables, summary: Mapping[str, Any]) -> Mapping[str, str]:
     )
     places = ("title", "span", "summary", "tiles", "topology", "events", "delay", "overhead")
     return {place: str(getattr(made, f"{place}_")()) for place in (*places, "brokers")}
-
-
-def newest(tables: Tables) -> datetime | None:
-    """The time at which the newest record was made, by its broker's clock."""
-    return max((row["last"] for row in tables["span"] if row["last"]), default=None)
 
 
 def _recent(tables: Tables) -> Tables:
@@ -261,6 +257,12 @@ def _fingerprint(folder: Path) -> Fingerprint:
 LOOPBACK_NAMES = ("127.0.0.1", "localhost", "[::1]")
 LOOK_AGAIN_S = 0.5
 """The folder is looked at no more often, however many browsers ask."""
+PASTS_KEPT = 64
+"""Answers about the last hours that are remembered as long as the tables are the same."""
+ABOUT_MAX = 1_024
+"""Characters of a topic that is asked about."""
+DIGITS_MAX = 16
+"""Of a broker's id."""
 
 _POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self' 'unsafe-inline'; connect-src 'self'; "
@@ -292,14 +294,37 @@ class Live:
         self._lock = asyncio.Lock()
         self._seen: Seen | None = None
         self._looked_s = 0.0
+        self._pasts: dict[tuple[str, int], dict[str, object]] = {}
+        self._pasts_of = 0  # the version that these are of
+
+    async def _look(self) -> Seen:
+        """What is there; the lock is held."""
+        if self._seen is None or abs(self._now_s() - self._looked_s) >= LOOK_AGAIN_S:
+            self._seen = await asyncio.to_thread(self._watcher.read)
+            self._looked_s = self._now_s()
+        return self._seen
+
+    async def past(self, broker: int | None, topic: str, hours: int) -> dict[str, object]:
+        """What the tables hold of a broker or, without one, a topic."""
+        async with self._lock:
+            seen = await self._look()
+            if seen.version != self._pasts_of or len(self._pasts) >= PASTS_KEPT:
+                self._pasts.clear()
+                self._pasts_of = seen.version
+            key = f"broker {broker}" if broker is not None else f"topic {topic}", hours
+            if key not in self._pasts:
+                tell = (
+                    partial(past_of_topic, seen.tables, topic, hours)
+                    if broker is None
+                    else partial(past_of_broker, seen.tables, broker, hours)
+                )
+                self._pasts[key] = await asyncio.to_thread(tell)
+            return self._pasts[key] | {"trouble": seen.trouble}
 
     async def answer(self, known: str) -> dict[str, object]:
         """The state, with fragments unless the browser has this version."""
         async with self._lock:
-            if self._seen is None or abs(self._now_s() - self._looked_s) >= LOOK_AGAIN_S:
-                self._seen = await asyncio.to_thread(self._watcher.read)
-                self._looked_s = self._now_s()
-            seen = self._seen
+            seen = await self._look()
         at = newest(seen.tables)
         version = str(seen.version)
         state: dict[str, object] = {
@@ -319,6 +344,14 @@ async def _safely(request: Request, answer: RequestResponseEndpoint) -> Response
     response = await answer(request)
     response.headers.update(_HEADERS)
     return response
+
+
+def _is_id(text: str) -> bool:
+    return text.isascii() and text.isdecimal() and len(text) <= DIGITS_MAX
+
+
+def _unclear(reason: str) -> Response:
+    return JSONResponse({"error": reason}, status_code=400)
 
 
 def application(
@@ -352,6 +385,18 @@ def application(
     async def tell(request: Request) -> Response:
         return JSONResponse(await live.answer(request.query_params.get("known", "")))
 
+    async def tell_past(request: Request) -> Response:
+        asked = request.query_params
+        broker, topic, hours = asked.get("broker"), asked.get("topic", ""), asked.get("hours", "1")
+        if hours not in map(str, HOURS):
+            return _unclear(f"hours: one of {', '.join(map(str, HOURS))} wanted")
+        if (broker is None) != bool(topic) or len(topic) > ABOUT_MAX:
+            return _unclear(f"broker, or topic of at most {ABOUT_MAX} characters wanted")
+        if broker is not None and not _is_id(broker):
+            return _unclear("broker: an id wanted")
+        about = None if broker is None else int(broker)
+        return JSONResponse(await live.past(about, topic, int(hours)))
+
     async def give(request: Request) -> Response:
         name = request.path_params["name"]
         if name not in _ASSETS:
@@ -360,7 +405,12 @@ def application(
         return Response(asset(name, package), media_type=media_type)
 
     return Starlette(
-        routes=[Route("/", show), Route("/live", tell), Route("/assets/{name}", give)],
+        routes=[
+            Route("/", show),
+            Route("/live", tell),
+            Route("/history", tell_past),
+            Route("/assets/{name}", give),
+        ],
         middleware=[
             Middleware(BaseHTTPMiddleware, dispatch=_safely),
             Middleware(TrustedHostMiddleware, allowed_hosts=list(names)),

@@ -43,6 +43,9 @@ class ConsoleSettings(FollowingSettings):
     history: _Link = ""
     """Where `federator-analytics serve` shows the last hours, `http://HOST:PORT`, as browsers
     reach it: the page leads there."""
+    history_source: _Link = ""
+    """Where we reach that dashboard ourselves, to show of it what concerns a broker or a topic;
+    empty: at `history`."""
     keys: ConsoleKeySettings = ConsoleKeySettings()
     operators: OperatorsSettings = OperatorsSettings()
     http: ConsoleHttpSettings = ConsoleHttpSettings()

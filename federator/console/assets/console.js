@@ -1,29 +1,12 @@
 "use strict";
 {
-  const at = (id) => document.getElementById(id);
+  const { at, make, put, write, short, bits, share, some, clock, facts, table, number, renew, ask, query } = Parts;
   const LINKS_SHOWN = 200, EVENTS_KEPT = 1500, EVENTS_SHOWN = 300, STALE_MS = 12000, LARGE = 400, SLOWLY_MS = 1500, LIT_MS = 350;
   const brokers = new Map(), links = new Map();
   const changed = { brokers: new Set(), links: new Set() };
   let events = [], me = {}, choice = null, told = null, came = 0, controller = null, takeovers = [], drawing = 0, whole = false, ordering = null, refusal = { broker: null, text: "" };
 
-  // Everything that is shown of others goes through here, as text.
-  const make = (kind, attributes = {}, ...children) => {
-    const element = document.createElement(kind);
-    for (const [name, value] of Object.entries(attributes)) {
-      if (name.startsWith("on")) element.addEventListener(name.slice(2), value);
-      else if (value !== null && value !== false) element.setAttribute(name, value);
-    }
-    element.append(...children.filter((child) => child !== null));
-    return element;
-  };
-  const put = (place, ...children) => place.replaceChildren(...children);
-  const write = (id, text) => { const place = at(id); if (place.textContent !== text) place.textContent = text; };
-
   const nameOf = (id) => { const name = brokers.get(id)?.name; return name ? `${name} (${id})` : `${id}`; };
-  const short = (x) => (x >= 100 ? Math.round(x) : Number(x.toPrecision(3)));
-  const bits = (x) => x === null || x === undefined ? "" : x >= 1e9 ? `${short(x / 1e9)} Gbit/s` : x >= 1e6 ? `${short(x / 1e6)} Mbit/s` : x >= 1e3 ? `${short(x / 1e3)} kbit/s` : `${short(x)} bit/s`;
-  const share = (x) => (x === null ? "" : `${short(100 * x)} %`);
-  const some = (x) => (x === null || x === undefined ? "" : `${short(x)}`);
   const STATES = { ready: "ready", not_ready: "not ready", draining: "draining", starting: "just asked", silent: "agent silent", unreached: "not reached from here", down: "down" };
   const linkState = (link) => (link.up ? (link.load >= 0.8 ? "full" : "up") : "down");
   const linkWords = (link) => (link.up ? [share(link.load), link.delay_ms === null ? "" : `${link.delay_ms} ms`].filter(Boolean).join(" \u00b7 ") || undefined : "down");
@@ -33,6 +16,8 @@
   const brokerButton = (id) => make("button", { type: "button", class: "name", onclick: () => choose({ broker: id }) }, nameOf(id));
   const listed = (ids) => ids.flatMap((id, n) => (n ? [", ", brokerButton(id)] : [brokerButton(id)]));
   const state = (kind, words) => make("span", { class: `state ${kind}` }, words);
+
+  const linkWord = (link) => state(linkState(link), linkState(link));
 
   // -- what comes -----------------------------------------------------------------------------
 
@@ -86,12 +71,6 @@
       tile("clients", `${all.reduce((sum, each) => sum + (each.clients || 0), 0)}`, "connected, as failover knows them", ""));
   };
   const marked = (row, is) => { if (is) row.classList.add("chosen"); return row; };
-  // What has the keyboard's focus in a list keeps it when the list is made anew.
-  const renew = (place, rows) => {
-    const focus = place.contains(document.activeElement) ? [...place.querySelectorAll("button")].indexOf(document.activeElement) : -1;
-    put(place, ...rows);
-    if (focus >= 0) place.querySelectorAll("button")[focus]?.focus({ preventScroll: true });
-  };
   const brokerRows = () => {
     const instead = new Map(takeovers.map((each) => [each.broker, each.substitute]));
     renew(at("broker-rows"), sorted().map((broker) => {
@@ -99,7 +78,7 @@
       const stand = instead.has(broker.id) ? [make("strong", {}, "now: "), brokerButton(instead.get(broker.id))] : listed(broker.substitutes);
       return marked(make("tr", { class: bad ? "down" : null, "data-broker": broker.id },
         make("td", {}, brokerButton(broker.id)), make("td", {}, state(broker.state, STATES[broker.state] ?? broker.state)),
-        make("td", {}, some(broker.clients)), make("td", {}, some(broker.published)), make("td", {}, some(broker.delivered)), make("td", {}, ...stand)), choice?.broker === broker.id);
+        number(some(broker.clients)), number(some(broker.published)), number(some(broker.delivered)), make("td", {}, ...stand)), choice?.broker === broker.id);
     }));
     write("controller", controller === null ? "No guide was read yet." : `Controller: ${nameOf(controller)}. It names who steps in for whom, best first.`);
   };
@@ -108,16 +87,13 @@
     write("links-note", all.length > LINKS_SHOWN ? `${LINKS_SHOWN} of ${all.length}: those that are down first, then the fullest.` : "Those that are down first, then the fullest.");
     renew(at("link-rows"), all.slice(0, LINKS_SHOWN).map(([key, link]) => marked(make("tr", { class: link.up ? null : "down", "data-link": key },
       make("td", {}, make("button", { type: "button", class: "name", onclick: () => choose({ link: key }) }, `${nameOf(link.a)} \u2013 ${nameOf(link.b)}`)),
-      make("td", {}, state(linkState(link), link.up ? (link.load >= 0.8 ? "full" : "up") : "down")), make("td", {}, share(link.load)),
-      make("td", {}, link.rates.map((rate) => bits(rate) || "?").join(" / ")), make("td", {}, bits(link.capacity)),
-      make("td", {}, link.delay_ms === null ? "" : `${link.delay_ms} ms`), make("td", {}, link.transport)), choice?.link === key)));
+      make("td", {}, linkWord(link)), number(share(link.load)),
+      make("td", {}, link.rates.map((rate) => bits(rate) || "?").join(" / ")), number(bits(link.capacity)),
+      number(link.delay_ms === null ? "" : `${link.delay_ms} ms`), make("td", {}, link.transport)), choice?.link === key)));
   };
   const eventText = (event) => { let n = 0; return event.text.replace(/\{\}/g, () => nameOf(event.brokers[n++])); };
-  const clock = (ms) => new Date(ms).toLocaleTimeString([], { hour12: false });
-  const eventRows = () => {
-    const since = at("range").value ? (told?.now_ms ?? Date.now()) - 1000 * at("range").value : 0;
-    const only = at("only").checked && choice?.broker !== undefined ? choice.broker : null;
-    const shown = events.filter((each) => each.at_ms >= since && (only === null || each.brokers.includes(only)) && (at("routine").checked || each.weight !== "routine"));
+  // Routine between two others is one line, so that deaths stand out.
+  const eventItems = (shown) => {
     const rows = [];
     let run = [];
     const flush = () => {
@@ -132,9 +108,14 @@
       if (rows.length > EVENTS_SHOWN) break;
     }
     flush();
-    put(at("event-rows"), ...(rows.length ? rows.slice(0, EVENTS_SHOWN).map((each) => make("li", { class: each.weight }, make("time", {}, clock(each.at_ms)), make("span", { class: "dot", "aria-hidden": "true" }, each.weight === "death" ? "\u2715" : "\u25cf"), make("span", {}, each.weight === "death" ? "death: " : "", each.words))) : [make("li", {}, make("span", {}), make("span", {}), make("span", { class: "empty" }, "Nothing happened."))]));
+    if (!rows.length) return [make("li", { class: "none" }, make("span", { class: "empty" }, "Nothing happened."))];
+    return rows.slice(0, EVENTS_SHOWN).map((each) => make("li", { class: each.weight }, make("time", {}, clock(each.at_ms)), make("span", { class: "dot", "aria-hidden": "true" }, each.weight === "death" ? "\u2715" : "\u25cf"), make("span", {}, each.weight === "death" ? "death: " : "", each.words)));
   };
-  const facts = (...pairs) => make("dl", {}, ...pairs.filter(([, value]) => value !== "" && value !== null && value !== undefined).flatMap(([name, value]) => [make("dt", {}, name), make("dd", {}, ...(Array.isArray(value) ? value : [`${value}`]))]));
+  const eventRows = () => {
+    const since = at("range").value ? (told?.now_ms ?? Date.now()) - 1000 * at("range").value : 0;
+    const only = at("only").checked && choice?.broker !== undefined ? choice.broker : null;
+    put(at("event-rows"), ...eventItems(events.filter((each) => each.at_ms >= since && (only === null || each.brokers.includes(only)) && (at("routine").checked || each.weight !== "routine"))));
+  };
   const detail = () => {
     const broker = brokers.get(choice?.broker), link = links.get(choice?.link);
     if (broker) {
@@ -144,11 +125,12 @@
       const body = [facts(["state", [state(broker.state, STATES[broker.state] ?? broker.state)]], ["why", broker.why], ["address", broker.address], ["agent", broker.release], ["stands", broker.standing], ["clients", broker.clients], ["core of", broker.core_of ? `${broker.core_of} meshes` : "no mesh"], ["filters", broker.filters], ["dropped", broker.dropped || ""], ["steps in", broker.substitutes.length ? listed(broker.substitutes) : ""], ["links", `${near.filter((each) => each.up).length} of ${near.length} up`])];
       if (me.operator) body.push(make("button", { type: "button", id: "drain", disabled: ordering === broker.id && "", onclick: () => drain(broker.id, !draining) }, draining ? "Undrain: let clients come back" : "Drain: move its clients away"));
       else if (me.may_sign_in) body.push(make("p", { class: "note" }, "Sign in to drain it."));
+      body.push(make("p", {}, make("button", { type: "button", onclick: () => Closer.open("broker", broker.id) }, "Over time, clients, events")));
       body.push(make("p", { id: "drained", class: "refused", role: "alert" }, refusal.broker === broker.id ? refusal.text : ""));
       renew(at("detail-body"), body);
     } else if (link) {
       write("detail-title", `Link ${nameOf(link.a)} \u2013 ${nameOf(link.b)}`);
-      renew(at("detail-body"), [facts(["ends", listed([link.a, link.b])], ["state", [state(linkState(link), link.up ? "up" : "down")]], ["why", link.why], ["load", share(link.load)], ["capacity", bits(link.capacity)], [`from ${nameOf(link.a)}`, bits(link.rates[0])], [`from ${nameOf(link.b)}`, bits(link.rates[1])], ["round trip", link.delay_ms === null ? "" : `${link.delay_ms} ms`], ["transport", link.transport])]);
+      renew(at("detail-body"), [facts(["ends", listed([link.a, link.b])], ["state", [linkWord(link)]], ["why", link.why], ["load", share(link.load)], ["capacity", bits(link.capacity)], [`from ${nameOf(link.a)}`, bits(link.rates[0])], [`from ${nameOf(link.b)}`, bits(link.rates[1])], ["round trip", link.delay_ms === null ? "" : `${link.delay_ms} ms`], ["transport", link.transport])]);
     }
   };
   let slow = 0;
@@ -162,23 +144,25 @@
     if (slow) return; // tables once in half a second: of a large federation they are long
     slow = setTimeout(() => { slow = 0; tables(); }, links.size > LARGE ? SLOWLY_MS : 200);
   };
-  const tables = () => { tiles(); brokerRows(); linkRows(); eventRows(); detail(); };
-  const choose = (wanted) => {
+  const tables = () => { tiles(); brokerRows(); linkRows(); eventRows(); detail(); Closer.renewed(); };
+  const mark = (wanted) => {
     choice = wanted;
     FederationMap.choose(wanted.broker !== undefined ? `b${wanted.broker}` : `l${wanted.link}`);
+  };
+  const choose = (wanted) => {
+    mark(wanted);
+    if (wanted.broker !== undefined) Closer.open("broker", wanted.broker, { focus: false });
+    else Closer.open("link", wanted.link, { focus: false });
     tables();
+  };
+  const onFollowed = ({ kind, which }) => {
+    if (kind === "broker" && /^\d+$/.test(which)) mark({ broker: Number(which) });
+    else if (kind === "link") mark({ link: which });
   };
 
   // -- questions ------------------------------------------------------------------------------
 
-  const ask = async (path, options = {}) => {
-    const answer = await fetch(path, { cache: "no-store", ...options });
-    const body = await answer.json().catch(() => ({ error: `the console answers ${answer.status}` }));
-    if (!answer.ok) throw new Error(body.error);
-    return body;
-  };
   const post = (path, body) => ask(path, { method: "POST", headers: { "Content-Type": "application/json", "X-Console-Token": me.token ?? "" }, body: JSON.stringify(body) });
-  const query = (path, values) => `${path}?${new URLSearchParams(values)}`;
   const open = (id, ...children) => { put(at(`${id}-body`), ...children); at(id).hidden = false; at(`${id}-title`).focus(); at(id).scrollIntoView({ block: "nearest" }); };
   const drawn = () => (at("plain").hidden = false);
   const failed = (id) => (error) => open(id, make("p", { class: "refused" }, error.message));
@@ -194,20 +178,19 @@
     if (where.length) { FederationMap.drawBrokers(where); drawn(); }
     write("found-title", `Topics and clients: ${text}`);
     const rows = found.rows.map((row) => make("tr", {},
-      make("td", {}, make("button", { type: "button", class: "name", onclick: () => again(row.client) }, row.client)),
+      make("td", {}, Closer.clientButton(row.client)),
       make("td", {}, row.action === "sub" ? "subscribes" : "publishes"),
-      make("td", {}, make("button", { type: "button", class: "name", onclick: () => again(row.topic) }, row.topic)),
+      make("td", {}, Closer.topicButton(row.topic)),
       make("td", {}, brokerButton(row.broker)), make("td", {}, row.on ? "connected" : row.keeps ? "away, session kept" : "away")));
-    const table = make("div", { class: "scroll", tabindex: "0", role: "region", "aria-label": "Clients" }, make("table", {}, make("thead", {}, make("tr", {}, ...["Client", "Does", "Topic", "Broker", "State"].map((head) => make("th", { scope: "col" }, head)))), make("tbody", { id: "found-rows" }, ...rows)));
+    const shown = table("Clients", ["Client", "Does", "Topic", "Broker", "State"], rows, { id: "found-rows" });
     const plain = !/[+#]/.test(text);
     open("found",
       ...(plain ? [topicTools(text)] : []),
+      make("p", {}, "Closer: ", Closer.topicButton(text), " as a topic, ", Closer.clientButton(text), " as a client."),
       make("p", { class: "note" }, !found.asked ? "No agent answers." : !found.reported ? "Agents report no clients: failover.enabled = false." : `${found.rows_total} rows of clients${found.rows.length < found.rows_total ? `, the first ${found.rows.length}` : ""}; ${found.filters_total} filters.${found.whole ? "" : " Some brokers have more than is looked at."}`),
-      ...(rows.length ? [table] : []),
+      ...(rows.length ? [shown] : []),
       make("p", {}, ...found.filters.flatMap((filter) => [make("button", { type: "button", onclick: () => mesh(filter) }, `Mesh of ${filter}`), " "])));
   };
-  const again = (text) => { at("text").value = text; search(text).catch(failed("found")); };
-
   const mesh = async (filter) => {
     try {
       const { parts } = await ask(query("/api/mesh", { filter }));
@@ -312,6 +295,7 @@
   });
 
   setInterval(fresh, 1000);
-  ask("/api/me").then(known).catch(() => {});
+  const begin = () => Closer.begin({ brokers, links, nameOf, brokerButton, listed, eventItems, topicTools, mesh, onFollowed, events: () => events, me: () => me, now_ms: () => told?.now_ms ?? Date.now(), state: (broker) => state(broker.state, STATES[broker.state] ?? broker.state), linkState: linkWord });
+  ask("/api/me").then(known).catch(() => {}).finally(begin);
   listen();
 }

@@ -13,14 +13,15 @@ const FederationMap = (() => {
   const style = () => {
     const ink = colour("--ink"), card = colour("--card"), bad = colour("--bad"), look = colour("--look");
     const blue = colour("--blue"), faint = colour("--faint"), green = colour("--green"), orange = colour("--orange");
+    const small = place.clientWidth < 500; // on a phone all of it is drawn smaller
     const simple = cy ? cy.edges().length > SIMPLE_FROM : false;
     return [
-      { selector: "node", style: { width: 26, height: 26, "background-color": card, "border-width": 3, "border-color": blue, label: "data(label)", color: ink, "font-size": 11, "text-valign": "bottom", "text-margin-y": 4, "min-zoomed-font-size": 7, "text-outline-width": 2, "text-outline-color": colour("--paper") } },
+      { selector: "node", style: { width: 26, height: 26, "background-color": card, "border-width": 3, "border-color": blue, label: "data(label)", color: ink, "font-size": small ? 19 : 11, "text-valign": "bottom", "text-margin-y": 4, "min-zoomed-font-size": 7, "text-outline-width": small ? 3 : 2, "text-outline-color": colour("--paper") } },
       { selector: "node.core", style: { shape: "diamond", width: 32, height: 32 } },
       { selector: "node.look", style: { "border-color": look, "border-style": "dashed" } },
       { selector: "node.bad", style: { "border-color": bad, "background-color": bad, shape: "star", width: 36, height: 36, color: bad, "font-weight": "bold" } },
       { selector: "edge", style: { width: "data(width)", "line-color": blue, opacity: simple ? 0.35 : 0.8, "curve-style": "haystack", "haystack-radius": 0 } },
-      { selector: "edge[label]", style: { label: "data(label)", "font-size": 9, color: faint, "min-zoomed-font-size": 8, "text-background-color": colour("--paper"), "text-background-opacity": 0.85, "text-background-padding": 2 } },
+      { selector: "edge[label]", style: { label: "data(label)", "font-size": small ? 14 : 9, color: faint, "min-zoomed-font-size": 8, "text-background-color": colour("--paper"), "text-background-opacity": 1, "text-background-padding": 2 } },
       { selector: "edge.full", style: { "line-color": orange, opacity: 1 } },
       { selector: "edge.down", style: { "line-color": bad, "line-style": simple ? "solid" : "dashed", opacity: 1, width: 3 } },
       { selector: ".away", style: { opacity: 0.15 } },
@@ -28,7 +29,7 @@ const FederationMap = (() => {
       { selector: "node.member", style: { "background-color": colour("--purple") } },
       { selector: "edge.hop", style: { "line-color": green, opacity: 1, width: 7 } },
       { selector: "node.hop", style: { "background-color": green, "border-color": green } },
-      { selector: ":selected", style: { "overlay-color": orange, "overlay-opacity": 0.35, "overlay-padding": 5 } },
+      { selector: ":selected", style: { "underlay-color": orange, "underlay-opacity": 0.5, "underlay-padding": 7 } },
     ];
   };
   let cy = null;

@@ -1,0 +1,159 @@
+"""Asks the dashboard of analytics what its tables hold of the last hours.
+
+The console and analytics know nothing of each other but this question and its answer, so no Java
+and no Spark is here. One question is on its way at a time, its answer is remembered for a moment
+for all who look, and it is checked before it is shown: a dashboard may be of another release.
+
+Source: docs/analytics.md, "The dashboard".
+"""
+
+import asyncio
+import http.client
+import socket
+from typing import Annotated, Any, Final
+from urllib.parse import urlencode, urlsplit
+
+import msgspec
+
+from federator.errors import LinkError
+from federator.protocol.bounded_cache import Recent
+from federator.protocol.types import Millis
+from federator.runtime.process.clocks import monotonic_ms
+
+ANSWER_S: Final = 10.0
+ANSWER_BYTES_MAX: Final = 1_048_576
+KEPT_MS: Final = 5_000
+KEPT_MAX: Final = 64
+"""Answers, which are small: a dashboard's bounds are in the structs below."""
+WAITING_MAX: Final = 16
+"""Questions that wait for the one that is on its way."""
+CHUNK_BYTES: Final = 65_536
+
+_Text = Annotated[str, msgspec.Meta(max_length=65_535)]
+_Count = Annotated[int, msgspec.Meta(ge=0, le=2**53)]
+_Points = Annotated[tuple[float | None, ...], msgspec.Meta(max_length=1_000)]
+
+
+class PastEvent(msgspec.Struct, frozen=True):
+    """What an agent told of itself."""
+
+    at_ms: int
+    broker: _Count
+    text: _Text
+    routine: bool = False
+
+
+class PastFlow(msgspec.Struct, frozen=True):
+    """What was carried for a filter from one broker to another."""
+
+    filter: _Text
+    origin: _Count
+    destination: _Count
+    publications: _Count
+    rate_per_s: float | None = None
+    missing: int = 0
+
+
+class Past(msgspec.Struct, frozen=True):
+    """What the tables hold of a broker, or of a topic."""
+
+    version: int
+    newest_ms: int | None = None
+    step_ms: _Count = 0
+    series: Annotated[dict[str, _Points], msgspec.Meta(max_length=16)] = {}
+    events: Annotated[tuple[PastEvent, ...], msgspec.Meta(max_length=1_000)] = ()
+    flows: Annotated[tuple[PastFlow, ...], msgspec.Meta(max_length=1_000)] = ()
+    flows_total: _Count = 0
+    facts: Annotated[dict[str, float | None], msgspec.Meta(max_length=32)] = {}
+    cut: bool = False
+    trouble: _Text = ""
+
+
+PAST_VERSION: Final = 1
+_decoder: Final = msgspec.json.Decoder(Past)
+
+
+class Dashboard:
+    """Asks one dashboard.
+
+    Args:
+        url: Where it is, ``http://HOST:PORT``, as we reach it; empty: there is none.
+    """
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.asked = self.failed = 0
+        self._one = asyncio.Lock()
+        self._waiting = 0
+        self._kept: Recent[str, tuple[Millis, dict[str, Any]]] = Recent(KEPT_MAX)
+
+    async def past(self, **about: str) -> dict[str, Any]:
+        """What the tables hold ``about`` a broker or a topic, and how long ago.
+
+        Raises:
+            LinkError: There is none, it does not answer, or its answer is none.
+        """
+        if not self.url:
+            raise LinkError("no dashboard is known here: see history in docs/console.md")
+        query = urlencode(sorted(about.items()))
+        if (kept := self._still_good(query)) is not None:
+            return kept
+        if self._waiting >= WAITING_MAX:
+            raise LinkError("too many ask the dashboard: try again")
+        self._waiting += 1
+        try:
+            async with self._one:
+                kept = self._still_good(query)
+                return await self._ask(query) if kept is None else kept
+        finally:
+            self._waiting -= 1
+
+    def _still_good(self, query: str) -> dict[str, Any] | None:
+        at_ms, kept = self._kept.get(query, (Millis(-KEPT_MS), None))
+        return kept if monotonic_ms() - at_ms < KEPT_MS else None
+
+    async def _ask(self, query: str) -> dict[str, Any]:
+        self.asked += 1
+        try:
+            body = await asyncio.to_thread(_get, self.url, query)
+            past = _decoder.decode(body)
+            if past.version != PAST_VERSION:
+                raise ValueError(f"version {past.version}, {PAST_VERSION} wanted")
+        except (OSError, http.client.HTTPException, ValueError, msgspec.MsgspecError) as error:
+            self.failed += 1
+            reason = " ".join(str(error).split())[:200] or type(error).__name__
+            raise LinkError(f"the dashboard at {self.url}: {reason}") from None
+        answer: dict[str, Any] = msgspec.to_builtins(past)
+        self._kept.put(query, (monotonic_ms(), answer))
+        return answer
+
+
+def _get(url: str, query: str) -> bytes:
+    """The body of its page ``/history``, within our bounds of size and time.
+
+    It goes to no other address, whatever it is told: redirections are not followed.
+    """
+    end_ms = monotonic_ms() + ANSWER_S * 1_000
+    parts = urlsplit(url)
+    https = parts.scheme == "https"
+    kind = http.client.HTTPSConnection if https else http.client.HTTPConnection
+    connection = kind(parts.netloc, timeout=ANSWER_S)
+    try:
+        connection.request("GET", f"{parts.path.rstrip('/')}/history?{query}")
+        answer = connection.getresponse()
+        body = b""
+        while chunk := answer.read1(CHUNK_BYTES):
+            body += chunk
+            if len(body) > ANSWER_BYTES_MAX:
+                raise ValueError(f"at most {ANSWER_BYTES_MAX} bytes wanted")
+            if monotonic_ms() > end_ms:
+                raise TimeoutError(f"not answered within {ANSWER_S:.0f} s")
+            if isinstance(connection.sock, socket.socket):
+                connection.sock.settimeout(max(0.1, (end_ms - monotonic_ms()) / 1_000))
+    finally:
+        connection.close()
+    if answer.status == 404:
+        raise ValueError("answers 404: it is of an older release, or not a dashboard")
+    if answer.status != 200:
+        raise ValueError(f"answers {answer.status}: {body[:100].decode(errors='replace')}")
+    return body

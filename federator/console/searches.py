@@ -1,0 +1,91 @@
+"""Searches of all who look, one after the other: an agent answers two a second, and drops others.
+
+So a search waits for its turn here, where somebody can be told that it waits, and what was found a
+moment ago is found again without asking.
+
+Source: docs/console.md, "How it asks".
+"""
+
+import asyncio
+from typing import Any, Final
+
+from federator.console.answers import Found, read_answer, together
+from federator.console.observer import Observer
+from federator.errors import DecodeError, LinkError
+from federator.protocol.bounded_cache import Recent
+from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.clocks import monotonic_ms
+
+GAP_MS: Final = 550
+"""Between two searches; see ``runtime.observability.pages.SEARCHES_PER_S``."""
+WAITING_MAX: Final = 8
+KEPT_MS: Final = 3_000
+KEPT_MAX: Final = 4
+
+Key = tuple[BrokerId | None, str]
+
+
+class Searches:
+    """Asks agents for clients, topics and filters."""
+
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._waiting = 0
+        self._next_ms = Millis(0)
+        self._kept: Recent[Key, tuple[Millis, dict[str, Any]]] = Recent(KEPT_MAX)
+
+    async def everywhere(self, text: str) -> dict[str, Any]:
+        """What every agent knows that has to do with ``text``.
+
+        Raises:
+            LinkError: Too many searches are waiting.
+        """
+        return await self._found((None, text))
+
+    async def at(self, broker: BrokerId) -> dict[str, Any]:
+        """The first of the clients that the agent of ``broker`` knows.
+
+        Raises:
+            LinkError: As above, or it does not answer.
+        """
+        return await self._found((broker, ""))
+
+    async def _found(self, key: Key) -> dict[str, Any]:
+        if (kept := self._still_good(key)) is not None:
+            return kept
+        if self._waiting >= WAITING_MAX:
+            raise LinkError("too many searches are waiting: try again in a few seconds")
+        self._waiting += 1
+        try:
+            now_ms = monotonic_ms()
+            turn_ms = max(now_ms, self._next_ms)
+            self._next_ms = Millis(turn_ms + GAP_MS)
+            await asyncio.sleep((turn_ms - now_ms) / 1_000)
+        finally:
+            self._waiting -= 1
+        if (kept := self._still_good(key)) is not None:
+            return kept
+        found = await self._ask(*key)
+        self._kept.put(key, (monotonic_ms(), found))
+        return found
+
+    def _still_good(self, key: Key) -> dict[str, Any] | None:
+        for each in [each for each, (at_ms, _) in self._kept.items() if _is_old(at_ms)]:
+            del self._kept[each]
+        return self._kept[key][1] if key in self._kept else None
+
+    async def _ask(self, broker: BrokerId | None, text: str) -> dict[str, Any]:
+        if broker is not None:
+            answer = read_answer(Found, await self._observer.ask(broker, "search", text))
+            return together({broker: answer})
+        found = {}
+        for teller, body in (await self._observer.ask_all("search", text)).items():
+            try:
+                found[teller] = read_answer(Found, body)
+            except DecodeError as error:
+                self._observer.on_unclear(teller, error)
+        return together(found)
+
+
+def _is_old(at_ms: Millis) -> bool:
+    return monotonic_ms() - at_ms >= KEPT_MS
