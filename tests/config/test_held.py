@@ -1,11 +1,14 @@
 """Settings that were validated in another process are the same where they are only held."""
 
+import os
 import pickle
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
+import federator
 from federator.config.held import elsewhere, models, stand_ins
 from federator.config.settings import Settings
 from federator.errors import ConfigError
@@ -125,6 +128,36 @@ def test_a_file_is_read_elsewhere_and_refused_in_the_same_words(tmp_path):
 
     assert held(REFUSED, good) == elsewhere.outcome("federator.cli.daemons.run:settings_of", good)
     assert held(REFUSED, bad) == (str(refused.value), refused.value.exit_code)
+
+
+ISOLATED = """
+import sys
+sys.path[:] = {path!r}
+from federator.config.held import elsewhere
+import subprocess
+command = [*elsewhere.interpreter(), "-c", {program!r}]
+sys.exit(subprocess.run(command, env=elsewhere.environment()).returncode)
+"""
+"""As the Debian package starts: no variable and no folder of Python's but those shown by hand."""
+
+
+def test_an_isolated_interpreter_hands_on_where_packages_are(tmp_path):
+    (tmp_path / "federator").symlink_to(Path(federator.__file__).parent)
+    (tmp_path / "planted").mkdir()
+    (tmp_path / "planted" / "federator.py").write_text("raise SystemExit('the wrong one')")
+    program = "import federator, sys; print(federator.__file__, sys.flags.no_site)"
+    isolated = ISOLATED.format(path=[str(tmp_path), *sys.path], program=program)
+
+    ran = subprocess.run(
+        [sys.executable, "-I", "-S", "-c", isolated],
+        env={**os.environ, "PYTHONPATH": str(tmp_path / "planted")},
+        cwd=tmp_path / "planted",
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+    assert (ran.stdout, ran.stderr) == (f"{tmp_path}/federator/__init__.py 1\n", "")
 
 
 def test_the_agent_imports_nothing_that_it_has_no_use_for():

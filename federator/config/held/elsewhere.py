@@ -10,6 +10,7 @@ import subprocess
 import sys
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any, Final
 
 from federator.config.held import models
@@ -17,6 +18,9 @@ from federator.errors import ConfigError
 
 TIMEOUT_S: Final = 60.0
 """For all of it: the machine may be busy, and a slow reading is better than none."""
+
+_PACKAGES: Final = Path(__file__).parents[3]
+"""The folder where ``federator`` lies, with what it needs."""
 
 
 def outcome(function: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever it returns
@@ -33,6 +37,7 @@ def outcome(function: str, *arguments: object) -> Any:  # noqa: ANN401 - whateve
             [*interpreter(), "-m", __name__],
             input=pickle.dumps((function, arguments)),
             stdout=subprocess.PIPE,
+            env=environment(),
             timeout=TIMEOUT_S,
             check=True,
         )
@@ -52,7 +57,20 @@ def interpreter() -> list[str]:
     ``-m`` alone lets modules in the working folder stand for any others; it may do so only where
     that folder is one of ours already, in a checkout.
     """
-    return [sys.executable, *([] if _works_here() else ["-P"])]
+    here = [] if _works_here() else ["-P"]
+    return [sys.executable, *here, *(["-S"] if sys.flags.no_site else [])]
+
+
+def environment() -> dict[str, str]:
+    """The environment of that command.
+
+    An isolated interpreter (``-I``), as the Debian package starts, heeds no variable of Python's
+    and was shown our packages by hand. The next one is shown them by the one variable it gets.
+    """
+    if not sys.flags.isolated:
+        return dict(os.environ)
+    others = {key: value for key, value in os.environ.items() if not key.startswith("PYTHON")}
+    return {**others, "PYTHONPATH": str(_PACKAGES)}
 
 
 def _works_here() -> bool:

@@ -56,7 +56,7 @@ def become(told: Told, module: str) -> NoReturn:
     with os.fdopen(file, "wb", closefd=False) as opened:
         pickle.dump(told, opened)
     command = [*elsewhere.interpreter(), "-X", models.OPTION, "-m", module, str(file)]
-    os.execv(sys.executable, [*command, *sys.argv[1:]])
+    os.execve(sys.executable, [*command, *sys.argv[1:]], elsewhere.environment())
 
 
 def _serve(told: Told) -> None:
