@@ -68,8 +68,15 @@ class OpenTelemetrySettings(Section):
         return self.endpoint is not None and self.sample > 0
 
 
+def _has_library() -> bool:
+    try:
+        return importlib.util.find_spec("opentelemetry.exporter.otlp.proto.http") is not None
+    except ModuleNotFoundError:  # nor has it what that is a part of
+        return False
+
+
 def require_exporter(settings: OpenTelemetrySettings, name: str) -> None:
     """Raise ``ConfigError`` where spans go out and the library is missing; ``name`` is the file."""
-    if settings.endpoint is not None and importlib.util.find_spec("opentelemetry") is None:
-        what = "opentelemetry.endpoint needs the library opentelemetry-sdk"
+    if settings.endpoint is not None and not _has_library():
+        what = "opentelemetry.endpoint needs the library opentelemetry-exporter-otlp-proto-http"
         raise unusable(f"{name}: {what}: install it (the extra {EXTRA}), or remove the key")

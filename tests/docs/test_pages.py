@@ -18,8 +18,8 @@ PROGRAMS = {
 }
 DOTTED = re.compile(r"([a-z]+\.(?!py$)[a-z_]+)( = .*)?$")
 NO_SETTINGS = {
-    "agent.key",  # a file
-    *("service.instance", "service.name", "service.namespace", "service.version"),  # OpenTelemetry's
+    "agent.key",  # a file; and attributes of OpenTelemetry:
+    *("service.instance", "service.name", "service.namespace", "service.version"),
 }
 NO_COMMANDS = {"federator ring", "federator-analytics simulate"}
 """A label in a hash, and what the changelog says is called otherwise now."""

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Final
 
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG
+from federator.protocol.messages.broker_names import sound_name
 from federator.protocol.messages.operators import Traced
 from federator.protocol.opentelemetry.hops import Hop
 from federator.protocol.opentelemetry.spans import (
@@ -25,6 +26,8 @@ from federator.protocol.types import BrokerId
 
 FILTERS_MAX: Final = 16
 """Filters that are named of one frame."""
+FILTER_CHARACTERS_MAX: Final = 256
+"""What is told of a longer filter is its begin."""
 
 _SYSTEM: Final[dict[str, Value]] = {"messaging.system": "mqtt"}
 
@@ -81,7 +84,7 @@ def hop_span(
         attributes["federator.refused_by"] = hop.refused_to
     attributes |= _destination(filters)
     return Span(
-        name=f"{operation} {filters[0]}" if filters else operation,
+        name=f"{operation} {filters[0][:FILTER_CHARACTERS_MAX]}" if filters else operation,
         kind="producer" if is_ours else "consumer",
         trace_id=trace_id,
         span_id=span_id,
@@ -174,7 +177,7 @@ def _told_attributes(
         "federator.broker": broker,
         "federator.qos": 0,
     }
-    if name := journey.names.get(str(broker)):
+    if name := sound_name(journey.names.get(str(broker))):
         attributes["federator.broker.name"] = name
     if told is not None:
         attributes |= {
@@ -194,10 +197,11 @@ def _destination(filters: Sequence[str]) -> dict[str, Value]:
     """What is said of the topics of a frame that was routed by ``filters``."""
     if not filters:
         return {}
-    first, *others = filters
+    first, *others = (each[:FILTER_CHARACTERS_MAX] for each in filters[:FILTERS_MAX])
     found: dict[str, Value] = {"messaging.destination.template": first}
-    if not others and not any(level in ("+", "#") for level in first.split("/")):
+    is_topic = first == filters[0] and not any(level in ("+", "#") for level in first.split("/"))
+    if not others and is_topic:
         found["messaging.destination.name"] = first
     if others:
-        found["federator.filters"] = list(filters[:FILTERS_MAX])
+        found["federator.filters"] = [first, *others]
     return found

@@ -26,7 +26,7 @@ from opentelemetry.util.types import Attributes
 
 from federator import __version__
 from federator.config.opentelemetry import traces_url
-from federator.protocol.opentelemetry.spans import Span
+from federator.protocol.opentelemetry.spans import Span, Value
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import monotonic_ms
@@ -36,6 +36,8 @@ BATCH_SPANS_MAX: Final = 64
 BATCH_GAP_MS: Final = 1_000
 """How long spans wait for others to go with."""
 COMPLAINT_GAP_MS: Final = Millis(60_000)
+
+INTEGER_MAX: Final = 2**63 - 1
 
 _KINDS: Final = {"producer": SpanKind.PRODUCER, "consumer": SpanKind.CONSUMER}
 _SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
@@ -120,12 +122,12 @@ class OtlpExporter:
             span.name,
             context=trace.set_span_in_context(trace.NonRecordingSpan(parent), Context()),
             kind=_KINDS[span.kind],
-            attributes=span.attributes,
-            start_time=span.start_us * 1_000,
+            attributes={name: _sound(value) for name, value in span.attributes.items()},
+            start_time=_nanoseconds(span.start_us),
         )
         if span.error:
             made.set_status(trace.StatusCode.ERROR, span.error)
-        made.end(span.end_us * 1_000)
+        made.end(_nanoseconds(span.end_us))
         return True
 
     def close(self, wait_s: float) -> bool:
@@ -135,6 +137,15 @@ class OtlpExporter:
         closing.start()
         closing.join(wait_s)
         return not self.waiting
+
+
+def _sound(value: Value) -> Value:
+    """``value`` within what OTLP can say, or a whole batch would be lost: labels may hold lies."""
+    return max(-INTEGER_MAX, min(value, INTEGER_MAX)) if isinstance(value, int) else value
+
+
+def _nanoseconds(time_us: int) -> int:
+    return min(time_us * 1_000, INTEGER_MAX)
 
 
 class _Planned(IdGenerator, Sampler):

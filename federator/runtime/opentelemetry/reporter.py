@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Final
 
 from federator.config.opentelemetry import OpenTelemetrySettings
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import keys_in
-from federator.protocol.opentelemetry.hop_spans import hop_span
+from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
+from federator.protocol.opentelemetry.hop_spans import FILTERS_MAX, hop_span
 from federator.protocol.opentelemetry.hops import Hop, HopRecorder
 from federator.protocol.types import BrokerId
 from federator.runtime.process.clocks import beat
@@ -85,5 +85,6 @@ class SpanReporter:
 
     def _filters_of(self, keys: bytes) -> list[str]:
         """The filters behind ``keys``; what begins with ``$`` is between agents, and left out."""
-        named = [f for key in keys_in(keys) for f in self.forwarder.filters_with(key)]
+        few = keys_in(keys[: FILTERS_MAX * KEY_BYTES])
+        named = [f for key in few for f in self.forwarder.filters_with(key)]
         return [f for f in named if not f.startswith("$")]

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -221,3 +222,32 @@ def test_when_the_agent_leaves_hops_that_are_not_over_are_told():
 
     assert [hop.frame.seq for hop in followed.take_all()] == [5]
     assert followed.take_all() == []
+
+
+@pytest.mark.parametrize(
+    ("filters", "told"),
+    [
+        ([], {}),
+        (["a/b"], {"destination.template": "a/b", "destination.name": "a/b"}),
+        (["a/+"], {"destination.template": "a/+"}),
+        (["#"], {"destination.template": "#"}),
+        (["a+b"], {"destination.template": "a+b", "destination.name": "a+b"}),
+        (["a", "#"], {"destination.template": "a"}),
+        (["a" * 999], {"destination.template": "a" * 256}),
+    ],
+)
+def test_a_filter_is_the_name_of_a_topic_only_where_it_can_be_no_other(filters, told):
+    clock = Clock()
+    followed = recorder(1, clock)
+    followed.add(made(5))
+    clock.ms += FOLLOWED_MS
+    (hop,) = followed.take()
+
+    made_of = hop_span(
+        hop, federation="fed", self_id=1, filters=filters, transport_to=lambda _: "tcp"
+    )
+
+    said = {k: v for k, v in made_of.attributes.items() if k.startswith("messaging.destination.")}
+    assert said == {f"messaging.{name}": text for name, text in told.items()}
+    assert made_of.attributes.get("federator.filters", []) == (filters if filters[1:] else [])
+    assert len(made_of.name) <= 256 + len("send ")
