@@ -60,6 +60,14 @@ class Hop(msgspec.Struct, kw_only=True):
     lost: int = 0  # publications of QoS 0 that were to go there
     is_delivery: bool = False  # of a frame that was told before: it was delivered only now
 
+    @property
+    def is_one(self) -> bool:
+        """Whether it is known how the frame came, or that it went: what we make while there is no
+        way to anybody goes nowhere, and the next frame has its number.
+        """
+        went = self.sent_to or self.refused_to
+        return self.begun and bool(self.sender is not None or self.is_delivery or went)
+
 
 class HopRecorder:
     """Follows a share of all frames; satisfies ``FrameEventSink``.
@@ -118,14 +126,15 @@ class HopRecorder:
             if now_ms - hop.opened_ms < FOLLOWED_MS:
                 break
             over.append(hop)
-            self._closed.put(frame, None)
+            if hop.is_one:
+                self._closed.put(frame, None)
         for hop in over:
             del self._open[hop.frame]
-        return [hop for hop in over if hop.begun]
+        return [hop for hop in over if hop.is_one]
 
     def take_all(self) -> list[Hop]:
         """All hops, over or not: we leave."""
-        hops = [hop for hop in self._open.values() if hop.begun]
+        hops = [hop for hop in self._open.values() if hop.is_one]
         self._open.clear()
         return hops
 
@@ -187,7 +196,7 @@ class HopRecorder:
         return hop
 
     def _begin(self, hop: Hop, event: Came | Made) -> None:
-        if hop.begun:
+        if hop.is_one:
             return  # another copy of it, for other filters
         hop.begun = True
         hop.flags, hop.publications, hop.size = event.flags, event.publications, event.bytes

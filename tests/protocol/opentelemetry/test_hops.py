@@ -77,6 +77,7 @@ def test_spans_of_agents_that_never_spoke_are_one_tree(parents, seq, custody):
         followed = recorder(broker, clock)
         if sender is None:
             followed.add(made(seq, flags=flags))
+            followed.add(sent(seq, 2, flags=flags))
         else:
             hops[broker] = hops[sender] + 1
             followed.add(came(seq, sender, hops[broker], flags=flags))
@@ -96,6 +97,7 @@ def test_agents_follow_the_same_frames(numbers, share):
     origin, relay = recorder(1, clock, share=share), recorder(2, clock, share=share)
     for seq in numbers:
         origin.add(made(seq))
+        origin.add(sent(seq, 2))
         relay.add(came(seq, 1, 1))
 
     at_origin, at_relay = told(origin, clock), told(relay, clock)
@@ -156,6 +158,21 @@ def test_what_custody_delivers_long_after_is_a_span_below_that_of_the_hop():
     assert after.attributes["federator.delivered"] == 1
 
 
+def test_what_is_made_without_a_way_is_no_hop_and_leaves_its_number_to_the_next_frame():
+    clock = Clock()
+    followed = recorder(1, clock)
+    followed.add(made(5))
+    assert told(followed, clock) == []
+    followed.add(made(5))
+    clock.ms += 7
+    followed.add(Made(bytes(8), 0, EPOCH, 5, 3, 10, 1_500_000))
+    followed.add(sent(5, 2))
+
+    (hop,) = told(followed, clock)
+
+    assert (hop.start_us, hop.publications, hop.sent_to) == (1_500_000, 3, [2])
+
+
 def test_repairs_tails_and_frames_without_publications_begin_nothing():
     clock = Clock()
     followed = recorder(1, clock)
@@ -179,6 +196,7 @@ def test_too_many_frames_in_a_second_are_not_followed_and_the_share_falls_and_re
 
     for seq in range(1_000, 2_000):
         followed.add(made(seq))
+        followed.add(sent(seq, 2))
     calmer = told(followed, clock)
 
     assert 5 <= len(calmer) <= 10
@@ -218,6 +236,7 @@ def test_when_the_agent_leaves_hops_that_are_not_over_are_told():
     clock = Clock()
     followed = recorder(1, clock)
     followed.add(made(5))
+    followed.add(sent(5, 2))
     followed.add(sent(6, 2))
 
     assert [hop.frame.seq for hop in followed.take_all()] == [5]
@@ -240,6 +259,7 @@ def test_a_filter_is_the_name_of_a_topic_only_where_it_can_be_no_other(filters, 
     clock = Clock()
     followed = recorder(1, clock)
     followed.add(made(5))
+    followed.add(sent(5, 2))
     clock.ms += FOLLOWED_MS
     (hop,) = followed.take()
 
