@@ -178,6 +178,7 @@ def test_repairs_tails_and_frames_without_publications_begin_nothing():
     followed = recorder(1, clock)
     followed.add(sent(5, 2, flags=CUSTODY_FLAG | REPAIR_FLAG))
     followed.add(came(6, 2, 1, count=0))
+    followed.add(came(8, 2, 1, repeated=True))  # whose first copy was not followed
     followed.add(sent(7, 2))  # of which nobody says how it came
 
     assert told(followed, clock) == []
