@@ -29,6 +29,7 @@ _WANTED = {
     "model_type": "it should be a table",
     "tuple_type": "it should be a list",
     "int_type": "it should be a whole number",
+    "float_type": "it should be a number",
     "bool_type": "it should be true or false",
     "string_type": "it should be text in quotes",
 }

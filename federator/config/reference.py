@@ -80,7 +80,14 @@ read again, too. Variables of the environment are those of the start, and still 
 This page is written by `federator check-config --reference > docs/configuration.md`.
 """
 
-_NAMES = {Path: "path", SecretStr: "text", bool: "true or false", int: "integer", str: "text"}
+_NAMES = {
+    Path: "path",
+    SecretStr: "text",
+    bool: "true or false",
+    float: "number",
+    int: "integer",
+    str: "text",
+}
 
 
 _GATEWAY_HEAD = """\
@@ -281,4 +288,4 @@ def _default(info: FieldInfo) -> str:
         return f"`{str(info.default).lower()}`"
     if isinstance(info.default, tuple):
         return f"`{list(info.default)}`".replace("'", '"')
-    return f"`{info.default}`" if isinstance(info.default, int) else f'`"{info.default}"`'
+    return f"`{info.default}`" if isinstance(info.default, int | float) else f'`"{info.default}"`'

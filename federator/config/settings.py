@@ -20,6 +20,7 @@ from federator.config.brokers import (
     proxies_in_clear,
 )
 from federator.config.held.models import Field, model_validator
+from federator.config.opentelemetry import OpenTelemetrySettings, require_exporter
 from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
     AgentFailoverSettings,
@@ -116,6 +117,7 @@ class Settings(Section):
     retained: RetainedSettings = RetainedSettings()
     failover: AgentFailoverSettings = AgentFailoverSettings()
     metrics: MetricsSettings = MetricsSettings()
+    opentelemetry: OpenTelemetrySettings = OpenTelemetrySettings()
     steer: SteerSettings = SteerSettings()
     keys: KeySettings = KeySettings()
     http: HttpSettings = HttpSettings()
@@ -294,6 +296,7 @@ class Settings(Section):
                 self.for_leaf(leaf)._require_keys(f"{name}: [hub] is as [keys], for leaves")
         if self.uses("udp-fec"):
             require_codec(name)
+        require_exporter(self.opentelemetry, name)
 
     def _require_keys(self, name: str) -> None:
         if not self.keys.whole:

@@ -53,7 +53,7 @@ from federator.protocol.messages.group_records import inbox_key, is_inbox_key
 from federator.protocol.messages.steering import Tree
 from federator.protocol.messages.topics import DOCTORS_WORD, data_topic, delivered_topic
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.telemetry.frame_events import Came, FrameEventBuffer
+from federator.protocol.telemetry.frame_events import Came, FrameEventSink
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
@@ -97,7 +97,7 @@ class DataPlane:
         hop_limit: int = HOP_LIMIT,
         held_bytes_max: int = HELD_BYTES_MAX,
         retained: ports.RetainedFlow | None = None,
-        frame_events: FrameEventBuffer | None = None,
+        frame_events: FrameEventSink | None = None,
         datagrams: ports.Datagrams | None = None,
         flows_max: int = 0,
         members: frozenset[BrokerId] | None = None,

@@ -27,7 +27,7 @@ from federator.protocol.forwarding.forwarding import TopicRoute
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, OwnFrames
 from federator.protocol.forwarding.publications import RETAIN_BIT, packets_in
 from federator.protocol.steering.flow_meter import FlowMeter
-from federator.protocol.telemetry.frame_events import FrameEventBuffer, Made
+from federator.protocol.telemetry.frame_events import FrameEventSink, Made
 from federator.protocol.timers import earliest
 from federator.protocol.types import Millis, Now
 
@@ -171,7 +171,7 @@ class Intake:
         retained: RetainedFlow | None,
         frame_bytes_max: int,
         counters: DataCounters,
-        frame_events: FrameEventBuffer | None,
+        frame_events: FrameEventSink | None,
         flows_max: int,
     ) -> None:
         self._open = OpenBatches()

@@ -170,6 +170,7 @@ def test_the_agent_imports_nothing_that_it_has_no_use_for():
     heavy = {
         *("pydantic", "pydantic_core", "pydantic_settings", "click", "pygments", "cryptography"),
         *("prometheus_client", "wsproto", "h11", "email", "zipfile", "tomllib", "raptorq"),
+        *("opentelemetry", "requests"),
         *(
             "numpy",
             "scipy",

@@ -17,7 +17,10 @@ PROGRAMS = {
     "federator-lab": federator_lab,
 }
 DOTTED = re.compile(r"([a-z]+\.(?!py$)[a-z_]+)( = .*)?$")
-NO_SETTINGS = {"agent.key"}  # a file
+NO_SETTINGS = {
+    "agent.key",  # a file; and attributes of OpenTelemetry:
+    *("service.instance", "service.name", "service.namespace", "service.version"),
+}
 NO_COMMANDS = {"federator ring", "federator-analytics simulate"}
 """A label in a hash, and what the changelog says is called otherwise now."""
 ENDS = re.compile(r"\s(\||>>?|&|&&|2>|#|;|\.\.\.)(\s|$)|[;|&>].*")

@@ -2,28 +2,39 @@
 
 import asyncio
 import json
-from collections.abc import Callable
+import secrets
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from os import getpid
 from pathlib import Path
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import click
 import msgspec
 
 from federator.cli.agent_pages import Names
 from federator.cli.options import columns, config_option, settings_from
+from federator.command_line import imported, wheel
+from federator.config.opentelemetry import EXTRA, traces_url
 from federator.config.settings import Settings
 from federator.errors import DecodeError, LinkError
 from federator.protocol.filters import validate_topic
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Trace, Traced
 from federator.protocol.messages.topics import trace_topic, traced_topic
+from federator.protocol.opentelemetry.hop_spans import journey_spans
+from federator.protocol.opentelemetry.spans import Span
 from federator.protocol.telemetry.journey import Journey
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.mqtt.secret_names import secret_name
 
+if TYPE_CHECKING:
+    from federator.runtime.opentelemetry.exporter import OtlpExporter
+
+OTLP_TIMEOUT_MS: Final = 5_000
+OTLP_CLOSE_S: Final = 10.0
+OTLP_SPANS_MAX: Final = 65_536
 OWN_ANSWER_S: Final = 5.0
 """What the agent of this machine may take to say anything."""
 INCOMPLETE: Final = 1
@@ -36,7 +47,15 @@ INCOMPLETE: Final = 1
     "--wait", "wait_s", type=click.FloatRange(0.1, 600), default=5.0, help="Seconds at most. [5]"
 )
 @click.option("--json", "as_json", is_flag=True, help="What each broker said, a line each.")
-def command(topic: str, config: Path | None, wait_s: float, as_json: bool) -> int:
+@click.option(
+    "--otlp",
+    "collector",
+    metavar="URL",
+    help="Send the trace to a collector of OpenTelemetry, too: http[s]://HOST[:PORT].",
+)
+def command(
+    topic: str, config: Path | None, wait_s: float, as_json: bool, collector: str | None
+) -> int:
     """Send a probe the way of publications on TOPIC, and print hop by hop times.
 
     It takes the very way of data from this broker and holds no publication: no subscriber gets
@@ -46,13 +65,43 @@ def command(topic: str, config: Path | None, wait_s: float, as_json: bool) -> in
         validate_topic(topic)
     except ValueError as error:
         raise click.BadParameter(str(error)) from None
-    journey = asyncio.run(follow(settings_from(config), topic, wait_s=wait_s))
+    settings = settings_from(config)
+    exporter = None if collector is None else exporter_to(collector, settings)
+    journey = asyncio.run(follow(settings, topic, wait_s=wait_s))
     if as_json:
         told = [journey.start, *journey.came.values()]
         click.echo("\n".join(json.dumps(msgspec.to_builtins(each)) for each in told if each))
     else:
         click.echo("\n".join(as_text(journey, topic)))
+    if exporter is not None:
+        trace_id = secrets.randbits(128)
+        export(exporter, journey_spans(journey, topic, trace_id=trace_id))
+        click.echo(f"trace {trace_id:032x} is at {collector}", err=True)
     return INCOMPLETE if journey.waited_for else 0
+
+
+def exporter_to(collector: str, settings: Settings) -> "OtlpExporter":
+    """What sends spans there. Raises ``ExtraMissingError`` without the library."""
+    try:
+        traces_url(collector)
+    except ValueError as error:
+        raise click.BadParameter(str(error), param_hint="--otlp") from None
+    sends = imported("federator.runtime.opentelemetry.exporter", wheel(EXTRA))
+    resource = {"service.name": "federator trace", "service.namespace": settings.federation}
+    made: OtlpExporter = sends.OtlpExporter(
+        collector, resource=resource, timeout_ms=OTLP_TIMEOUT_MS, queue_spans_max=OTLP_SPANS_MAX
+    )
+    return made
+
+
+def export(exporter: "OtlpExporter", spans: Sequence[Span]) -> None:
+    """Send ``spans``. Raises ``LinkError``: the collector did not take them all."""
+    for span in spans:
+        exporter.add(span)
+    exporter.close(OTLP_CLOSE_S)
+    if exporter.exported < len(spans):
+        what = f"took {exporter.exported} of {len(spans)} spans"
+        raise LinkError(f"the collector {what}: {exporter.trouble or 'it is silent'}")
 
 
 async def follow(settings: Settings, topic: str, *, wait_s: float) -> Journey:

@@ -21,7 +21,7 @@ from federator.protocol.forwarding.counters import DataCounters, Delays
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import RunChecker, topics_of
 from federator.protocol.rate_limiter import RateLimiter
-from federator.protocol.telemetry.frame_events import Delivered, FrameEventBuffer
+from federator.protocol.telemetry.frame_events import Delivered, FrameEventSink
 from federator.protocol.types import BrokerId, Millis, Now
 
 COMPLAINT_GAP_MS = Millis(60_000)
@@ -43,7 +43,7 @@ class Delivery:
     tell: Callable[[Notice], None]
     to_local_names: Callable[[bytes], bytes]
     retained: RetainedFlow | None
-    frame_events: FrameEventBuffer | None
+    frame_events: FrameEventSink | None
     stamps: Stamps | None = None  # knows what came by another way
     link: DataLink | None = None  # to our broker, once it is made
     waiting: "WaitingFrames | None" = None  # what another one may bring first

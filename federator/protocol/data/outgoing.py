@@ -26,7 +26,7 @@ from federator.protocol.forwarding.forwarding import Sends
 from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label, unpack
 from federator.protocol.forwarding.publications import variable_byte_integer
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.telemetry.frame_events import FrameEventBuffer, Refused, Sent
+from federator.protocol.telemetry.frame_events import FrameEventSink, Refused, Sent
 from federator.protocol.trust.guard import DATA, SEAL_BYTES
 from federator.protocol.types import BrokerId, Millis
 
@@ -108,7 +108,7 @@ class Outgoing:
     counters: DataCounters
     policies: LinkPolicies
     seals: Seals | None
-    frame_events: FrameEventBuffer | None
+    frame_events: FrameEventSink | None
     datagrams: Datagrams | None
 
     def __post_init__(self) -> None:
@@ -211,7 +211,7 @@ class Outgoing:
             content_bytes = len(label) + size
             if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
                 sent += count
-                self._note_sent(hop, count, content_bytes, content_bytes)
+                self._note_sent(frame, hop, content_bytes, content_bytes)
                 continue
             unsealed = b""
             if self.seals is not None or direct is not None:
@@ -236,7 +236,7 @@ class Outgoing:
                 taken = True
             if taken:
                 sent += count
-                self._note_sent(hop, count, content_bytes, len(label) + size)
+                self._note_sent(frame, hop, content_bytes, len(label) + size)
             else:
                 self._note_unsent(frame, hop)
                 self._congestion.refused(hop, now_ms=now_ms)
@@ -267,15 +267,23 @@ class Outgoing:
         if not taken:
             self._note_unsent(unpack(frame), neighbour)
 
-    def _note_sent(self, hop: BrokerId, count: int, size: int, unsealed_size: int) -> None:
+    def _note_sent(self, frame: Frame, hop: BrokerId, size: int, unsealed_size: int) -> None:
         self.counters.frames_out += 1
         self.counters.frame_bytes_out += size
         if self.frame_events is not None:
-            self.frame_events.add(Sent(hop, count, unsealed_size))
+            sent = Sent(
+                hop, frame.publications, unsealed_size,
+                frame.flags, frame.origin, frame.epoch, frame.seq,
+            )  # fmt: skip
+            self.frame_events.add(sent)
 
     def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
         if self.frame_events is not None:
-            self.frame_events.add(Refused(hop, frame.publications, frame.flags > 0))
+            refused = Refused(
+                hop, frame.publications, frame.flags > 0,
+                frame.flags, frame.origin, frame.epoch, frame.seq,
+            )  # fmt: skip
+            self.frame_events.add(refused)
         if frame.flags:
             self.counters.deferred += frame.publications
         else:

@@ -377,6 +377,9 @@ SettlingMessage = Wave | Echo
 TRACE_HOPS_MAX = 64
 TRACE_WHY_MAX = 256
 
+TransportName = Annotated[str, msgspec.Meta(max_length=16)]
+"""How frames reach a neighbour, as ``links.transport`` says; a later agent may have more."""
+
 
 class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
     """Tells the origin of a trace that it came by here.
@@ -396,6 +399,8 @@ class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
     # Where it goes on to, and the bytes that wait before it.
     next_hops: Annotated[tuple[tuple[Id, Natural], ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)]
     why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]  # what stops it, if anything does
+    # How it goes to each of ``next_hops``; an earlier agent does not say.
+    transports: Annotated[tuple[TransportName, ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)] = ()
 
 
 LOSSES_MAX = 256

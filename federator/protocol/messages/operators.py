@@ -41,6 +41,7 @@ class Traced(msgspec.Struct, frozen=True):
     next_hops: tuple[tuple[Id, Natural], ...]
     why: str  # what the asked agent would do with the topic, or what stops it
     names: dict[str, str] = {}  # of those of these brokers that have one, by id
+    transports: tuple[str, ...] = ()  # to each of ``next_hops``; an earlier agent does not say
 
 
 class PageQuestion(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ Source: docs/metrics.md, "What it costs".
 """
 
 from collections.abc import Callable, Sequence
-from typing import Final, TypeAlias
+from typing import Final, Protocol, TypeAlias
 
 import msgspec
 
@@ -65,6 +65,10 @@ class Sent(msgspec.Struct, gc=False):
     neighbour: BrokerId
     publications: int
     bytes: int
+    flags: int
+    origin: BrokerId
+    epoch: int
+    seq: int
 
 
 class Refused(msgspec.Struct, gc=False):
@@ -73,9 +77,20 @@ class Refused(msgspec.Struct, gc=False):
     neighbour: BrokerId
     publications: int
     kept: bool
+    flags: int
+    origin: BrokerId
+    epoch: int
+    seq: int
 
 
 FrameEvent: TypeAlias = Came | Delivered | Made | Sent | Refused
+
+
+class FrameEventSink(Protocol):
+    """What the data path tells its events."""
+
+    def add(self, event: FrameEvent) -> None:
+        """Write down an event. Called for each frame: it takes a moment, and never raises."""
 
 
 class FrameEventBuffer:

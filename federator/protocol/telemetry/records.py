@@ -181,6 +181,11 @@ def salt_of(origin: int, epoch: int) -> int:
     return (mixed >> 29) & _MASK
 
 
+def place_of(salt: int, seq: int) -> int:
+    """The place of the frame ``seq`` on that circle, of 32 bits: spread evenly, for all alike."""
+    return (salt + seq * _GOLDEN) & _MASK
+
+
 def is_sampled(salt: int, seq: int, one_in: int) -> bool:
     """Whether the frame ``seq`` is one of the one in ``one_in`` that are taken; 0: none is.
 
@@ -189,7 +194,7 @@ def is_sampled(salt: int, seq: int, one_in: int) -> bool:
         seq: Its number.
         one_in: All agents must use the same.
     """
-    return ((salt + seq * _GOLDEN) & _MASK) * one_in >> 32 == 0 and one_in > 0
+    return place_of(salt, seq) * one_in >> 32 == 0 and one_in > 0
 
 
 Direction = Literal["in", "out"]

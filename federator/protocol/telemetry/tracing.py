@@ -51,6 +51,7 @@ class Onward(NamedTuple):
     delivers: bool
     next_hops: Sequence[tuple[BrokerId, int]]
     why: str = ""
+    transports: Sequence[str] = ()
 
 
 _encoder = msgspec.msgpack.Encoder()
@@ -94,6 +95,7 @@ def echo(logbook: Logbook, onward: Onward, *, epoch: Epoch, number: int) -> Trac
         delivers=onward.delivers,
         next_hops=tuple(onward.next_hops[:TRACE_HOPS_MAX]),
         why=onward.why[:TRACE_WHY_MAX],
+        transports=tuple(onward.transports[:TRACE_HOPS_MAX]),
     )
 
 

@@ -261,6 +261,8 @@ class Agent:
                 },
                 tasks={"metrics stream": metrics.run, "metrics replay": metrics.replay.run},
             )
+        if self.data.spans is not None:
+            yield Part(tasks={"spans": self.data.spans.run})
         if datagrams is not None:
             tasks = {"datagrams": datagrams.run}
             yield Part(messages={msg.DatagramOffer: datagrams.on_offer}, tasks=tasks)
@@ -332,6 +334,8 @@ class Agent:
         await self._hand_over()
         if services.metrics is not None:
             await services.metrics.leave()
+        if data.spans is not None:
+            await data.spans.leave()
         links = [link for n in control.connections.all for link in n.links]
         try:
             async with asyncio.timeout(LEAVE_SECONDS_MAX):

@@ -288,4 +288,5 @@ def _values(agent: Agent) -> m.Values:
         **m.datagram_values(data.datagrams),
         **m.direct_values(data.direct),
         **m.stream_values(services.metrics, bytes_max=settings.metrics.spool_bytes_max),
+        **m.span_values(data.spans, waiting_max=settings.opentelemetry.queue_spans_max),
     }

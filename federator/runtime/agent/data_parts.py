@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import TYPE_CHECKING
 
+from federator.config.brokers import Transport
 from federator.config.settings import Settings
 from federator.config.topics import RulesSettings
 from federator.protocol.custody.followed import HELD_BYTES_MAX
@@ -17,10 +18,13 @@ from federator.protocol.filters import FilterTrie
 from federator.protocol.filters.renames import Renames
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages.topics import data_topic
+from federator.protocol.opentelemetry.hops import HopRecorder
+from federator.protocol.opentelemetry.spans import places_of
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
 from federator.protocol.telemetry.frame_events import FrameEventBuffer
+from federator.protocol.types import BrokerId
 from federator.runtime.agent.control_parts import ControlParts
 from federator.runtime.custody.gateway_marks import GatewayMarks
 from federator.runtime.custody.stores import CustodyStores
@@ -29,6 +33,7 @@ from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
+from federator.runtime.opentelemetry.reporter import SpanReporter, exporter_of
 from federator.runtime.process.clocks import both_clocks
 from federator.runtime.process.spare_time import SpareTime
 from federator.runtime.retained.retained import Retained
@@ -95,6 +100,7 @@ class DataParts:
         self.direct = self._direct() if settings.uses("direct") else None
         self.tracing = self._tracing()
         self.datagrams = self._datagrams() if settings.uses("udp-fec") else None
+        self.spans = self._spans() if settings.opentelemetry.reports else None
         self.path = self._data_path()
         self.sharing = self._sharing()
 
@@ -125,6 +131,14 @@ class DataParts:
     def retained_links(self) -> list[MqttLink]:
         """The connection that scans what the broker retains, where there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
+
+    def transport_to(self, neighbour: BrokerId) -> Transport:
+        """How frames reach a neighbour just now; what it configured may not have come about."""
+        if self.direct is not None and self.direct.link_to(neighbour) is not None:
+            return "direct"
+        if self.datagrams is not None and neighbour in self.datagrams.links():
+            return "udp-fec"
+        return "tcp"
 
     def _retained(self) -> Retained:
         settings, control = self.settings, self.control
@@ -162,6 +176,7 @@ class DataParts:
             forwarder=self.forwarder,
             name_of=control.node.failover.name_of,
             straight_to=lambda hop: None if self.direct is None else self.direct.link_to(hop),
+            transport_to=self.transport_to,
             # The data path is made later: it passes traces that come.
             send=lambda route, sends, body: self.path.trace(route, sends, body),
         )
@@ -201,6 +216,31 @@ class DataParts:
             outgoing=lambda: self.path.outgoing,
         )
 
+    def _spans(self) -> SpanReporter:
+        settings, told = self.settings, self.settings.opentelemetry
+        exporter = exporter_of(
+            told,
+            federation=settings.federation,
+            broker=settings.broker_id,
+            name=settings.broker.name,
+        )
+        recorder = HopRecorder(
+            self_id=settings.broker_id,
+            places=places_of(told.sample),
+            hops_per_s_max=told.spans_per_s_max,
+            now=both_clocks,
+            also=self.frame_events,
+        )
+        return SpanReporter(
+            federation=settings.federation,
+            self_id=settings.broker_id,
+            topics=told.topics,
+            recorder=recorder,
+            exporter=exporter,
+            forwarder=self.forwarder,
+            transport_to=self.transport_to,
+        )
+
     def _data_path(self) -> DataPath:
         settings, control = self.settings, self.control
         data = settings.data
@@ -222,7 +262,7 @@ class DataParts:
             hop_limit=data.hop_limit,
             held_bytes_max=min(HELD_BYTES_MAX, settings.links.send_queue_bytes_max // HELD_SHARE),
             retained=self.retained,
-            frame_events=self.frame_events,
+            frame_events=self.frame_events if self.spans is None else self.spans.recorder,
             datagrams=self.datagrams,
             flows_max=settings.steer.flows_max,
             members=settings.members,

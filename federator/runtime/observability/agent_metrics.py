@@ -10,6 +10,7 @@ from federator.protocol.controller.failover import Failover
 from federator.protocol.forwarding.counters import DELAY_BOUNDS_US
 from federator.protocol.links.links import Links
 from federator.protocol.node import Node
+from federator.protocol.opentelemetry.spans import PLACES
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.types import BrokerId
 from federator.runtime.custody.stores import counts
@@ -25,6 +26,7 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.metrics import LINK
 from federator.runtime.observability.readiness import Presence
 from federator.runtime.observability.topology_view import links_told, mutual_links
+from federator.runtime.opentelemetry.reporter import SpanReporter
 from federator.runtime.process.exposition import Distribution, Labelled, Value
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
@@ -288,6 +290,22 @@ def direct_values(direct: "DirectLinks | None") -> Values:
         "direct_frames_in": counters.frames_in,
         "direct_again": counters.by_broker,
         "direct_refused": counters.refused,
+    }
+
+
+def span_values(spans: SpanReporter | None, *, waiting_max: int) -> Values:
+    """Traces of OpenTelemetry."""
+    if spans is None:
+        return {}
+    recorder, exporter = spans.recorder, spans.exporter
+    return {
+        "spans_share": recorder.places / PLACES,
+        "spans_waiting": exporter.waiting,
+        "spans_limit": waiting_max,
+        "spans_exported": exporter.exported,
+        "spans_failed": exporter.failed,
+        "spans_dropped": exporter.dropped,
+        "spans_passed_over": recorder.passed_over,
     }
 
 

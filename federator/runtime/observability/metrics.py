@@ -311,6 +311,23 @@ _HUB: Final = (
 )
 """What the agents do at which leaves hang; at most 256 of these."""
 
+_SPANS: Final = table(
+    "gauge",
+    ("spans_share", "spans_share", "Share of frames that are told as spans now."),
+    ("spans_waiting", "spans_waiting", "Spans that wait for the collector."),
+    ("spans_limit", "spans_waiting_limit", "Most that may wait (opentelemetry.queue_spans_max)."),
+) + table(
+    "counter",
+    ("spans_exported", "spans_exported", "Spans that the collector took."),
+    ("spans_failed", "spans_failed", "Spans sent in vain: the collector refused, or was silent."),
+    ("spans_dropped", "spans_dropped", "Spans not sent: too many waited."),
+    (
+        "spans_passed_over",
+        "spans_passed_over",
+        "Frames of the share not told: beyond opentelemetry.spans_per_s_max.",
+    ),
+)
+
 _ABOUT: Final = table(
     "gauge",
     ("about", "agent_info", "1; the labels say who this is and how it is set up."),
@@ -327,7 +344,7 @@ _ABOUT: Final = table(
 
 _PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _DISCOVERY
 _FEATURES: Final = _CUSTODY + _RETAINED + _SHARE + _FAILOVER + _TLS + _TOPOLOGY + _TRUST
-AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _DIRECT + _STREAM + _HUB
+AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _DIRECT + _STREAM + _SPANS + _HUB
 """Values of the whole agent."""
 
 LINK: Final = table(

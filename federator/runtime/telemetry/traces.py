@@ -13,6 +13,7 @@ from typing import Final
 import structlog
 from mqtt5 import PublishPacket, TopicFilter
 
+from federator.config.brokers import Transport
 from federator.config.settings import Settings
 from federator.errors import DecodeError
 from federator.protocol.bounded_cache import Recent
@@ -60,6 +61,7 @@ class TraceService:
     forwarder: Forwarder
     name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
     straight_to: Callable[[BrokerId], MqttLink | None]  # where frames go past a neighbour's broker
+    transport_to: Callable[[BrokerId], Transport]  # how frames reach a neighbour just now
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
@@ -98,7 +100,7 @@ class TraceService:
         now_us = wall_clock_us()
         logbook = Logbook(topic, (Stop(self._self_id, now_us),))
         why = why_not or explain(self.forwarder, topic).why
-        onward = Onward(first=True, delivers=False, next_hops=self._waiting(sends), why=why)
+        onward = Onward(True, False, self._waiting(sends), why, self._transports(sends))
         if route is not None and sends:
             number = self.send(route, sends, tracing.write_logbook(logbook))
             self._asked.put((epoch, number), order.token)
@@ -120,7 +122,8 @@ class TraceService:
                 why = "nobody here wants it" if not route.sends else "rules of links stop it"
         if frame.hops + 1 >= frame.hop_limit:
             sends, why = (), "its hops are spent"
-        onward = Onward(route is not None, delivers, self._waiting(sends), why)
+        transports = self._transports(sends)
+        onward = Onward(route is not None, delivers, self._waiting(sends), why, transports)
         told = tracing.echo(logbook, onward, epoch=frame.epoch, number=frame.seq)
         self._send(frame.sender, told)
         return sends, tracing.write_logbook(logbook)
@@ -157,6 +160,9 @@ class TraceService:
             found.append((hop, 0 if link is None else link.queued_bytes))
         return found
 
+    def _transports(self, sends: Sends) -> list[str]:
+        return [self.transport_to(hop) for hop, _ in sends]
+
     def _send(self, neighbour: BrokerId, told: TraceEcho) -> None:
         link = self.traffic.link_to(neighbour)
         if link is not None and self._echoes.take(monotonic_ms()):
@@ -173,6 +179,7 @@ class TraceService:
             delivers=told.delivers,
             next_hops=told.next_hops,
             why=told.why,
+            transports=told.transports,
             names=names,
         )
         topic = topics.traced_topic(self.settings.federation, token)

@@ -108,10 +108,10 @@ def test_traffic_counts_for_each_filter_and_delivery_for_none_but_those_of_our_c
 
 def test_links_count_copies_duplicates_and_what_was_refused():
     lines = [
-        Sent(2, 3, 100),
-        Sent(2, 1, 50),
-        Refused(2, 5, False),
-        Refused(2, 7, True),
+        Sent(2, 3, 100, 0, 1, 7, 1),
+        Sent(2, 1, 50, 0, 1, 7, 2),
+        Refused(2, 5, False, 0, 1, 7, 3),
+        Refused(2, 7, True, 1, 1, 7, 4),
         Came(9, 4, 80, False, 0, 3, 7, 1, 2, 1, 2),
         Came(9, 4, 80, True, 0, 3, 7, 1, 2, 1, 2),
     ]
@@ -152,10 +152,10 @@ def test_one_frame_in_so_many_is_sampled_however_numbers_are_spaced(one_in, step
 def test_a_full_tape_is_read_at_once_and_without_a_reader_counts_what_it_forgets():
     frame_events, read = FrameEventBuffer(events_max=3), []
     for number in range(4):
-        frame_events.add(Sent(number, 1, 1))
+        frame_events.add(Sent(number, 1, 1, 0, 1, 7, 1))
     assert frame_events.lost == 3
     frame_events.on_full = lambda: read.extend(frame_events.take())
     for number in range(4, 9):
-        frame_events.add(Sent(number, 1, 1))
+        frame_events.add(Sent(number, 1, 1, 0, 1, 7, 1))
 
     assert [line.neighbour for line in read] == [3, 4, 5, 6, 7, 8]

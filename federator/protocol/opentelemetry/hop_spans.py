@@ -1,0 +1,207 @@
+"""A hop of a sampled frame, and each hop that ``federator trace`` heard of, as spans.
+
+Names of attributes are those of OpenTelemetry's conventions for messaging, and ours begin with
+``federator.``. A filter is not the name of a topic but what the conventions call a template; one
+without wildcards is both.
+
+Source: docs/how-to/opentelemetry.md.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG
+from federator.protocol.messages.broker_names import sound_name
+from federator.protocol.messages.operators import Traced
+from federator.protocol.opentelemetry.hops import Hop
+from federator.protocol.opentelemetry.spans import (
+    Span,
+    Value,
+    span_id_of,
+    trace_id_of,
+    trace_state_of,
+)
+from federator.protocol.telemetry.journey import Journey
+from federator.protocol.types import BrokerId
+
+FILTERS_MAX: Final = 16
+"""Filters that are named of one frame."""
+FILTER_CHARACTERS_MAX: Final = 256
+"""What is told of a longer filter is its begin."""
+
+_SYSTEM: Final[dict[str, Value]] = {"messaging.system": "mqtt"}
+
+
+def hop_span(
+    hop: Hop,
+    *,
+    federation: str,
+    self_id: BrokerId,
+    filters: Sequence[str],
+    transport_to: Callable[[BrokerId], str],
+) -> Span:
+    """What this agent did with a sampled frame.
+
+    Args:
+        hop: What became of it.
+        federation: As all agents call it.
+        self_id: Our broker.
+        filters: By which the frame was routed, where that is known and may be told.
+        transport_to: How frames reach a neighbour.
+    """
+    frame = hop.frame
+    trace_id = trace_id_of(federation, frame, hop.place)
+    span_id, parent_id = span_id_of(trace_id, self_id), None
+    if hop.is_delivery:
+        span_id, parent_id = span_id_of(trace_id, self_id, "delivery"), span_id
+    elif hop.sender is not None:
+        parent_id = span_id_of(trace_id, hop.sender)
+    is_ours = hop.sender is None and not hop.is_delivery
+    operation = "send" if is_ours else "forward" if hop.sent_to or not hop.delivered else "deliver"
+    attributes = _SYSTEM | {
+        "messaging.operation.type": "send" if is_ours else "process",
+        "messaging.operation.name": operation,
+        "federator.broker": self_id,
+        "federator.origin": frame.origin,
+        "federator.epoch": frame.epoch,
+        "federator.seq": frame.seq,
+        "federator.hops": hop.hops,
+        "federator.qos": hop.flags & CUSTODY_FLAG,
+        "federator.repair": hop.flags & REPAIR_FLAG > 0,
+        "federator.frame.bytes": hop.size,
+        "federator.delivered": hop.delivered,
+        "federator.next_hops": hop.sent_to,
+        "federator.next_hops.transports": [transport_to(each) for each in hop.sent_to],
+    }
+    if hop.publications > 1:
+        attributes["messaging.batch.message_count"] = hop.publications
+    if hop.sender is not None:
+        attributes["federator.previous_hop"] = hop.sender
+        attributes["federator.previous_hop.transport"] = transport_to(hop.sender)
+    if hop.origin_time_us is not None:
+        attributes["federator.since_origin_us"] = hop.start_us - hop.origin_time_us
+    if hop.refused_to:
+        attributes["federator.refused_by"] = hop.refused_to
+    attributes |= _destination(filters)
+    return Span(
+        name=f"{operation} {filters[0][:FILTER_CHARACTERS_MAX]}" if filters else operation,
+        kind="producer" if is_ours else "consumer",
+        trace_id=trace_id,
+        span_id=span_id,
+        parent_id=parent_id,
+        start_us=hop.start_us,
+        end_us=hop.end_us,
+        attributes=attributes,
+        error=f"{hop.lost} publications lost: queue full or no link" if hop.lost else "",
+        trace_state=trace_state_of(hop.places),
+    )
+
+
+def journey_spans(journey: Journey, topic: str, *, trace_id: int) -> list[Span]:
+    """What ``federator trace`` heard: the asked agent's span, and one for each hop from there.
+
+    A hop lasts from when the trace was at the broker before it to when it came; each time is by the
+    clock of that broker. What began and was not heard of is an error, and lasts no time.
+    """
+    start = journey.start
+    if start is None:
+        return []
+    told_by = (start, *journey.came.values())
+    spans: dict[tuple[BrokerId, ...], Span] = {(): _asked_span(journey, start, topic, trace_id)}
+    for before in told_by:
+        here = before.path[-1]
+        transports = [*before.transports, *[""] * len(before.next_hops)]
+        for (there, queued), transport in zip(before.next_hops, transports, strict=False):
+            told = journey.came.get((here, there))
+            more: dict[str, Value] = {"federator.queued_bytes": queued}
+            if transport:
+                more["federator.previous_hop.transport"] = transport
+            span = _heard_span(journey, before, there, told, topic, trace_id, more)
+            spans.setdefault((here, there), span)
+    return list(spans.values())
+
+
+def _asked_span(journey: Journey, start: Traced, topic: str, trace_id: int) -> Span:
+    """What the agent said that was asked; it lasts until the last echo was back."""
+    here, at_us = start.path[-1], start.times_us[0]
+    back_us = max(each.back_us for each in (start, *journey.came.values()))
+    return Span(
+        name="trace",
+        kind="producer",
+        trace_id=trace_id,
+        span_id=span_id_of(trace_id, here),
+        parent_id=None,
+        start_us=at_us,
+        end_us=max(at_us, back_us),
+        attributes=_told_attributes(journey, start, here, "send", topic),
+    )
+
+
+def _heard_span(
+    journey: Journey,
+    before: Traced,
+    there: BrokerId,
+    told: Traced | None,
+    topic: str,
+    trace_id: int,
+    more: Mapping[str, Value],
+) -> Span:
+    """The hop from who tells ``before`` to ``there``, of which ``told`` tells, if anything does."""
+    here, sent_us = before.path[-1], before.times_us[-1]
+    came_us = sent_us if told is None else told.times_us[-1]
+    attributes = _told_attributes(journey, told, there, "process", topic)
+    attributes |= {"federator.previous_hop": here, **more}
+    if came_us < sent_us:
+        attributes["federator.clock_behind_us"] = sent_us - came_us
+    return Span(
+        name="hop",
+        kind="consumer",
+        trace_id=trace_id,
+        span_id=span_id_of(trace_id, here, there),
+        parent_id=span_id_of(trace_id, *before.path[-2:]),
+        start_us=sent_us,
+        end_us=max(sent_us, came_us),
+        attributes=attributes,
+        error="no answer" if told is None else "",
+    )
+
+
+def _told_attributes(
+    journey: Journey, told: Traced | None, broker: BrokerId, operation: str, topic: str
+) -> dict[str, Value]:
+    """What is known of a trace at one broker; it goes as a publication of QoS 0 does."""
+    attributes = _SYSTEM | {
+        "messaging.operation.type": operation,
+        "messaging.operation.name": "trace" if operation == "send" else "hop",
+        "messaging.destination.name": topic,
+        "federator.broker": broker,
+        "federator.qos": 0,
+    }
+    if name := sound_name(journey.names.get(str(broker))):
+        attributes["federator.broker.name"] = name
+    if told is not None:
+        attributes |= {
+            "federator.hops": len(told.path) - 1,
+            "federator.first": told.first,
+            "federator.delivers": told.delivers,
+            "federator.next_hops": [hop for hop, _ in told.next_hops],
+        }
+        if told.transports:
+            attributes["federator.next_hops.transports"] = list(told.transports)
+        if told.why:
+            attributes["federator.why"] = told.why
+    return attributes
+
+
+def _destination(filters: Sequence[str]) -> dict[str, Value]:
+    """What is said of the topics of a frame that was routed by ``filters``."""
+    if not filters:
+        return {}
+    first, *others = (each[:FILTER_CHARACTERS_MAX] for each in filters[:FILTERS_MAX])
+    found: dict[str, Value] = {"messaging.destination.template": first}
+    is_topic = first == filters[0] and not any(level in ("+", "#") for level in first.split("/"))
+    if not others and is_topic:
+        found["messaging.destination.name"] = first
+    if others:
+        found["federator.filters"] = [first, *others]
+    return found

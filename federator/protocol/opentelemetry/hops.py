@@ -1,0 +1,225 @@
+"""What became of sampled frames at one agent: gathered from frame events, within bounds.
+
+Clients decide how many frames there are, so a share of them may still be too many. Beyond so many
+a second none is followed, and in the next second a smaller share is: one that others' shares
+contain, so that traces stay whole where all are equally busy. Calm seconds bring the share back.
+
+Source: docs/how-to/opentelemetry.md.
+"""
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from federator.protocol.bounded_cache import Recent
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, REPAIR_FLAG
+from federator.protocol.opentelemetry.spans import FrameName
+from federator.protocol.telemetry.frame_events import (
+    Came,
+    Delivered,
+    FrameEvent,
+    FrameEventSink,
+    Made,
+    Refused,
+    Sent,
+)
+from federator.protocol.telemetry.records import place_of, salt_of
+from federator.protocol.types import BrokerId, Millis, Now
+
+FOLLOWED_MS: Final = 1_000
+"""How long a frame is followed; what custody gives to our broker later is told apart."""
+CLOSED_MAX: Final = 4_096
+"""Frames of which it is remembered that they were told."""
+ORIGINS_MAX: Final = 16_384
+COPIES_MAX: Final = 64
+"""Next hops that are named of one frame."""
+_SECOND_MS: Final = 1_000
+
+
+class Hop(msgspec.Struct, kw_only=True):
+    """What became of one frame at this agent. Times are by its wall clock, in microseconds."""
+
+    frame: FrameName
+    place: int
+    places: int  # of which it is one
+    opened_ms: Millis
+    start_us: int  # when it came, or was made
+    end_us: int  # when it was handed on last
+    begun: bool = False  # it is known how it came
+    sender: BrokerId | None = None  # over whom it came; ``None``: we made it, or it is a delivery
+    hops: int = 0  # links travelled
+    flags: int = 0
+    publications: int = 0
+    size: int = 0  # bytes, as the event says
+    origin_time_us: int | None = None
+    keys: bytes = b""  # of the filters by which it was routed, where an event told them
+    delivered: int = 0  # publications that our broker's connection took
+    sent_to: list[BrokerId] = msgspec.field(default_factory=list)
+    refused_to: list[BrokerId] = msgspec.field(default_factory=list)  # whose queue was full
+    lost: int = 0  # publications of QoS 0 that were to go there
+    is_delivery: bool = False  # of a frame that was told before: it was delivered only now
+
+    @property
+    def is_one(self) -> bool:
+        """Whether it is known how the frame came, or that it went: what we make while there is no
+        way to anybody goes nowhere, and the next frame has its number.
+        """
+        went = self.sent_to or self.refused_to
+        return self.begun and bool(self.sender is not None or self.is_delivery or went)
+
+
+class HopRecorder:
+    """Follows a share of all frames; satisfies ``FrameEventSink``.
+
+    Args:
+        self_id: Our broker.
+        places: How many of the ``PLACES`` are followed: the share.
+        hops_per_s_max: Frames followed anew in any second, at most.
+        now: Both clocks.
+        also: Gets all events, too.
+    """
+
+    def __init__(
+        self,
+        *,
+        self_id: BrokerId,
+        places: int,
+        hops_per_s_max: int,
+        now: Callable[[], Now],
+        also: FrameEventSink | None = None,
+    ) -> None:
+        self.passed_over = 0  # frames of the share that were not followed: too many in a second
+        self._self_id, self._now, self._also = self_id, now, also
+        self._places_max, self._hops_max = places, hops_per_s_max
+        self._places = places  # followed now
+        self._salts: dict[tuple[BrokerId, int], int] = {}
+        self._open: dict[FrameName, Hop] = {}
+        self._closed: Recent[FrameName, None] = Recent(CLOSED_MAX)
+        self._second_ms = now().ms
+        self._opened = self._refused = 0  # in this second
+
+    @property
+    def places(self) -> int:
+        """How many places are followed now."""
+        return self._places
+
+    def add(self, event: FrameEvent) -> None:
+        """Note an event, if its frame is followed."""
+        if self._also is not None:
+            self._also.add(event)
+        origin = self._self_id if isinstance(event, Made) else event.origin
+        salt = self._salts.get((origin, event.epoch))
+        if salt is None:
+            salt = self._new_salt(origin, event.epoch)
+        place = place_of(salt, event.seq)
+        if place < self._places_max and event.publications:
+            self._note(event, origin, place)
+
+    def take(self) -> list[Hop]:
+        """Hops that are over; to be called several times a second."""
+        now_ms = self._now().ms
+        if now_ms - self._second_ms >= _SECOND_MS:
+            self._end_second(now_ms)
+        over: list[Hop] = []
+        for frame, hop in self._open.items():  # in the order in which they were opened
+            if now_ms - hop.opened_ms < FOLLOWED_MS:
+                break
+            over.append(hop)
+            if hop.is_one:
+                self._closed.put(frame, None)
+        for hop in over:
+            del self._open[hop.frame]
+        return [hop for hop in over if hop.is_one]
+
+    def take_all(self) -> list[Hop]:
+        """All hops, over or not: we leave."""
+        hops = [hop for hop in self._open.values() if hop.is_one]
+        self._open.clear()
+        return hops
+
+    # Within
+
+    def _new_salt(self, origin: BrokerId, epoch: int) -> int:
+        if len(self._salts) >= ORIGINS_MAX:
+            self._salts.clear()
+        salt = self._salts[origin, epoch] = salt_of(origin, epoch)
+        return salt
+
+    def _note(self, event: FrameEvent, origin: BrokerId, place: int) -> None:
+        if isinstance(event, Came) and event.repeated:
+            return
+        frame = FrameName(origin, event.epoch, event.flags & CUSTODY_FLAG, event.seq)
+        hop = self._open.get(frame)
+        if hop is None:
+            hop = self._opened_for(event, frame, place)
+            if hop is None:
+                return
+        if isinstance(event, Came | Made):
+            self._begin(hop, event)
+            return
+        hop.end_us = max(hop.end_us, self._now().us)
+        if isinstance(event, Delivered):
+            self._deliver(hop, event)
+        elif isinstance(event, Sent):
+            if len(hop.sent_to) < COPIES_MAX:
+                hop.sent_to.append(event.neighbour)
+        else:
+            hop.lost += 0 if event.kept else event.publications
+            if len(hop.refused_to) < COPIES_MAX:
+                hop.refused_to.append(event.neighbour)
+
+    def _opened_for(self, event: FrameEvent, frame: FrameName, place: int) -> Hop | None:
+        """A hop for the first event of ``frame``; ``None``: it is not followed, or no more."""
+        if isinstance(event, Sent | Refused) and event.flags & REPAIR_FLAG:
+            return None  # what somebody asked for, long after
+        if frame in self._closed and not isinstance(event, Delivered):
+            return None
+        if place >= self._places or self._opened >= self._hops_max:
+            if isinstance(event, Came | Made):
+                self.passed_over += 1
+                self._refused += place < self._places
+            return None
+        self._opened += 1
+        now = self._now()
+        hop = Hop(
+            frame=frame,
+            place=place,
+            places=self._places,
+            opened_ms=now.ms,
+            start_us=now.us,
+            end_us=now.us,
+        )
+        if frame in self._closed:
+            hop.begun = hop.is_delivery = True
+        self._open[frame] = hop
+        return hop
+
+    def _begin(self, hop: Hop, event: Came | Made) -> None:
+        if hop.is_one:
+            return  # another copy of it, for other filters
+        hop.begun = True
+        hop.flags, hop.publications, hop.size = event.flags, event.publications, event.bytes
+        if isinstance(event, Came):
+            hop.sender, hop.hops = event.sender, event.hops
+            hop.start_us, hop.origin_time_us = event.now_us, event.origin_time_us
+        else:
+            hop.start_us, hop.keys = event.time_us, event.keys
+        hop.end_us = max(hop.end_us, hop.start_us)
+
+    def _deliver(self, hop: Hop, event: Delivered) -> None:
+        hop.delivered += event.publications
+        hop.keys, hop.origin_time_us = event.keys, event.origin_time_us
+        if hop.is_delivery:
+            hop.flags, hop.hops = event.flags, event.hops
+            hop.publications, hop.size = event.publications, event.bytes
+
+    def _end_second(self, now_ms: Millis) -> None:
+        """Follow a smaller share if this second had too many, and a greater one if it had few."""
+        asked = self._opened + self._refused
+        if asked > self._hops_max:
+            self._places = max(1, self._places * self._hops_max // asked)
+        elif 2 * asked <= self._hops_max:
+            self._places = min(2 * self._places, self._places_max)
+        self._opened = self._refused = 0
+        self._second_ms = now_ms

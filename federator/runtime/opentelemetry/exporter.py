@@ -1,0 +1,238 @@
+"""Hands spans to OpenTelemetry's own library, which sends them in a thread of its own.
+
+Whatever a collector does, whoever adds a span does not wait: what is not sent yet is counted here,
+and beyond a bound nothing more is taken. The library names spans itself; ours have names that other
+agents know, so it is given these in place of its random ones.
+
+Needs the extra ``otel``: imported only where spans are sent. Source: docs/how-to/opentelemetry.md.
+"""
+
+import logging
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import structlog
+from opentelemetry import trace
+from opentelemetry.context import Context
+from opentelemetry.exporter.otlp.proto.http.trace_exporter import OTLPSpanExporter
+from opentelemetry.sdk.resources import Resource
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import BatchSpanProcessor, SpanExporter, SpanExportResult
+from opentelemetry.sdk.trace.id_generator import IdGenerator
+from opentelemetry.sdk.trace.sampling import Decision, Sampler, SamplingResult
+from opentelemetry.trace import Link, SpanContext, SpanKind, TraceFlags, TraceState
+from opentelemetry.util.types import Attributes
+
+from federator import __version__
+from federator.config.opentelemetry import traces_url
+from federator.protocol.opentelemetry.spans import Span, Value
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import Millis
+from federator.runtime.process.clocks import monotonic_ms
+
+BATCH_SPANS_MAX: Final = 64
+"""Spans in one request. Encoding a batch takes the interpreter from the data path: it is short."""
+BATCH_GAP_MS: Final = 1_000
+"""How long spans wait for others to go with."""
+COMPLAINT_GAP_MS: Final = Millis(60_000)
+
+INTEGER_MAX: Final = 2**63 - 1
+
+_KINDS: Final = {"producer": SpanKind.PRODUCER, "consumer": SpanKind.CONSUMER}
+_SAMPLED: Final = TraceFlags(TraceFlags.SAMPLED)
+
+_log = structlog.get_logger()
+
+
+class OtlpExporter:
+    """Sends spans to one collector.
+
+    Args:
+        endpoint: The collector, as ``traces_url`` reads it.
+        resource: Who sends, as attributes.
+        timeout_ms: What one batch may take.
+        queue_spans_max: Spans that may wait.
+    """
+
+    def __init__(
+        self,
+        endpoint: str,
+        *,
+        resource: Mapping[str, str | int],
+        timeout_ms: int,
+        queue_spans_max: int,
+    ) -> None:
+        self.added = 0  # spans taken
+        self.dropped = 0  # spans not taken: too many wait
+        self._queue_spans_max = queue_spans_max
+        url = traces_url(endpoint)
+        self._sender = _CountingExporter(
+            OTLPSpanExporter(endpoint=url, timeout=timeout_ms / 1_000), url
+        )
+        self._processor = BatchSpanProcessor(
+            self._sender,
+            max_queue_size=queue_spans_max,
+            schedule_delay_millis=BATCH_GAP_MS,
+            max_export_batch_size=min(BATCH_SPANS_MAX, queue_spans_max),
+        )
+        self._planned = _Planned()
+        provider = TracerProvider(
+            sampler=self._planned,
+            id_generator=self._planned,
+            resource=Resource.create({"service.version": __version__, **resource}),
+            shutdown_on_exit=False,
+        )
+        provider.add_span_processor(self._processor)
+        self._tracer = provider.get_tracer("federator", __version__)
+
+    @property
+    def exported(self) -> int:
+        """Spans that the collector took."""
+        return self._sender.exported
+
+    @property
+    def failed(self) -> int:
+        """Spans that were sent in vain, and given up."""
+        return self._sender.failed
+
+    @property
+    def waiting(self) -> int:
+        """Spans that are not sent yet, those on their way included."""
+        return self.added - self._sender.exported - self._sender.failed
+
+    @property
+    def trouble(self) -> str:
+        """What the library said last about spans that did not arrive; empty: nothing."""
+        return self._sender.trouble
+
+    def add(self, span: Span) -> bool:
+        """Send ``span`` soon; whether there was room for it. Never waits."""
+        if self.waiting >= self._queue_spans_max:
+            self.dropped += 1
+            return False
+        self.added += 1
+        self._planned.span = span
+        parent = trace.INVALID_SPAN_CONTEXT
+        if span.parent_id is not None:
+            parent = SpanContext(
+                span.trace_id, span.parent_id, is_remote=True, trace_flags=_SAMPLED
+            )
+        made = self._tracer.start_span(
+            span.name,
+            context=trace.set_span_in_context(trace.NonRecordingSpan(parent), Context()),
+            kind=_KINDS[span.kind],
+            attributes={name: _sound(value) for name, value in span.attributes.items()},
+            start_time=_nanoseconds(span.start_us),
+        )
+        if span.error:
+            made.set_status(trace.StatusCode.ERROR, span.error)
+        made.end(_nanoseconds(span.end_us))
+        return True
+
+    def close(self, wait_s: float) -> bool:
+        """Send what waits, for ``wait_s`` at most; whether nothing is left. Blocks."""
+        # The library may wait for half a minute; nobody waits for its thread, or for this one.
+        closing = threading.Thread(target=self._processor.shutdown, name="otel close", daemon=True)
+        closing.start()
+        closing.join(wait_s)
+        return not self.waiting
+
+
+def _sound(value: Value) -> Value:
+    """``value`` within what OTLP can say, or a whole batch would be lost: labels may hold lies."""
+    return max(-INTEGER_MAX, min(value, INTEGER_MAX)) if isinstance(value, int) else value
+
+
+def _nanoseconds(time_us: int) -> int:
+    return min(time_us * 1_000, INTEGER_MAX)
+
+
+class _Planned(IdGenerator, Sampler):
+    """Makes the library's next span the one that is planned: its names, and that it is sent."""
+
+    span: Span
+
+    def generate_span_id(self) -> int:
+        return self.span.span_id
+
+    def generate_trace_id(self) -> int:
+        return self.span.trace_id
+
+    def should_sample(
+        self,
+        parent_context: Context | None,
+        trace_id: int,
+        name: str,
+        kind: SpanKind | None = None,
+        attributes: Attributes = None,
+        links: Sequence[Link] | None = None,
+        trace_state: TraceState | None = None,
+    ) -> SamplingResult:
+        said = [self.span.trace_state] if self.span.trace_state else []
+        return SamplingResult(Decision.RECORD_AND_SAMPLE, attributes, TraceState.from_header(said))
+
+    def get_description(self) -> str:
+        return "federator"
+
+
+class _CountingExporter(SpanExporter):
+    """Sends batches, counts what became of them, and complains now and then. In its own thread."""
+
+    def __init__(self, inner: OTLPSpanExporter, url: str) -> None:
+        self.exported = self.failed = 0
+        self._inner, self._url = inner, url
+        self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._is_failing = False
+        self._library = _LibraryLog.installed()
+
+    @property
+    def trouble(self) -> str:
+        return self._library.last
+
+    def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
+        result = SpanExportResult.FAILURE
+        try:
+            result = self._inner.export(spans)
+        except Exception as error:  # of a library: its batch is lost, no more
+            self._library.last = repr(error)
+        if result is SpanExportResult.SUCCESS:
+            self.exported += len(spans)
+            if self._is_failing:
+                _log.info("opentelemetry.export_resumed", endpoint=self._url)
+        else:
+            self.failed += len(spans)
+            if self._complaints.allow("failed", monotonic_ms()):
+                reason, so_far = self._library.last, self.failed
+                _log.warning(
+                    "opentelemetry.export_failed", endpoint=self._url, reason=reason, so_far=so_far
+                )
+        self._is_failing = result is not SpanExportResult.SUCCESS
+        return result
+
+    def shutdown(self) -> None:
+        self._inner.shutdown()  # type: ignore[no-untyped-call]
+
+    def force_flush(self, timeout_millis: int = 30_000) -> bool:
+        return self._inner.force_flush(timeout_millis)
+
+
+class _LibraryLog(logging.Handler):
+    """Keeps what the library logged last, as the reason of a failure, from the agent's own log."""
+
+    last = ""
+
+    @classmethod
+    def installed(cls) -> "_LibraryLog":
+        """The handler of the library's loggers, of which there is one in a process."""
+        logger = logging.getLogger("opentelemetry")
+        for handler in logger.handlers:
+            if isinstance(handler, cls):
+                return handler
+        made = cls(logging.WARNING)
+        logger.addHandler(made)
+        logger.propagate = False
+        return made
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.last = record.getMessage()[:300]
