@@ -38,8 +38,16 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if chosen := os.environ.get(MOSQUITTO):
     os.environ["PATH"] = f"{Path(chosen).parent}:{os.environ.get('PATH', os.defpath)}"
 
-# These want a Docker engine, and minutes: they are script/test-containers', which says so.
-collect_ignore = [] if os.environ.get("FEDERATOR_TEST_CONTAINERS") else ["containers"]
+# These want a Docker engine, or helm: they are those of script/test-containers and script/test-helm,
+# which say so where it is missing.
+collect_ignore = [
+    folder
+    for folder, asked in (
+        ("containers", "FEDERATOR_TEST_CONTAINERS"),
+        ("helm", "FEDERATOR_TEST_HELM"),
+    )
+    if not os.environ.get(asked)
+]
 
 
 def pytest_collection_modifyitems(items):
