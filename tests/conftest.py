@@ -38,8 +38,8 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if chosen := os.environ.get(MOSQUITTO):
     os.environ["PATH"] = f"{Path(chosen).parent}:{os.environ.get('PATH', os.defpath)}"
 
-# These want a Docker engine, or helm: they are those of script/test-containers and script/test-helm,
-# which say so where it is missing.
+# These want a Docker engine, or helm: they are those of script/test-containers and
+# script/test-helm, which say so where it is missing.
 collect_ignore = [
     folder
     for folder, asked in (

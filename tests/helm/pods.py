@@ -1,8 +1,8 @@
 """Pods without a cluster: their volumes as folders, their containers as processes of this machine.
 
-What a container mounts lies below a folder of its own. Whatever names a path, a host or a port there
-(configurations, scripts) is told that folder, 127.0.0.1 and a free port instead. Nothing else is
-changed: the programs read what the chart renders.
+What a container mounts lies below a folder of its own. Whatever names a path, a host or a port
+there (configurations, scripts) is told that folder, 127.0.0.1 and a free port instead. Nothing else
+is changed: the programs read what the chart renders.
 """
 
 import asyncio
@@ -82,7 +82,9 @@ class Pod:
         self.folder = cluster.folder / name
         self._cluster = cluster
         self.spec: dict[str, Any] = workload["spec"]["template"]["spec"]
-        self.containers = {each["name"]: each for each in self.spec["containers"]}
+        self.containers: dict[str, Mapping[str, Any]] = {
+            each["name"]: each for each in self.spec["containers"]
+        }
         numbers = {
             port["containerPort"] for each in self.spec["containers"] for port in each["ports"]
         } | {1883}
@@ -114,7 +116,9 @@ class Pod:
         """Its file system."""
         return self.folder / str(container["name"])
 
-    def _volume(self, container: Mapping[str, Any], volume: Mapping[str, Any], mount: Any) -> Path:
+    def _volume(
+        self, container: Mapping[str, Any], volume: Mapping[str, Any], mount: Mapping[str, str]
+    ) -> Path:
         if "configMap" in volume:  # whose text is told where this container's root is
             here = self.folder / f"{container['name']}-{mount['name']}"
             here.mkdir()

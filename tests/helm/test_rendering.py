@@ -1,5 +1,6 @@
 """What the chart renders: manifests that Kubernetes takes, configurations that federator takes."""
 
+import re
 import tomllib
 
 import kubernetes_validate
@@ -72,7 +73,7 @@ def test_lint_finds_nothing():
     assert "[WARNING]" not in done.stdout
 
 
-@pytest.mark.parametrize("version", ["1.25", "1.30", "1.33", kubernetes_validate.latest_version()])
+@pytest.mark.parametrize("version", ["1.25", kubernetes_validate.latest_version()])
 def test_every_manifest_is_one_of_kubernetes(values, version):
     for manifest in render(values):
         if manifest["kind"] not in NOT_OF_KUBERNETES:
@@ -177,6 +178,18 @@ def test_no_container_is_given_a_key_or_password_of_another():
 
         assert keys == {f"agent-{mine}.key", "federation.pub", "revocations"}
         assert logins == {f"agent-{mine}", "peer"}
+
+
+def test_the_page_names_objects_that_the_chart_makes():
+    page = (CHART.parents[2] / "docs" / "how-to" / "kubernetes.md").read_text()
+    manifests = render(ALL_ON)
+    made = {each["metadata"]["name"] for each in manifests}
+    pods = {f"{name}-0" for name in of_kind(manifests, "StatefulSet")}
+    made |= pods | {f"data-{pod}" for pod in pods} | {"fed-federator-keys"}
+
+    named = set(re.findall(r"(?:data-)?fed-federator-[a-z0-9-]+", page))
+
+    assert named - made == set()
 
 
 def test_passwords_are_drawn_for_all_who_need_one_and_none_is_like_another():

@@ -6,7 +6,7 @@ import subprocess
 
 import pytest
 
-from lab.grid.processes.children import LinkError
+from federator.errors import LinkError
 from tests.helm.chart import ALL_ON, render
 from tests.helm.office import certificates, made_by_hand
 from tests.helm.pods import Cluster, programs
@@ -87,6 +87,8 @@ async def test_three_brokers_act_as_one_and_all_others_are_ready(values, tmp_pat
         assert clients.publish(one, "-t", TOPIC, "-m", "x", login=False).returncode != 0
         forged = clients.publish(one, "-V", "5", "-q", "1", "-t", "$fed/fed/hello", "-m", "x")
         assert "Not authorized" in forged.stdout + forged.stderr
+        drained = drain(one, 3, tmp_path)
+        assert drained.returncode == 0, drained.stderr
 
 
 async def is_ready(pod):
@@ -94,3 +96,14 @@ async def is_ready(pod):
         return await pod.answers("readinessProbe")
     except (OSError, LinkError):
         return False
+
+
+def drain(pod, broker, folder):
+    """As the page has it: an operator's key, issued where the federation's is, at any agent."""
+    issue = ("federator", "keys", "issue", "--dir", "office", "--role", "operator", "--name", "ops")
+    subprocess.run(issue, cwd=folder, env=programs(), check=True, capture_output=True)
+    config = pod.daemon()[-2:]
+    command = ["federator", "drain", str(broker), "--key", "office/operator-ops.key", *config]
+    return subprocess.run(
+        command, cwd=folder, env=programs(), capture_output=True, text=True, check=False
+    )
