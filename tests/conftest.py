@@ -38,13 +38,14 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 if chosen := os.environ.get(MOSQUITTO):
     os.environ["PATH"] = f"{Path(chosen).parent}:{os.environ.get('PATH', os.defpath)}"
 
-# These want a Docker engine or a bare system, and minutes: they are script/test-containers' and
-# script/test-bare's, which say so.
+# These want a Docker engine, a bare system or helm: they are those of script/test-containers,
+# script/test-bare and script/test-helm, which say so where it is missing.
 collect_ignore = [
     folder
     for folder, asked in (
         ("containers", "FEDERATOR_TEST_CONTAINERS"),
         ("bare", "FEDERATOR_TEST_BARE"),
+        ("helm", "FEDERATOR_TEST_HELM"),
     )
     if not os.environ.get(asked)
 ]

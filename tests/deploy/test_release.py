@@ -17,6 +17,8 @@ import yaml
 ROOT = Path(__file__).parents[2]
 SCRIPTS = ROOT / "script" / "release"
 PROJECTS = ("pyproject.toml", "analytics/pyproject.toml", "lab/pyproject.toml")
+CHART = "deploy/helm/federator/Chart.yaml"
+ADDON = "deploy/home-assistant-addon/federator/config.yaml"
 WORKFLOWS = sorted((ROOT / ".github" / "workflows").glob("*.yml"))
 NAMES = {"mqtt_federator": "federator", "mqtt_federator_analytics": "federator_analytics"}
 """Distribution, as files are called, to its one package."""
@@ -129,8 +131,7 @@ def test_notes_are_a_chapter_of_the_changelog():
 
 
 def test_a_tag_waits_for_versions_a_chapter_and_an_address(tmp_path):
-    addon = "deploy/home-assistant-addon/federator/config.yaml"
-    others = ("federator/__init__.py", addon, "CHANGELOG.md", "script/release/check-tag")
+    others = ("federator/__init__.py", ADDON, CHART, "CHANGELOG.md", "script/release/check-tag")
     for name in (*PROJECTS, *others):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         shutil.copy(ROOT / name, tmp_path / name)
@@ -151,6 +152,29 @@ def test_a_tag_waits_for_versions_a_chapter_and_an_address(tmp_path):
         changelog.write(f"\n## [{version}] - 2026-01-01\n\n- All of it.\n")
     ready = run(check, f"v{version}")
     assert (ready.returncode, ready.stderr) == (0, "")
+
+
+def test_the_chart_has_the_version_of_the_project():
+    chart = yaml.safe_load((ROOT / CHART).read_text())
+
+    assert chart["version"] == chart["appVersion"] == project("pyproject.toml")["version"]
+
+
+def test_the_chart_is_packed_to_the_same_bytes_and_holds_what_was_committed(tmp_path):
+    packed = []
+    for zone in ("UTC", "Asia/Tokyo"):
+        output = tmp_path / zone
+        done = run(SCRIPTS / "chart", "--output", output, env=os.environ | {"TZ": zone})
+        assert done.returncode == 0, done.stderr
+        (file,) = output.iterdir()
+        packed.append(file.read_bytes())
+
+    assert packed[0] == packed[1]
+    assert file.name == f"federator-{project('pyproject.toml')['version']}.tgz"
+    with tarfile.open(file) as archive:
+        names = {member.name for member in archive if member.isfile()}
+    listed = run("git", "ls-files", cwd=(ROOT / CHART).parent).stdout.split()
+    assert names == {f"federator/{each}" for each in listed}
 
 
 def test_a_signature_is_good_until_the_sums_change(tmp_path):

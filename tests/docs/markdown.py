@@ -1,5 +1,6 @@
 """What the pages of the documentation say, as far as tests look at it."""
 
+import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -56,6 +57,16 @@ def settings() -> set[str]:
         elif row := re.match(r"\| `(\w+)` \|", line):
             found.add(f"{section}.{row[1]}")
     return found
+
+
+def chart_values() -> set[str]:
+    """Every ``section.key`` of the Helm chart's values."""
+    schema = json.loads((ROOT / "deploy/helm/federator/values.schema.json").read_text("utf-8"))
+    return {
+        f"{section}.{key}"
+        for section, told in schema["properties"].items()
+        for key in told.get("properties", ())
+    }
 
 
 def events() -> set[str]:

@@ -9,7 +9,16 @@ from federator_analytics.cli import federator_analytics
 
 from federator import cli
 from lab.cli import federator_lab
-from tests.docs.markdown import ROOT, anchors, code, events, links, pages, settings
+from tests.docs.markdown import (
+    ROOT,
+    anchors,
+    chart_values,
+    code,
+    events,
+    links,
+    pages,
+    settings,
+)
 
 PROGRAMS = {
     "federator": cli.federator,
@@ -94,6 +103,8 @@ def complaint(line):
 @pytest.mark.parametrize("page", pages(), ids=named)
 def test_every_setting_and_event_that_a_page_names_exists(page):
     known = settings() | events()
+    if page.name == "kubernetes.md":
+        known |= chart_values()
     sections = {name.partition(".")[0] for name in known}
     names = {found[1] for span in code(page) if (found := DOTTED.match(span))}
 
