@@ -43,6 +43,10 @@ HEAD = """\
 it. `script/setup` makes it, as `.venv/bin/federator-lab`. `federator-lab VERB --help` says the same
 as this page. Exit codes are those of `sysexits.h`; where a verb has others its text says so.
 
+With `--json` a verb prints its figures as one JSON object, named with their units, and all else on
+standard error. What is infinite or not a number is `null`. Where `--json` names a file or prints
+more objects than one, the verb says so.
+
 This page is written by `federator-lab --reference > docs/lab.md`.
 """
 

@@ -1,4 +1,4 @@
-"""What several verbs share: lists of numbers, folders, bars, wide tables, and an orderly end."""
+"""What several verbs share: numbers, folders, bars, what is printed, and an orderly end."""
 
 import asyncio
 import contextlib
@@ -6,13 +6,15 @@ import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Coroutine, Iterator
+from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
+from dataclasses import fields
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import TYPE_CHECKING, Any, Self, TypeVar
 
 import click
 import structlog
 import uvloop
+from pydantic_core import to_json
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -22,6 +24,9 @@ from rich.progress import (
     TextColumn,
     TimeElapsedColumn,
 )
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
 
 
 def numbers(
@@ -145,6 +150,24 @@ class Bars:
 
     def __exit__(self, *error: object) -> None:
         self.progress.stop()
+
+
+def tell(lines: Iterable[str], found: Mapping[str, object], *, as_json: bool) -> None:
+    """Print what came of a verb: ``found`` as one JSON object, or ``lines`` for people.
+
+    Dataclasses become objects by their fields' names. Of keys that are tuples the parts are joined
+    by commas. What is infinite or not a number becomes null.
+    """
+    if as_json:
+        click.echo(to_json(dict(found), inf_nan_mode="null"))
+        return
+    for line in lines:
+        click.echo(line)
+
+
+def fields_of(outcome: "DataclassInstance") -> dict[str, object]:
+    """What a dataclass holds, by the names of its fields."""
+    return {each.name: getattr(outcome, each.name) for each in fields(outcome)}
 
 
 def write_atomically(file: Path, text: str) -> None:

@@ -2,13 +2,14 @@
 
 import signal
 from collections.abc import Sequence
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 
 import click
 
-from federator.cli.options import FOLDER, option
-from lab.cli.common import in_folder
+from federator.cli.options import FOLDER, json_option, option
+from lab.cli.common import in_folder, tell
 from lab.grid.core_death import PLACES, Blow, Round, run
 
 FAILED = 1
@@ -37,6 +38,7 @@ GAP_S_MAX = 0.1
 @option("--delay", "delay_ms", type=click.FloatRange(0, 100), default=1.0, help="ms of each link.")
 @option("--redundancy", type=click.IntRange(1, 4), default=2, help="Parents per broker.")
 @click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
+@json_option
 def command(
     rounds: int,
     blows: tuple[str, ...],
@@ -45,6 +47,7 @@ def command(
     delay_ms: float,
     redundancy: int,
     keep: Path | None,
+    as_json: bool,
 ) -> int:
     """Run a 3 x 3 grid, and kill the core's broker or agent, or move the core, under traffic.
 
@@ -62,7 +65,7 @@ def command(
             rate_hz=rate_hz,
             delay_ms=delay_ms,
             redundancy=redundancy,
-            progress=click.echo,
+            progress=partial(click.echo, err=as_json),
         ),
         keep,
         verb="core-death",
@@ -70,7 +73,7 @@ def command(
     if isinstance(ended, signal.Signals):
         return 128 + ended
     lines, held = told(ended)
-    click.echo("\n".join(lines))
+    tell(lines, {"held": held, "rounds": ended}, as_json=as_json)
     return 0 if held else FAILED
 
 

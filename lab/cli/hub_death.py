@@ -1,12 +1,13 @@
 """``federator-lab hub-death``: leaves with a hub in reserve lose nothing when a hub dies."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import click
 
-from federator.cli.options import FOLDER, option
-from lab.cli.common import in_folder
+from federator.cli.options import FOLDER, json_option, option
+from lab.cli.common import fields_of, in_folder, tell
 from lab.leaves.hub_death import Outcome, Plan, run
 
 FAILED = 1
@@ -28,18 +29,22 @@ FIRST_MS_MAX = 50.0
 )
 @option("--fresh", type=click.IntRange(0, 1_000), default=20, help="Subscriptions that are timed.")
 @click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
-def command(rate_hz: float, away_s: float, cut_s: float, fresh: int, keep: Path | None) -> int:
+@json_option
+def command(
+    rate_hz: float, away_s: float, cut_s: float, fresh: int, keep: Path | None, as_json: bool
+) -> int:
     """Run 3 hubs and 12 leaves, kill a hub under load, and cut a leaf off from both its hubs.
 
     Exits 0 when every publication arrived once and in order, no stream was silent for a second when
     the hub died, and a subscription counts within 50 ms; 1 otherwise.
     """
     plan = Plan(rate_hz, away_s, cut_s, fresh)
-    ended = in_folder(lambda folder: run(plan, folder, click.echo), keep, verb="hub-death")
+    progress = partial(click.echo, err=as_json)
+    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="hub-death")
     if isinstance(ended, signal.Signals):
         return 128 + ended
     lines, held = told(ended)
-    click.echo("\n".join(lines))
+    tell(lines, {"held": held, **fields_of(ended)}, as_json=as_json)
     return 0 if held else FAILED
 
 

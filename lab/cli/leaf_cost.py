@@ -5,8 +5,8 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import FOLDER, option
-from lab.cli.common import in_folder
+from federator.cli.options import FOLDER, json_option, option
+from lab.cli.common import in_folder, tell
 from lab.leaves.cost import Cost, Size, cost, flat, table
 
 FAILED = 1
@@ -44,7 +44,10 @@ def _sizes(context: click.Context, option: click.Parameter, text: str) -> list[S
     help="Times a second that a client elsewhere wants another filter, in the second one.",
 )
 @click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
-def command(sizes: list[Size], seconds: float, changes_per_s: float, keep: Path | None) -> int:
+@json_option
+def command(
+    sizes: list[Size], seconds: float, changes_per_s: float, keep: Path | None, as_json: bool
+) -> int:
     """Run a hub with a leaf beside simulated worlds, and read what the leaf's agent pays.
 
     The hub's neighbour is a process that announces, with the product's own nodes, what so many
@@ -67,5 +70,6 @@ def command(sizes: list[Size], seconds: float, changes_per_s: float, keep: Path 
     if isinstance(ended, signal.Signals):
         return 128 + ended
     held = flat(ended, memory_bytes_max=MEMORY_BYTES_MAX, traffic_max=TRAFFIC_MAX)
-    click.echo("\n".join([*table(ended), "flat" if held else "NOT flat"]))
+    lines = [*table(ended), "flat" if held else "NOT flat"]
+    tell(lines, {"held": held, "costs": ended}, as_json=as_json)
     return 0 if held else FAILED

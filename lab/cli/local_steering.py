@@ -12,10 +12,10 @@ from statistics import median
 
 import click
 
-from federator.cli.options import columns, option
-from lab.cli.common import Bars
+from federator.cli.options import columns, json_option, option
+from lab.cli.common import Bars, fields_of, tell
 from lab.local_steering.faulty import run_mixture
-from lab.local_steering.trial import Outcome, exact_cost, large, try_out
+from lab.local_steering.trial import Large, Outcome, exact_cost, large, try_out
 
 MISSED = 1
 BROKERS = range(8, 13)
@@ -41,7 +41,8 @@ HEADINGS = (
 @option("--large", "brokers", type=click.IntRange(0, 200), default=60, help="Brokers of one more.")
 @option("--mixtures", type=click.IntRange(0), default=100, help="Faulty federations of 8 brokers.")
 @option("--processes", type=click.IntRange(1, 16), default=2)
-def command(seeds: int, brokers: int, mixtures: int, processes: int) -> int:
+@json_option
+def command(seeds: int, brokers: int, mixtures: int, processes: int, as_json: bool) -> int:
     """Compare links priced by their ends and flows moved by their origins with the central steerer.
 
     Simulated loads on the product's own nodes. Columns: the fullest link after a minute; the cost
@@ -65,21 +66,33 @@ def command(seeds: int, brokers: int, mixtures: int, processes: int) -> int:
         ]
         stories = list(track(pool.map(run_mixture, range(mixtures), chunksize=4), total=mixtures))
         many = list(pool.map(_large, [(brokers, each) for each in STEERERS])) if brokers else []
-    if trials:
-        rows = [(str(seed), str(size), *_row(each)) for seed, size, each in trials]
-        click.echo("\n".join(columns([HEADINGS, *rows])))
     missed = list(misses([each for _, _, each in trials]))
-    for line in (*_medians([each for _, _, each in trials]), *missed, *many):
-        click.echo(line)
     violations = [(each.seed, each.violation) for each in stories if each.violation is not None]
     fired = sum((Counter(each.fired) for each in stories), Counter[str]())
-    click.echo(
+    rows = [(str(seed), str(size), *_row(each)) for seed, size, each in trials]
+    lines = [
+        *(columns([HEADINGS, *rows]) if rows else []),
+        *_medians([each for _, _, each in trials]),
+        *missed,
+        *(each.text for each in many),
         f"mixtures: {mixtures} seeds, {fired['local move']} moves, {fired['planned frame']} frames "
-        f"by trees, {fired['tree torn']} times torn, {len(violations)} violations"
-    )
-    for seed, violation in violations[:3]:
-        click.echo(f"  seed {seed}: {violation.invariant}: {violation.detail}")
-    return MISSED if missed or violations else 0
+        f"by trees, {fired['tree torn']} times torn, {len(violations)} violations",
+        *(f"  seed {seed}: {each.invariant}: {each.detail}" for seed, each in violations[:3]),
+    ]
+    held = not missed and not violations
+    found = {
+        "held": held,
+        "trials": [
+            {"seed": seed, "brokers": size, **fields_of(each)} for seed, size, each in trials
+        ],
+        "missed": missed,
+        "large": many,
+        "mixtures": mixtures,
+        "fired": fired,
+        "violations": [{"seed": seed, **fields_of(each)} for seed, each in violations],
+    }
+    tell(lines, found, as_json=as_json)
+    return 0 if held else MISSED
 
 
 def _compare(about: tuple[int, int]) -> tuple[int, int, list[Outcome]]:
@@ -88,7 +101,7 @@ def _compare(about: tuple[int, int]) -> tuple[int, int, list[Outcome]]:
     return seed, brokers, [try_out(seed, brokers, steerer, cost) for steerer in STEERERS]
 
 
-def _large(about: tuple[int, str]) -> str:
+def _large(about: tuple[int, str]) -> Large:
     return large(*about, seed=FIRST)
 
 

@@ -3,13 +3,14 @@
 import shutil
 import signal
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 import click
 import uvloop
 
-from federator.cli.options import FOLDER, option
-from lab.cli.common import new_folder, until_stopped
+from federator.cli.options import FOLDER, json_option, option
+from lab.cli.common import fields_of, new_folder, tell, until_stopped
 from lab.grid.reporting import check_analytics
 from lab.mixed.run import Looked, MixedRun, Outcome, Plan
 
@@ -23,8 +24,15 @@ FAILED = 1
 @option("--report-every", type=click.FloatRange(0.2, 1_440), default=5.0, help="Minutes.")
 @click.option("--plant", is_flag=True, help="Really lose something: both must say so.")
 @click.option("--keep", type=FOLDER, help="Keep logs, records and reports in this new folder.")
+@json_option
 def command(
-    minutes: float, rate: float, seed: int, report_every: float, plant: bool, keep: Path | None
+    minutes: float,
+    rate: float,
+    seed: int,
+    report_every: float,
+    plant: bool,
+    keep: Path | None,
+    as_json: bool,
 ) -> int:
     """Hold reports and the live dashboard against clients' counts while all come and go.
 
@@ -36,13 +44,13 @@ def command(
     check_analytics()
     folder = new_folder(keep, verb="mixed")
     plan = Plan(minutes, rate, seed, report_every, plant)
-    run = MixedRun(plan, folder, progress=click.echo)
+    run = MixedRun(plan, folder, progress=partial(click.echo, err=as_json))
     ended = uvloop.run(until_stopped(run.run(), name="mixed"))
     if isinstance(ended, signal.Signals):
         return 128 + ended
-    click.echo("\n".join(told(ended)))
+    tell(told(ended), {"held": ended.held, **fields_of(ended)}, as_json=as_json)
     if not ended.held:
-        click.echo(f"logs, records and reports: {folder}")
+        click.echo(f"logs, records and reports: {folder}", err=as_json)
         return FAILED
     if keep is None:
         shutil.rmtree(folder, ignore_errors=True)

@@ -1,12 +1,14 @@
 """``federator-lab nat``: a site behind NAT loses nothing, and its link is as good as others."""
 
 import signal
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 import click
 
-from federator.cli.options import FOLDER, option
-from lab.cli.common import in_folder
+from federator.cli.options import FOLDER, json_option, option
+from lab.cli.common import fields_of, in_folder, tell
 from lab.nat.run import WAYS, Outcome, Plan, run
 
 FAILED = 1
@@ -27,6 +29,7 @@ DELAY_MAX = 1.2
 @option("--burst", type=click.IntRange(0, 1_000_000), default=20_000, help="Publications; 0: none.")
 @option("--rounds", type=click.IntRange(1, 100), default=3, help="Bursts of each way.")
 @click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
+@json_option
 def command(
     seconds: float,
     rate_hz: float,
@@ -34,6 +37,7 @@ def command(
     burst: int,
     rounds: int,
     keep: Path | None,
+    as_json: bool,
 ) -> int:
     """Run a site that only dials, behind NAT whose address changes, beside one that is dialled.
 
@@ -43,17 +47,46 @@ def command(
     other's throughput and at most 1.2 times its median delay; 1 otherwise.
     """
     plan = Plan(seconds, rate_hz, move_every_s, burst, rounds)
-    ended = in_folder(lambda folder: run(plan, folder, click.echo), keep, verb="nat")
+    progress = partial(click.echo, err=as_json)
+    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="nat")
     if isinstance(ended, signal.Signals):
         return 128 + ended
     lines, held = told(ended)
-    click.echo("\n".join(lines))
+    found = {"held": held, **fields_of(ended), "beside_two_way": beside(ended)}
+    tell(lines, found, as_json=as_json)
     return 0 if held else FAILED
+
+
+@dataclass(frozen=True, slots=True)
+class Beside:
+    """The site's link in one direction, as a part of the two-way link's."""
+
+    direction: str
+    median_delay: float
+    throughput: float | None  # without bursts none
+
+    @property
+    def held(self) -> bool:
+        """Whether it is as good as it should be."""
+        fast = self.throughput is None or self.throughput >= THROUGHPUT_MIN
+        return fast and self.median_delay <= DELAY_MAX
+
+
+def beside(outcome: Outcome) -> list[Beside]:
+    """The site's link beside the other one, to the hub and from it."""
+    return [
+        Beside(
+            direction,
+            outcome.median_delay(out=out),
+            outcome.throughput(out=out) if outcome.rates_hz else None,
+        )
+        for out, direction in ((True, "to the hub"), (False, "from the hub"))
+    ]
 
 
 def told(outcome: Outcome) -> tuple[list[str], bool]:
     """What came of it, for people, and whether it is as it should be."""
-    held = outcome.exact
+    beside_two_way = beside(outcome)
     lines = [f"the router's address changed {outcome.moves} times"]
     for way in WAYS:
         got = outcome.arrivals[way]
@@ -61,13 +94,10 @@ def told(outcome: Outcome) -> tuple[list[str], bool]:
             f"{way[0]:>4} to {way[1]:<4}  {got.sent:,} sent: {got}; ms: "
             f"{got.delay_ms_p50:.2f} median, {got.delay_ms_p99:.1f} p99, {got.delay_ms_max:.0f} max"
         )
-    for out, what in ((True, "to the hub"), (False, "from the hub")):
-        delay = outcome.median_delay(out=out)
-        held &= delay <= DELAY_MAX
-        text = f"{what}: median delay {delay:.2f} of the two-way link's"
-        if outcome.rates:
-            throughput = outcome.throughput(out=out)
-            held &= throughput >= THROUGHPUT_MIN
-            text += f", throughput {throughput:.2f}"
+    for each in beside_two_way:
+        text = f"{each.direction}: median delay {each.median_delay:.2f} of the two-way link's"
+        if each.throughput is not None:
+            text += f", throughput {each.throughput:.2f}"
         lines.append(text)
+    held = outcome.exact and all(each.held for each in beside_two_way)
     return [*lines, "held" if held else "NOT held"], held

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import FILE, FOLDER, option
+from federator.cli.options import FILE, FOLDER, json_option, option
 from federator.config.topology import HubSettings
-from lab.cli.common import in_folder, numbers
+from lab.cli.common import in_folder, numbers, tell
 from lab.cli.line_chart import line_chart
 from lab.leaves.naming import NAMINGS, SKEW
 from lab.leaves.over_delivery import OverDelivery, over_delivery
@@ -29,6 +29,7 @@ BOUNDS = "375,750,1050,1500,2100,3000,4200,6000,12000,36000"
 @click.option("--svg", type=FILE, help="Draw it.")
 @click.option("--live", is_flag=True, help="And once on real brokers and agents.")
 @click.option("--keep", type=FOLDER, help="Keep their configurations and logs in this folder.")
+@json_option
 def command(
     bounds: tuple[int, ...],
     publications: int,
@@ -37,6 +38,7 @@ def command(
     svg: Path | None,
     live: bool,
     keep: Path | None,
+    as_json: bool,
 ) -> int:
     """Draw what 100 leaves of 100 filters want and the world publishes; add up what none wanted.
 
@@ -48,19 +50,24 @@ def command(
         name: over_delivery(naming, every, seed=seed, publications=publications, skew=skew)
         for name, naming in NAMINGS.items()
     }
-    click.echo("\n".join(_table(results)))
+    click.echo("\n".join(_table(results)), err=as_json)
     if svg is not None:
         svg.write_text(_drawn(results), encoding="utf-8")
     worst = next(each for each in results[JUDGED] if each.bound == DEFAULT).then.in_vain
+    lines: list[str] = []
+    found: dict[str, object] = {"over_delivery": results}
     if live:
         shops = NAMINGS[JUDGED]
         measure = partial(counted, naming=shops, seed=seed, skew=skew, publications=publications)
         ended = in_folder(measure, keep, verb="over-delivery")
         if isinstance(ended, signal.Signals):
             return 128 + ended
-        click.echo(_live(ended))
+        lines.append(_live(ended))
+        found["live"] = ended
         worst = max(worst, ended.then.in_vain)
-    return 0 if worst < IN_VAIN_MAX else FAILED
+    held = worst < IN_VAIN_MAX
+    tell(lines, {"held": held, "in_vain_judged": worst, **found}, as_json=as_json)
+    return 0 if held else FAILED
 
 
 def _table(results: dict[str, list[OverDelivery]]) -> list[str]:
@@ -78,8 +85,8 @@ def _live(measured: Counted) -> str:
     first, then = measured.first, measured.then
     return (
         f"live, {JUDGED}, bound {DEFAULT}: {measured.filters_asked} filters asked for; "
-        f"{first.in_vain:.1%} of {first.size} bytes in vain at first, "
-        f"{then.in_vain:.1%} of {then.size} then"
+        f"{first.in_vain:.1%} of {first.bytes_carried} bytes in vain at first, "
+        f"{then.in_vain:.1%} of {then.bytes_carried} then"
     )
 
 

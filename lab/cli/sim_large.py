@@ -15,7 +15,8 @@ from dataclasses import dataclass
 
 import click
 
-from federator.cli.options import columns, option
+from federator.cli.options import columns, json_option, option
+from lab.cli.common import tell
 from lab.sim.large.plan import AREAS_MAX, HUBS_MAX, LEAVES_MAX, draw, room_for
 from lab.sim.large.run import Outcome, run
 
@@ -68,6 +69,7 @@ def _measure(
     "--filters-max", type=click.IntRange(3), help="hub.filters_max. [room for a hub's own leaves]"
 )
 @click.option("--table", is_flag=True, help="100, 1,000 and 10,000 leaves, one after the other.")
+@json_option
 def command(
     hubs: int,
     leaves: int,
@@ -76,6 +78,7 @@ def command(
     seed: int,
     filters_max: int | None,
     table: bool,
+    as_json: bool,
 ) -> None:
     """Run hubs and their leaves by the thousand in a simulated world: a cold start, then deaths.
 
@@ -94,15 +97,16 @@ def command(
         with ProcessPoolExecutor(1, multiprocessing.get_context("spawn")) as pool:
             wanted = many if deaths is None else deaths
             measured.append(pool.submit(_measure, many, each, areas, wanted, seed, room).result())
-    click.echo("\n".join(columns(list(_rows(measured)))))
+    lines = columns(list(_rows(measured)))
     violated = [each.outcome.violation for each in measured if each.outcome.violation]
-    for violation in violated:
-        click.echo(f"violated: {violation}")
+    lines += [f"violated: {violation}" for violation in violated]
     costs = [each.outcome.at_rest.leaf_bytes for each in measured]
     flat = max(costs) <= FLAT * min(costs)
     if not violated and len(measured) > 1:
-        click.echo("a leaf costs as much in all" if flat else "a leaf does NOT cost as much in all")
-    if violated or not flat:
+        lines.append(f"a leaf {'costs' if flat else 'does NOT cost'} as much in all")
+    held = flat and not violated
+    tell(lines, {"held": held, "worlds": measured}, as_json=as_json)
+    if not held:
         sys.exit(FAILED)
 
 

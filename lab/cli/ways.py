@@ -1,12 +1,13 @@
 """``federator-lab ways``: what a link carries in WebSockets, as a part of what it does by TCP."""
 
 import signal
+from functools import partial
 from pathlib import Path
 
 import click
 
-from federator.cli.options import FOLDER, option
-from lab.cli.common import in_folder
+from federator.cli.options import FOLDER, json_option, option
+from lab.cli.common import in_folder, tell
 from lab.ways.run import PLAIN, Outcome, Plan, run
 
 FAILED = 1
@@ -18,17 +19,23 @@ FAILED = 1
 @option("--seconds", type=click.FloatRange(1, 86_400), default=20.0, help="Of steady streams.")
 @option("--rate", "rate_hz", type=click.FloatRange(1, 2_000), default=100.0, help="msg/s, QoS 1.")
 @click.option("--keep", type=FOLDER, help="Keep configurations and logs in this folder.")
-def command(burst: int, rounds: int, seconds: float, rate_hz: float, keep: Path | None) -> int:
+@json_option
+def command(
+    burst: int, rounds: int, seconds: float, rate_hz: float, keep: Path | None, as_json: bool
+) -> int:
     """Run links by TCP, in WebSockets, and in WebSockets that one end dials, beside each other.
 
     Exits 0 when every publication arrived once and in order; 1 otherwise.
     """
     plan = Plan(burst, rounds, seconds, rate_hz)
-    ended = in_folder(lambda folder: run(plan, folder, click.echo), keep, verb="ways")
+    progress = partial(click.echo, err=as_json)
+    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="ways")
     if isinstance(ended, signal.Signals):
         return 128 + ended
-    click.echo("\n".join(table(ended)))
-    return 0 if exact(ended) else FAILED
+    ways = {name: {"to_hub": to, "from_hub": back} for name, (to, back) in ended.items()}
+    held = exact(ended)
+    tell(table(ended), {"held": held, "ways": ways}, as_json=as_json)
+    return 0 if held else FAILED
 
 
 def exact(outcome: Outcome) -> bool:
@@ -42,7 +49,7 @@ def table(outcome: Outcome) -> list[str]:
     lines += ["| -- | -- | -- | -- | -- |"]
     for name, both in outcome.items():
         rates = [
-            f"{each.rate:,.0f} ({each.rate / plain.rate:.2f})"
+            f"{each.rate_hz:,.0f} ({each.rate_hz / plain.rate_hz:.2f})"
             for each, plain in zip(both, outcome[PLAIN], strict=True)
         ]
         delays = [f"{each.arrivals.delay_ms_p50:.1f}" for each in both]

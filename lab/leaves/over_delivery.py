@@ -24,13 +24,13 @@ from lab.leaves.naming import Naming, Publication
 class Carried:
     """Bytes of PUBLISH packets that a cover brought, and of those that nobody wanted."""
 
-    size: int
-    size_in_vain: int
+    bytes_carried: int
+    bytes_in_vain: int
 
     @property
     def in_vain(self) -> float:
         """The part that nobody wanted."""
-        return self.size_in_vain / self.size if self.size else 0.0
+        return self.bytes_in_vain / self.bytes_carried if self.bytes_carried else 0.0
 
 
 @dataclass(frozen=True, slots=True)

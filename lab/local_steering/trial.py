@@ -141,18 +141,46 @@ def exact_cost(seed: int, brokers: int, seconds: Callable[[], float]) -> float:
     return exact(draw(seed, brokers), watch).lower_bound
 
 
-def large(brokers: int, steerer: str, *, seed: int) -> str:
-    """What becomes of many brokers in five minutes of noise, in words."""
+@dataclass(frozen=True)
+class Large:
+    """What became of many brokers in five minutes of noise."""
+
+    brokers: int
+    flows: int
+    steerer: str
+    fullest_settled: float  # after a minute, true rates over capacity
+    fullest: float  # after five
+    moves_settling: int  # in the first minute
+    moves_late: int
+    control_share: float  # of data bytes
+
+    @property
+    def text(self) -> str:
+        """In a line."""
+        return (
+            f"{self.brokers} brokers, {self.flows} flows, {self.steerer}: fullest link "
+            f"{self.fullest_settled:.0%} after a minute, {self.fullest:.0%} after five; "
+            f"{self.moves_settling} moves, then {self.moves_late}; "
+            f"bytes of steering {self.control_share:.2%} of those of data"
+        )
+
+
+def large(brokers: int, steerer: str, *, seed: int) -> Large:
+    """Many brokers under one manner, in five minutes of noise."""
     demand = draw(seed, brokers)
     world = LoadedWorld(demand, steerer, noise=NOISE)
     world.pass_time(SETTLED_S)
     first, early = fullest(demand, ways_of(world)), len(world.moves)
     world.pass_time(FIVE_MINUTES_S - SETTLED_S)
-    share = world.steering_bytes() / world.data_bytes()
-    return (
-        f"{brokers} brokers, {len(demand.flows)} flows, {steerer}: fullest link {first:.0%} after "
-        f"a minute, {fullest(demand, ways_of(world)):.0%} after five; {early} moves, then "
-        f"{len(world.moves) - early}; bytes of steering {share:.2%} of those of data"
+    return Large(
+        brokers=brokers,
+        flows=len(demand.flows),
+        steerer=steerer,
+        fullest_settled=first,
+        fullest=fullest(demand, ways_of(world)),
+        moves_settling=early,
+        moves_late=len(world.moves) - early,
+        control_share=world.steering_bytes() / world.data_bytes(),
     )
 
 

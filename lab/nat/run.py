@@ -45,7 +45,7 @@ class Outcome:
     """What came of it."""
 
     arrivals: dict[tuple[str, str], Arrivals]
-    rates: dict[tuple[str, str], float]  # msg/s of a burst, the median; empty without bursts
+    rates_hz: dict[tuple[str, str], float]  # msg/s of a burst, the median; empty without bursts
     moves: int
 
     @property
@@ -56,7 +56,7 @@ class Outcome:
     def throughput(self, *, out: bool) -> float:
         """Of the site's link beside the open one's, from the hub (``out``: to it)."""
         one, other = _both(out=out)
-        return self.rates[one] / self.rates[other]
+        return self.rates_hz[one] / self.rates_hz[other]
 
     def median_delay(self, *, out: bool) -> float:
         """The same of the steady streams' median delays."""

@@ -29,7 +29,7 @@ def _side(title: str, spell: Spell) -> list[str]:
     lines = [f'<text x="{MARGIN}" y="28" font-weight="bold">{escape(heading)}</text>']
     for link in GRID.links:
         for way in ((link.a, link.b), (link.b, link.a)):
-            lines += _way(way, spell.loads)
+            lines += _way(way, spell.loads_bit_per_s)
     for id in GRID.ids:
         x, y = _place(id)
         lines.append(f'<circle cx="{x}" cy="{y}" r="17" fill="#2b6cb0"/>')

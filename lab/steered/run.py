@@ -53,7 +53,7 @@ class Spell:
     """One spell of all flows."""
 
     arrived: Mapping[Demand, Arrived]
-    loads: Mapping[Way, float]  # bit/s on the wire, as the links counted, by direction
+    loads_bit_per_s: Mapping[Way, float]  # bit/s on the wire, as the links counted, by direction
     control_share: float  # of a steerer's words and agents' answers, beside the data's bytes
 
     @property
@@ -66,7 +66,7 @@ class Spell:
     @property
     def fullest(self) -> float:
         """The load of the fullest link over its capacity."""
-        return max(self.loads.values()) / CAPACITY
+        return max(self.loads_bit_per_s.values()) / CAPACITY
 
     def worst_ms(self, share: float) -> float:
         """That quantile of the flow that fares worst."""

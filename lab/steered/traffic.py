@@ -39,6 +39,9 @@ class Demand:
         """What they publish on."""
         return f"steered/{self.origin}/{self.destination}/{round(self.rate)}"
 
+    def __str__(self) -> str:
+        return self.topic
+
 
 @dataclass(frozen=True, slots=True)
 class Arrived:

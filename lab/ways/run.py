@@ -52,7 +52,7 @@ class Plan:
 class Carried:
     """What one way carried in one direction."""
 
-    rate: float  # msg/s of a burst, the median
+    rate_hz: float  # msg/s of a burst, the median
     arrivals: Arrivals  # of the steady stream
 
 

@@ -27,6 +27,8 @@ NO_JSON = {
     "federator-analytics stream": "a daemon; its tables are Parquet",
     "federator-analytics serve": "a daemon, which prints its address",
     "federator-analytics submit": "passes on what the verb prints that it submits",
+    "federator-lab paper generate": "writes an instance, which is JSON",
+    "federator-lab bench lossy-study": "a table to choose settings by; bench lossy has --json",
 }
 EXIT_CODE = re.compile(
     r"exit_code$|EXIT_CODE$|^(USAGE|SOFTWARE|INTERRUPTED|CANNOT_CREATE|BAD_DATA|IN_USE)$"
@@ -62,7 +64,7 @@ def verbs(context):
 
 
 @pytest.mark.parametrize(
-    "program", [cli.federator, federator_analytics], ids=lambda each: each.name
+    "program", [cli.federator, federator_analytics, federator_lab], ids=lambda each: each.name
 )
 def test_every_verb_that_prints_can_print_json(program):
     found = dict(verbs(click.Context(program, info_name=program.name)))

@@ -9,12 +9,13 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import FOLDER, columns, option
+from federator.cli.options import FOLDER, columns, json_option, option
+from lab.cli.common import tell
 from lab.cli.line_chart import line_chart
-from lab.cli.paper.figures import markdown, write_figures
+from lab.cli.paper.figures import claims_of, markdown, write_figures
 from lab.papers.codecs.claims import CLAIMS, Claim, Values, Verdict, by_series, estimate
 from lab.papers.codecs.distance import COMPARED, Ratio, distances
-from lab.papers.codecs.example import placements
+from lab.papers.codecs.example import Told, placements
 from lab.papers.codecs.figures import OVER_SIZE, OVER_TIME, Row, Setting, over_size, over_time
 
 DIFFERS = 1
@@ -43,8 +44,9 @@ Table = list[tuple[str, ...]]
     default=max(_USUAL.sizes),
     help="Largest tree in Figures 7 to 9.",
 )
+@json_option
 def command(
-    figure: str | None, out: Path | None, seeds: int, messages: int, nodes_max: int
+    figure: str | None, out: Path | None, seeds: int, messages: int, nodes_max: int, as_json: bool
 ) -> None:
     """Remake FIGURE, or all of them, ours beside the paper's claims."""
     chosen = FIGURES if figure is None else (int(figure),)
@@ -53,18 +55,22 @@ def command(
     found = list(_computed(setting, chosen))
     values = by_series(found)
     tables: dict[str, Table] = {}
+    record: dict[str, object] = {}
     if EXAMPLE in chosen:
-        tables["Figure 2"] = _example()
+        examples = list(placements())
+        tables["Figure 2"] = _example(examples)
+        record["example"] = [each._asdict() for each in examples]
     if figure is None:
-        tables["Cost as a multiple of the exact optimum"] = _distances(list(distances(setting)))
+        ratios = list(distances(setting))
+        tables["Cost as a multiple of the exact optimum"] = _distances(ratios)
+        record["distances"] = [each._asdict() for each in ratios]
     for number in (n for n in chosen if n != EXAMPLE):
         tables[_title(number)] = _figure(values, number)
     claims = [claim for claim in CLAIMS if claim.figure in chosen]
     verdicts = [claim.verdict(values) for claim in claims]
     if claims:
         tables["Claims"] = _claims(claims, verdicts, values)
-    for title, table in tables.items():
-        click.echo("\n".join([title, *columns(table, indent=2), ""]))
+        record["claims"] = claims_of(tables["Claims"])
     if out is not None:
         told = "\n".join(f"## {title}\n\n{markdown(table)}" for title, table in tables.items())
         write_figures(
@@ -74,8 +80,25 @@ def command(
             plots={number: _chart(values, number) for number in chosen if number != EXAMPLE},
             pages={"tables.md": f"# Codecs: the paper's figures, remade\n\n{told}"},
         )
-    if Verdict.NO in verdicts:
+    lines = [line for title, table in tables.items() for line in _lines(title, table)]
+    held = Verdict.NO not in verdicts
+    estimates = {n: _estimates(values, n) for n in chosen if n != EXAMPLE}
+    tell(lines, {"held": held, "figures": estimates, **record}, as_json=as_json)
+    if not held:
         sys.exit(DIFFERS)
+
+
+def _lines(title: str, table: Table) -> list[str]:
+    return [title, *columns(table, indent=2), ""]
+
+
+def _estimates(values: Values, figure: int) -> dict[str, dict[float, dict[str, float]]]:
+    """By series and x, the mean and half its confidence interval."""
+    return {
+        name: {x: estimate(each)._asdict() for x, each in curve.items()}
+        for (number, name), curve in values.items()
+        if number == figure
+    }
 
 
 def _computed(setting: Setting, chosen: Sequence[int]) -> Iterator[Row]:
@@ -90,9 +113,9 @@ def _title(figure: int) -> str:
     return f"Figure {figure}. {title}, {unit}"
 
 
-def _example() -> Table:
+def _example(examples: Sequence[Told]) -> Table:
     lines: Table = [("placement", "root, 1, 2, 3 add", "paper cost", "link load", "codecs opened")]
-    for told in placements():
+    for told in examples:
         added = " ".join(map(str, told.added))
         lines.append((told.name, added, f"{told.paper:g}", f"{told.link_load:g}", str(told.codecs)))
     return lines

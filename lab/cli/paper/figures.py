@@ -35,6 +35,12 @@ def write_figures(
         raise ConfigError(text, exit_code=os.EX_CANTCREAT) from None
 
 
+def claims_of(table: Iterable[Sequence[str]]) -> list[dict[str, str]]:
+    """Lines of a table of claims, whose first is its head, as records."""
+    _, *lines = table
+    return [dict(zip(("figure", "holds", "paper", "ours"), line, strict=True)) for line in lines]
+
+
 def markdown(table: Sequence[Sequence[str]]) -> str:
     """``table``, whose first row is its head, as Markdown."""
     head, *rest = table

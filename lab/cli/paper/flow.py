@@ -14,12 +14,13 @@ from typing import Any
 
 import click
 
-from federator.cli.options import FILE, columns, option
+from federator.cli.options import FILE, columns, json_option, option
 from federator.cli.planning.files import read, write
 from federator.cli.planning.watching import interruption, watch
 from federator.planner.flow.instance import Instance
 from federator.planner.flow.instance_file import NODES_MAX, REQUESTS_MAX, encode
 from federator.planner.lagrangian import heuristic as lagrangian
+from lab.cli.common import tell
 from lab.papers.flow import generators, studies
 from lab.papers.flow.comparison import METHODS, TABLE_2, Run, Summary, run_of, summarise
 from lab.papers.pricing.world import Conditions
@@ -203,7 +204,8 @@ def study() -> None:
 @option("--seeds", type=click.IntRange(1, 1_000), default=20)
 @option("--noise", type=click.FloatRange(0, 0.5), default=0.0)
 @option("--rounds", type=click.IntRange(20, 1_000), default=100)
-def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
+@json_option
+def distributed(first_seed: int, seeds: int, noise: float, rounds: int, as_json: bool) -> int:
     """How far brokers that price their own links end above the centralised answer."""
     runs: list[studies.Settled] = []
     with interruption() as noted:
@@ -218,14 +220,19 @@ def distributed(first_seed: int, seeds: int, noise: float, rounds: int) -> int:
     head = ["seed", "central", "cost", "above %", "unmet", "overload %", "late moves"]
     rows: list[list[object]] = [[*head, "late swing %", "late overload %"]]
     rows += [_row(run) for run in runs]
-    click.echo("\n".join(columns(rows)))
+    lines = columns(rows)
+    record: dict[str, object] = {"runs": runs}
     if runs:
         above = [run.excess for run in runs]
         near = sum(each <= NEAR for each in above)
-        ends = f"median {median(above):.2%}, worst {max(above):.2%}"
-        click.echo(f"within {NEAR:.0%}: {near} of {len(runs)}; {ends}")
+        middle, worst = median(above), max(above)
         still = sum(not run.oscillates for run in runs)
-        click.echo(f"no oscillation in {studies.LATE_ROUNDS} rounds more: {still} of {len(runs)}")
+        lines += [
+            f"within {NEAR:.0%}: {near} of {len(runs)}; median {middle:.2%}, worst {worst:.2%}",
+            f"no oscillation in {studies.LATE_ROUNDS} rounds more: {still} of {len(runs)}",
+        ]
+        record |= {"excess_median": middle, "excess_max": worst, "near": near, "still": still}
+    tell(lines, record, as_json=as_json)
     return noted.exit_code
 
 
@@ -239,10 +246,12 @@ def _row(run: studies.Settled) -> list[object]:
 @option("--tightness", type=click.FloatRange(0.05, 10), default=0.95)
 @option("--seed", type=click.IntRange(0, 2**31 - 1), default=1)
 @option("--sizes", type=click.IntRange(2, len(GROWTH)), default=len(GROWTH))
-def growth(tightness: float, seed: int, sizes: int) -> int:
+@json_option
+def growth(tightness: float, seed: int, sizes: int, as_json: bool) -> int:
     """Processor time of the Lagrangian method, without limit, and its power of n log n x topics."""
     head = ["nodes", "topics", "CPU s", "per work", "gap %", "unmet", "peak MiB"]
     rows: list[list[object]] = [list(head)]
+    found: list[dict[str, float]] = []
     amounts: list[float] = []
     seconds: list[float] = []
     with interruption() as noted:
@@ -263,8 +272,12 @@ def growth(tightness: float, seed: int, sizes: int) -> int:
             peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
             row = [nodes, topics, f"{spent:.1f}", f"{relative:.2f}", f"{outcome.gap:.2%}"]
             rows.append([*row, outcome.unmet, peak])
-    click.echo("\n".join(columns(rows)))
+            size = {"nodes": nodes, "topics": topics, "processor_s": spent, "per_work": relative}
+            found.append({**size, "gap": outcome.gap, "unmet": outcome.unmet, "peak_mib": peak})
+    lines = columns(rows)
+    record: dict[str, object] = {"sizes": found}
     if len(amounts) > 1:
-        power = studies.exponent(amounts, seconds)
-        click.echo(f"time grows as (n log n x topics) to the power {power:.2f}")
+        record["power"] = power = studies.exponent(amounts, seconds)
+        lines.append(f"time grows as (n log n x topics) to the power {power:.2f}")
+    tell(lines, record, as_json=as_json)
     return noted.exit_code

@@ -10,6 +10,7 @@ import json
 import os
 import sys
 import time
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,13 @@ import numpy as np
 from rich.console import Console
 from rich.progress import track
 
-from federator.cli.options import FOLDER, PLACE, columns, option
+from federator.cli.options import FOLDER, PLACE, columns, json_option, option
 from federator.cli.planning.files import read_text
 from federator.errors import ConfigError
 from federator.planner.placement.cores import PlacementError
+from lab.cli.common import fields_of, tell
 from lab.cli.line_chart import line_chart
-from lab.cli.paper.figures import markdown, write_figures
+from lab.cli.paper.figures import claims_of, markdown, write_figures
 from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.exact import solve_exactly
 from lab.papers.placement.instance import Instance, Placement
@@ -69,7 +71,10 @@ AXES = {
 )
 @option("--delegation-seeds", type=click.IntRange(1), default=20)
 @option("--placement-seeds", type=click.IntRange(1), default=100)
-def command(out: Path, table: Path | None, delegation_seeds: int, placement_seeds: int) -> None:
+@json_option
+def command(
+    out: Path, table: Path | None, delegation_seeds: int, placement_seeds: int, as_json: bool
+) -> None:
     """Remake Figures 8 to 22 of the placement paper, ours beside its claims."""
     computed = (delegation_seeds, placement_seeds)
     found = _computed(*computed) if table is None else read_table(table)
@@ -84,10 +89,12 @@ def command(out: Path, table: Path | None, delegation_seeds: int, placement_seed
     title = "# Placement: the paper's claims, held against ours"
     pages = {"claims.md": f"{title}\n\n{markdown(lines)}"}
     write_figures(out, Row._fields, found, plots=_plots(curves), pages=pages)
-    click.echo("\n".join(columns([(f, h, text) for f, h, text, _ in lines])))
-    held = verdicts.count("yes")
-    click.echo(f"{held} of {len(verdicts)} claims hold; plots and tables are in {out}")
-    if "NO" in verdicts:
+    told = columns([(f, h, text) for f, h, text, _ in lines])
+    count = f"{verdicts.count('yes')} of {len(verdicts)} claims hold"
+    held = "NO" not in verdicts
+    record = {"held": held, "claims": claims_of(lines), "means": curves}
+    tell([*told, f"{count}; plots and tables are in {out}"], record, as_json=as_json)
+    if not held:
         sys.exit(DIFFERS)
 
 
@@ -204,26 +211,59 @@ def solve(instance: Instance, method: str, *, seed: int, time_limit_s: float) ->
 @option("--seed", type=click.IntRange(0, SEED_MAX), default=0)
 @click.option("--method", "methods", type=click.Choice(METHODS), multiple=True, help="[all]")
 @option("--time-limit-s", type=click.FloatRange(0.1), default=60.0)
+@json_option
 def compare_command(
     seed: int,
     methods: tuple[str, ...],
     time_limit_s: float,
+    as_json: bool,
     **options: Any,  # noqa: ANN401  # fields of Setting by name
 ) -> None:
     """Compare placement methods on a random instance."""
     setting = Setting(**options)
     instance = draw(setting, seed=seed)
     containers, pairs = setting.topics + setting.services, len(instance.pairs)
-    click.echo(f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}")
+    what = f"{setting.devices} devices, {containers} containers, {pairs} pairs, seed {seed}"
+    click.echo(what, err=as_json)
     rows = [("method", "power mW", "at least", "gap %", "seconds")]
-    for method in methods or METHODS:
-        started_s, cells = time.perf_counter(), ("nothing found", "", "")
-        try:
-            if (found := solve(instance, method, seed=seed, time_limit_s=time_limit_s)) is not None:
-                cells = (f"{found.power:.6g}", "", "")
-                if method in PROVING:
-                    cells = (cells[0], f"{found.lower_bound:.6g}", f"{100 * found.gap:.3f}")
-        except PlacementError as error:
-            cells = (str(error), "", "")
-        rows.append((method, *cells, f"{time.perf_counter() - started_s:.2f}"))
-    click.echo("\n".join(columns(rows)))
+    tried = [
+        _try(instance, method, seed=seed, time_limit_s=time_limit_s)
+        for method in methods or METHODS
+    ]
+    rows += [each.row for each in tried]
+    record = {"containers": containers, "pairs": pairs, "methods": tried, **fields_of(setting)}
+    tell(columns(rows), {"seed": seed, **record}, as_json=as_json)
+
+
+@dataclass(frozen=True, slots=True)
+class _Tried:
+    """What one method made of an instance; no power: why is in ``failure``."""
+
+    method: str
+    seconds: float
+    power_mw: float | None = None
+    lower_bound_mw: float | None = None  # of methods that prove one
+    gap: float | None = None
+    failure: str = ""
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """Cells of a table."""
+        power = self.failure if self.power_mw is None else f"{self.power_mw:.6g}"
+        bound = "" if self.lower_bound_mw is None else f"{self.lower_bound_mw:.6g}"
+        gap = "" if self.gap is None else f"{100 * self.gap:.3f}"
+        return (self.method, power, bound, gap, f"{self.seconds:.2f}")
+
+
+def _try(instance: Instance, method: str, *, seed: int, time_limit_s: float) -> _Tried:
+    started_s, failure = time.perf_counter(), "nothing found"
+    try:
+        found = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
+    except PlacementError as error:
+        found, failure = None, str(error)
+    took_s = time.perf_counter() - started_s
+    if found is None:
+        return _Tried(method, took_s, failure=failure)
+    if method not in PROVING:
+        return _Tried(method, took_s, found.power)
+    return _Tried(method, took_s, found.power, found.lower_bound, found.gap)

@@ -1,0 +1,127 @@
+"""``--json`` of verbs that print figures: one object on standard output, all else on the other."""
+
+import json
+from dataclasses import dataclass
+from enum import StrEnum
+from math import inf, nan
+from typing import Any
+
+import click
+import pytest
+from click.testing import CliRunner
+
+from lab.cli import over_delivery
+from lab.cli.common import fields_of, tell
+from lab.cli.local_steering import command as local_steering
+from lab.cli.nat import Beside
+from lab.cli.nat import told as told_of_nat
+from lab.cli.paper.codecs import command as codecs
+from lab.cli.paper.place import compare_command as place_compare
+from lab.grid.clients import Tally
+from lab.nat.run import WAYS, Outcome
+
+
+class Blow(StrEnum):
+    """What happens."""
+
+    BROKER = "broker"
+
+
+@dataclass(frozen=True, slots=True)
+class Felt:
+    """What came of it."""
+
+    blow: Blow
+    gap_s: float
+    rates: dict[tuple[str, str], float]
+
+
+FELT = Felt(Blow.BROKER, inf, {("site", "hub"): 2.5, ("hub", "site"): nan})
+
+
+def printed(verb: click.Command, *arguments: str) -> dict[str, Any]:
+    """The one JSON object of a verb that ends well."""
+    ended = CliRunner().invoke(verb, [*arguments, "--json"])
+    assert ended.exit_code == 0, ended.output
+    found: dict[str, Any] = json.loads(ended.stdout)
+    return found
+
+
+def test_what_came_of_it_is_one_object_by_the_names_of_fields(capsys):
+    tell(["for people"], {"held": True, "felt": [FELT], **fields_of(FELT)}, as_json=True)
+
+    out = capsys.readouterr().out
+    felt = {"blow": "broker", "gap_s": None, "rates": {"site,hub": 2.5, "hub,site": None}}
+    assert json.loads(out) == {"held": True, "felt": [felt], **felt}
+    assert out.count("\n") == 1
+
+
+def test_for_people_there_are_lines(capsys):
+    tell(["one", "two"], fields_of(FELT), as_json=False)
+
+    assert capsys.readouterr().out == "one\ntwo\n"
+
+
+def test_over_delivery_tells_bytes_and_the_verdict():
+    found = printed(over_delivery.command, "--publications", "2000", "--bounds", "375")
+
+    assert found["held"] is True
+    shops = found["over_delivery"]["shops"]
+    assert [each["bound"] for each in shops] == [375, over_delivery.DEFAULT]
+    assert 0 < shops[0]["then"]["bytes_in_vain"] <= shops[0]["then"]["bytes_carried"]
+    assert found["in_vain_judged"] < over_delivery.IN_VAIN_MAX
+
+
+def test_the_comparison_of_steerers_tells_trials_misses_and_mixtures():
+    arguments = ("--seeds", "0", "--large", "0", "--mixtures", "1", "--processes", "1")
+
+    found = printed(local_steering, *arguments)
+
+    assert sum(found["fired"].values()) > 0
+    assert {name: found[name] for name in ("held", "trials", "missed", "mixtures")} == {
+        "held": True,
+        "trials": [],
+        "missed": [],
+        "mixtures": 1,
+    }
+
+
+def test_a_figure_of_a_paper_is_told_by_series_and_place():
+    found = printed(codecs, "8", "--seeds", "3", "--nodes-max", "10")
+
+    series = found["figures"]["8"]
+    assert len(series) == 4
+    assert all(curve["10.0"]["half"] >= 0 for curve in series.values())
+    assert [claim["figure"] for claim in found["claims"]] == ["8", "8"]
+
+
+def test_methods_that_prove_nothing_have_no_bound():
+    found = printed(place_compare, "--method", "greedy", "--method", "search")
+
+    greedy, search = found["methods"]
+    assert greedy["power_mw"] > 0
+    assert greedy["lower_bound_mw"] is None
+    assert search["lower_bound_mw"] <= search["power_mw"]
+    assert found["devices"] == 6
+
+
+@pytest.mark.parametrize(
+    ("median_delay", "throughput", "held"),
+    [(1.2, None, True), (1.21, None, False), (1.0, 0.9, True), (1.0, 0.89, False)],
+)
+def test_a_link_behind_nat_is_judged_by_delay_and_by_throughput(median_delay, throughput, held):
+    assert Beside("to the hub", median_delay, throughput).held is held
+
+
+def test_a_site_behind_nat_is_told_beside_the_two_way_link():
+    arrivals = {}
+    for way in WAYS:
+        tally = Tally(1, 1, payload_bytes=24)
+        tally.arrived((1).to_bytes(8) + (0).to_bytes(8) + (0).to_bytes(8), 1_000_000)
+        arrivals[way] = tally.arrivals(1)
+
+    lines, held = told_of_nat(Outcome(arrivals, {}, moves=3))
+
+    assert held
+    assert lines[0] == "the router's address changed 3 times"
+    assert lines[-2:-1] == ["from the hub: median delay 1.00 of the two-way link's"]
