@@ -180,6 +180,16 @@ def test_no_container_is_given_a_key_or_password_of_another():
         assert logins == {f"agent-{mine}", "peer"}
 
 
+def test_mosquitto_passwd_has_a_place_for_its_temporary_file():
+    for broker in of_kind(render({}), "StatefulSet").values():
+        (passwords,) = (
+            each
+            for each in broker["spec"]["template"]["spec"]["initContainers"]
+            if "mosquitto_passwd" in each["args"][0]
+        )
+        assert "/tmp" in {mount["mountPath"] for mount in passwords["volumeMounts"]}
+
+
 def test_the_page_names_objects_that_the_chart_makes():
     page = (CHART.parents[2] / "docs" / "how-to" / "kubernetes.md").read_text()
     manifests = render(ALL_ON)
