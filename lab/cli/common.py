@@ -89,6 +89,11 @@ def folder_for(kept: Path | None, *, verb: str) -> Iterator[Path]:
         yield Path(folder)
 
 
+def log_to_standard_error() -> None:
+    """What our own clients log is not what a verb prints."""
+    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+
+
 def in_folder(
     work: Callable[[Path], Coroutine[Any, Any, _Outcome]], kept: Path | None, *, verb: str
 ) -> _Outcome | signal.Signals:
@@ -96,7 +101,7 @@ def in_folder(
 
     What came of it, or the signal that ended it.
     """
-    structlog.configure(logger_factory=structlog.PrintLoggerFactory(sys.stderr))
+    log_to_standard_error()
     with folder_for(kept, verb=verb) as folder:
         return uvloop.run(until_stopped(work(folder), name=verb))
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from federator.cli.options import PLACE, columns, json_option
-from lab.cli.common import tell
+from lab.cli.common import log_to_standard_error, tell
 from lab.console.fluidity import measure
 from lab.console.pictures import take
 
@@ -23,6 +23,7 @@ def pictures(folder: Path, as_json: bool) -> None:
     red.
     """
     folder.mkdir(parents=True, exist_ok=True)
+    log_to_standard_error()
     with tempfile.TemporaryDirectory() as scratch:
         told = asyncio.run(take(folder, Path(scratch)))
     lines = [f"{folder}: calm.png congested.png dead.png refused.png, and each as"]
