@@ -8,6 +8,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
 from dataclasses import fields
+from operator import methodcaller
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self, TypeVar
 
@@ -161,10 +162,10 @@ def tell(lines: Iterable[str], found: Mapping[str, object], *, as_json: bool) ->
     """Print what came of a verb: ``found`` as one JSON object, or ``lines`` for people.
 
     Dataclasses become objects by their fields' names. Of keys that are tuples the parts are joined
-    by commas. What is infinite or not a number becomes null.
+    by commas. What is infinite or not a number becomes null. Numbers may be numpy's.
     """
     if as_json:
-        click.echo(to_json(dict(found), inf_nan_mode="null"))
+        click.echo(to_json(dict(found), inf_nan_mode="null", fallback=methodcaller("item")))
         return
     for line in lines:
         click.echo(line)

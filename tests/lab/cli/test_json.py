@@ -7,6 +7,7 @@ from math import inf, nan
 from typing import Any
 
 import click
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -55,6 +56,12 @@ def test_what_came_of_it_is_one_object_by_the_names_of_fields(capsys):
     felt = {"blow": "broker", "gap_s": None, "rates": {"site,hub": 2.5, "hub,site": None}}
     assert json.loads(out) == {"held": True, "felt": [felt], **felt}
     assert out.count("\n") == 1
+
+
+def test_numbers_of_numpy_are_numbers(capsys):
+    tell([], {"unmet": np.int64(3), "over": np.float32(0.5)}, as_json=True)
+
+    assert json.loads(capsys.readouterr().out) == {"unmet": 3, "over": 0.5}
 
 
 def test_for_people_there_are_lines(capsys):
