@@ -55,7 +55,10 @@ federator ({version}) unstable; urgency=medium
 def documentation(share: Path, version: str, maintainer: str) -> None:
     """Pages as they lie in the checkout, so that their links lead somewhere."""
     here = share / "doc" / "federator"
-    shutil.copytree(CHECKOUT / "docs", here / "docs", copy_function=shutil.copyfile)
+    no_pages = shutil.ignore_patterns("site", "__pycache__")
+    shutil.copytree(
+        CHECKOUT / "docs", here / "docs", copy_function=shutil.copyfile, ignore=no_pages
+    )
     shutil.copyfile(CHECKOUT / "CHANGELOG.md", here / "CHANGELOG.md")
     (here / "deploy").symlink_to("../../federator")
     shutil.copyfile(HERE / "copyright", here / "copyright")
