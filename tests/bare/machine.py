@@ -35,6 +35,8 @@ class Container:
             ["tar", "-C", ROOT, *left_out, "-cf", "-", "."], stdout=subprocess.PIPE, check=True
         )
         _do("tar", "-C", folder / "clone", "-xf", "-", input=packed.stdout)
+        # As every engine of containers and every installer does, where the packages do not.
+        (folder / "etc/hosts").write_text("127.0.0.1 localhost\n")
         for file in ("/etc/resolv.conf", "/etc/pip.conf"):  # the network's, not the system's
             if Path(file).exists():
                 (folder / file[1:]).unlink(missing_ok=True)
