@@ -42,9 +42,7 @@ def test_by_the_readme_alone_two_own_brokers_federate_with_keys(container, say):
     say(f"README, on your own brokers: {took_s:.0f} s")
 
 
-def test_the_demo_shows_its_first_picture_soon_after_it_has_installed_what_it_needs(
-    container, say
-):
+def test_the_demo_shows_its_first_picture_soon_after_it_has_installed_what_it_needs(container, say):
     bare = container("demo")
     began_s = time.monotonic()
     bare.done("script/setup demo")
