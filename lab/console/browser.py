@@ -1,4 +1,4 @@
-"""The system's Chromium, and pages in it that may ask nothing of anyone but their own host."""
+"""A Chromium, and pages in it that may ask nothing of anyone but their own host."""
 
 import asyncio
 import contextlib
@@ -9,6 +9,7 @@ from typing import Final, Literal, TypedDict
 from urllib.parse import urlsplit
 
 from playwright.async_api import Browser, Page, async_playwright
+from playwright.async_api import Error as PlaywrightError
 
 from federator.errors import LinkError
 
@@ -23,15 +24,13 @@ Scheme = Literal["light", "dark"]
 class Launching(TypedDict):
     """How to start the browser, as playwright is told."""
 
-    executable_path: str
+    executable_path: str | None
     args: list[str]
 
 
 def launching() -> Launching:
-    """The system's browser. Raises ``LinkError``: there is none."""
+    """The system's browser, or playwright's own where the system has none, as on Ubuntu."""
     program = shutil.which("chromium") or shutil.which("google-chrome")
-    if program is None:
-        raise LinkError("no chromium: run script/setup")
     return {"executable_path": program, "args": ["--no-sandbox", "--disable-dev-shm-usage"]}
 
 
@@ -39,7 +38,10 @@ def launching() -> Launching:
 async def chromium() -> AsyncIterator[Browser]:
     """A browser. Raises ``LinkError``: there is none."""
     async with async_playwright() as driver:
-        running = await driver.chromium.launch(**launching())
+        try:
+            running = await driver.chromium.launch(**launching())
+        except PlaywrightError:
+            raise LinkError("no Chromium starts here: run script/setup") from None
         yield running
         await running.close()
 
