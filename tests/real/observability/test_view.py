@@ -26,6 +26,7 @@ def everything(folder, leaves, tls, id):
         "topology": {"mode": "auto"},
         "udp": {"listen": "127.0.0.1:0"},
         "direct": {"listen": "127.0.0.1:0"},
+        "opentelemetry": {"endpoint": "http://127.0.0.1:9"},
     }
     lines = []
     for name, section in sections.items():
