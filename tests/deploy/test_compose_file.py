@@ -239,7 +239,7 @@ def test_prometheus_scrapes_everything_that_has_a_page():
         for target in group["targets"]
     }
 
-    assert scraped == {name for name in SERVICES if re.match(r"(agent|gateway|collector)", name)}
+    assert scraped == {name for name in SERVICES if re.match(r"(agent|gateway|collector|console)", name)}
 
 
 LOCKS = ["requirements.lock", "requirements-console.lock", "requirements-analytics.lock"]
