@@ -239,7 +239,9 @@ def test_prometheus_scrapes_everything_that_has_a_page():
         for target in group["targets"]
     }
 
-    assert scraped == {name for name in SERVICES if re.match(r"(agent|gateway|collector|console)", name)}
+    assert scraped == {
+        name for name in SERVICES if re.match(r"(agent|gateway|collector|console)", name)
+    }
 
 
 LOCKS = ["requirements.lock", "requirements-console.lock", "requirements-analytics.lock"]
