@@ -82,8 +82,8 @@ class Explained(msgspec.Struct, frozen=True):
     groups: Annotated[tuple[ExplainedGroup, ...], msgspec.Meta(max_length=LISTED_MAX)] = ()
 
 
-def read_answer(kind: type[_T], body: Mapping[str, Any]) -> _T:
-    """The answer of this ``kind``.
+def read_answer(kind: type[_T], body: Mapping[str, Any], *, called: str = "") -> _T:
+    """The answer of this ``kind``, which is ``called`` so where it is none; by its kind otherwise.
 
     Raises:
         DecodeError: It is none.
@@ -91,7 +91,7 @@ def read_answer(kind: type[_T], body: Mapping[str, Any]) -> _T:
     try:
         return msgspec.convert(body, kind)
     except msgspec.ValidationError as error:
-        raise DecodeError(f"{kind.__name__}: {error}") from error
+        raise DecodeError(f"{called or kind.__name__}: {error}") from error
 
 
 def together(answers: Mapping[BrokerId, Found]) -> dict[str, Any]:

@@ -16,13 +16,13 @@ from urllib.parse import urlencode, urlsplit
 import msgspec
 
 from federator.errors import LinkError
-from federator.protocol.bounded_cache import Recent
+from federator.protocol.bounded_cache import Lately
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import monotonic_ms
 
 ANSWER_S: Final = 10.0
 ANSWER_BYTES_MAX: Final = 1_048_576
-KEPT_MS: Final = 5_000
+KEPT_MS: Final = Millis(5_000)
 KEPT_MAX: Final = 64
 """Answers, which are small: a dashboard's bounds are in the structs below."""
 WAITING_MAX: Final = 16
@@ -85,7 +85,7 @@ class Dashboard:
         self.asked = self.failed = 0
         self._one = asyncio.Lock()
         self._waiting = 0
-        self._kept: Recent[str, tuple[Millis, dict[str, Any]]] = Recent(KEPT_MAX)
+        self._kept: Lately[str, dict[str, Any]] = Lately(KEPT_MAX, kept_ms=KEPT_MS)
 
     async def past(self, **about: str) -> dict[str, Any]:
         """What the tables hold ``about`` a broker or a topic, and how long ago.
@@ -96,21 +96,17 @@ class Dashboard:
         if not self.url:
             raise LinkError("no dashboard is known here: see history in docs/console.md")
         query = urlencode(sorted(about.items()))
-        if (kept := self._still_good(query)) is not None:
+        if (kept := self._kept.get(query, monotonic_ms())) is not None:
             return kept
         if self._waiting >= WAITING_MAX:
             raise LinkError("too many ask the dashboard: try again")
         self._waiting += 1
         try:
             async with self._one:
-                kept = self._still_good(query)
+                kept = self._kept.get(query, monotonic_ms())
                 return await self._ask(query) if kept is None else kept
         finally:
             self._waiting -= 1
-
-    def _still_good(self, query: str) -> dict[str, Any] | None:
-        at_ms, kept = self._kept.get(query, (Millis(-KEPT_MS), None))
-        return kept if monotonic_ms() - at_ms < KEPT_MS else None
 
     async def _ask(self, query: str) -> dict[str, Any]:
         self.asked += 1
@@ -124,7 +120,7 @@ class Dashboard:
             reason = " ".join(str(error).split())[:200] or type(error).__name__
             raise LinkError(f"the dashboard at {self.url}: {reason}") from None
         answer: dict[str, Any] = msgspec.to_builtins(past)
-        self._kept.put(query, (monotonic_ms(), answer))
+        self._kept.put(query, answer, monotonic_ms())
         return answer
 
 

@@ -12,13 +12,14 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Mapping
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import structlog
 from mqtt5 import PublishPacket
 
 from federator.collector.sources import Complaints, Source, Sources
 from federator.config.all_brokers.console import ConsoleSettings
+from federator.console.answers import read_answer
 from federator.console.events import EventList
 from federator.console.picture import LivePage, Picture, rates_between, read_live
 from federator.console.samples import Sample, Samples
@@ -59,6 +60,7 @@ TOKEN_BYTES: Final = 16
 SEND_QUEUE_BYTES_MAX: Final = 65_536
 
 Changed = Callable[[], None]
+_T = TypeVar("_T")
 _log = structlog.get_logger()
 
 
@@ -332,6 +334,16 @@ class Observer:
             if isinstance(answer, Mapping)
         }
 
+    async def read_all(self, kind: type[_T], page: Page, about: str) -> dict[BrokerId, _T]:
+        """What they answer, each read as a ``kind``; who says nonsense is left out, and told of."""
+        found = {}
+        for broker, body in (await self.ask_all(page, about)).items():
+            try:
+                found[broker] = read_answer(kind, body)
+            except DecodeError as error:
+                self._on_unclear(broker, error)
+        return found
+
     async def trace(self, broker: BrokerId, topic: str, *, wait_s: float) -> Journey:
         """Send a probe the way of ``topic`` from ``broker``, and gather what is told of its way.
 
@@ -405,7 +417,7 @@ class Observer:
         """Say where we do not go."""
         self._complain("console.not_dialled", broker=broker, reason=reason)
 
-    def on_unclear(self, broker: BrokerId, error: DecodeError) -> None:
+    def _on_unclear(self, broker: BrokerId, error: DecodeError) -> None:
         """Count what the agent of ``broker`` answered and is no answer, and say so."""
         self.unclear += 1
         self._complain("console.answer_unclear", broker=broker, reason=str(error)[:200])

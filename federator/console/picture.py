@@ -18,7 +18,7 @@ from typing import Annotated, Any, Final, Literal
 
 import msgspec
 
-from federator.errors import DecodeError
+from federator.console.answers import read_answer
 from federator.protocol.messages.broker_names import sound_name
 from federator.protocol.messages.fields import Id
 from federator.protocol.messages.guide import Guide, GuideBroker, Takeover
@@ -96,10 +96,7 @@ def read_live(body: Mapping[str, Any]) -> LivePage:
     Raises:
         DecodeError: It is none.
     """
-    try:
-        return msgspec.convert(body, LivePage)
-    except msgspec.ValidationError as error:
-        raise DecodeError(f"page live: {error}") from error
+    return read_answer(LivePage, body, called="page live")
 
 
 @dataclass(slots=True)

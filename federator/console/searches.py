@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from federator.console.answers import Found, read_answer, together
 from federator.console.observer import Observer
-from federator.errors import DecodeError, LinkError
-from federator.protocol.bounded_cache import Recent
+from federator.errors import LinkError
+from federator.protocol.bounded_cache import Lately
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.process.clocks import monotonic_ms
 
 GAP_MS: Final = 550
 """Between two searches; see ``runtime.observability.pages.SEARCHES_PER_S``."""
 WAITING_MAX: Final = 8
-KEPT_MS: Final = 3_000
+KEPT_MS: Final = Millis(3_000)
 KEPT_MAX: Final = 4
 
 Key = tuple[BrokerId | None, str]
@@ -32,7 +32,7 @@ class Searches:
         self._observer = observer
         self._waiting = 0
         self._next_ms = Millis(0)
-        self._kept: Recent[Key, tuple[Millis, dict[str, Any]]] = Recent(KEPT_MAX)
+        self._kept: Lately[Key, dict[str, Any]] = Lately(KEPT_MAX, kept_ms=KEPT_MS)
 
     async def everywhere(self, text: str) -> dict[str, Any]:
         """What every agent knows that has to do with ``text``.
@@ -51,7 +51,7 @@ class Searches:
         return await self._found((broker, ""))
 
     async def _found(self, key: Key) -> dict[str, Any]:
-        if (kept := self._still_good(key)) is not None:
+        if (kept := self._kept.get(key, monotonic_ms())) is not None:
             return kept
         if self._waiting >= WAITING_MAX:
             raise LinkError("too many searches are waiting: try again in a few seconds")
@@ -63,29 +63,14 @@ class Searches:
             await asyncio.sleep((turn_ms - now_ms) / 1_000)
         finally:
             self._waiting -= 1
-        if (kept := self._still_good(key)) is not None:
+        if (kept := self._kept.get(key, monotonic_ms())) is not None:
             return kept
         found = await self._ask(*key)
-        self._kept.put(key, (monotonic_ms(), found))
+        self._kept.put(key, found, monotonic_ms())
         return found
-
-    def _still_good(self, key: Key) -> dict[str, Any] | None:
-        for each in [each for each, (at_ms, _) in self._kept.items() if _is_old(at_ms)]:
-            del self._kept[each]
-        return self._kept[key][1] if key in self._kept else None
 
     async def _ask(self, broker: BrokerId | None, text: str) -> dict[str, Any]:
         if broker is not None:
             answer = read_answer(Found, await self._observer.ask(broker, "search", text))
             return together({broker: answer})
-        found = {}
-        for teller, body in (await self._observer.ask_all("search", text)).items():
-            try:
-                found[teller] = read_answer(Found, body)
-            except DecodeError as error:
-                self._observer.on_unclear(teller, error)
-        return together(found)
-
-
-def _is_old(at_ms: Millis) -> bool:
-    return monotonic_ms() - at_ms >= KEPT_MS
+        return together(await self._observer.read_all(Found, "search", text))

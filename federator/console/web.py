@@ -272,12 +272,8 @@ class Console:
     async def mesh(self, request: Request) -> Response:
         """What each agent says of its part in the mesh of a filter; who says nonsense, nothing."""
         filter_ = _valid(validate_filter, self._asked(request, "filter"))
-        parts = {}
-        for broker, body in (await self._observer.ask_all("mesh", filter_)).items():
-            try:
-                parts[str(broker)] = to_builtins(read_answer(MeshPart, body))
-            except DecodeError as error:
-                self._observer.on_unclear(broker, error)
+        told = await self._observer.read_all(MeshPart, "mesh", filter_)
+        parts = {str(broker): to_builtins(part) for broker, part in told.items()}
         return JSONResponse({"filter": filter_, "parts": parts})
 
     async def trace(self, request: Request) -> Response:
@@ -300,13 +296,12 @@ class Console:
         return text
 
     def _take_question(self, request: Request) -> None:
-        if not self._crowd.may_ask(address_of(request), monotonic_ms()):
-            raise RefusedError(429, "too many questions: try again in a second")
+        """Refuse who asks agents more than they have time for."""
+        _require(self._crowd.may_ask(address_of(request), monotonic_ms()))
 
     def _look(self, request: Request) -> None:
         """Refuse who asks us more than we have time for."""
-        if not self._crowd.may_look(address_of(request), monotonic_ms()):
-            raise RefusedError(429, "too many questions: try again in a second")
+        _require(self._crowd.may_look(address_of(request), monotonic_ms()))
 
     def _any_broker(self, request: Request) -> BrokerId:
         """The broker that is named, or the first whose agent answers."""
@@ -361,6 +356,11 @@ class Console:
         _log.warning("console.drain", operator=operator, broker=broker, drain=draining)
         await self._observer.drain(broker, draining=draining)
         return JSONResponse({"broker": broker, "draining": draining})
+
+
+def _require(there_is_room: bool) -> None:
+    if not there_is_room:
+        raise RefusedError(429, "too many questions: try again in a second")
 
 
 def _text(request: Request, name: str) -> str:

@@ -57,3 +57,28 @@ class Recent(OrderedDict[H, V]):
         self.move_to_end(key)
         if len(self) > self._entries_max:
             self.popitem(last=False)
+
+
+class Lately(Generic[H, V]):
+    """The ``entries_max`` entries put in last, each for ``kept_ms``."""
+
+    def __init__(self, entries_max: int, *, kept_ms: int) -> None:
+        self._entries: Recent[H, tuple[int, V]] = Recent(entries_max)
+        self._kept_ms = kept_ms
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def put(self, key: H, value: V, now_ms: int) -> None:
+        """Put an entry in, or in again, as the newest; the oldest makes room."""
+        self._entries.put(key, (now_ms, value))
+
+    def get(self, key: H, now_ms: int) -> V | None:
+        """What was put in, while it is kept; what is older is forgotten."""
+        while self._entries:
+            at_ms, _ = next(iter(self._entries.values()))
+            if now_ms - at_ms < self._kept_ms:
+                break
+            self._entries.popitem(last=False)
+        kept = self._entries.get(key)
+        return None if kept is None else kept[1]

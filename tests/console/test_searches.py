@@ -48,7 +48,7 @@ async def test_what_was_found_a_moment_ago_is_not_asked_again(asked, monkeypatch
     await asyncio.gather(*(searches.everywhere("same") for _ in range(5)))
     assert len(told) == 1
 
-    monkeypatch.setattr(module, "KEPT_MS", 0)
+    monkeypatch.setattr(searches._kept, "_kept_ms", 0)
     await searches.everywhere("same")
     assert len(told) == 2
 
