@@ -117,10 +117,6 @@ class Machine:
             )
         return printed.read_text()
 
-    def put(self, file: str, text: str) -> None:
-        """Write a file that only root reads."""
-        self.run(f"umask 77; mkdir -p $(dirname {file}); cat >{file} <<'END'\n{text}END")
-
     def connect(self, other: "Machine") -> None:
         """Lay a cable to ``other``."""
         end = ("name", "eth0", "netns")

@@ -94,9 +94,6 @@ class Host:
         for host in (self, other):
             host.run(f"ip addr add {SITES[host.name]}/24 dev eth0; ip link set eth0 up")
 
-    def put(self, file, text):
-        self.run(f"umask 77; mkdir -p $(dirname {file}); cat >{file} <<'END'\n{text}END")
-
 
 @pytest.mark.slow
 def test_by_the_readme_alone_two_own_brokers_federate_with_keys(tmp_path):

@@ -34,6 +34,7 @@ from federator.config.security import Security
 from federator.config.topics import TopicFilters
 from federator.errors import ConfigError
 from federator.protocol.messages.control import NEIGHBOURS_MAX
+from federator.runtime.storage.durable import PRIVATE_FOLDER, open_private
 
 SUPERVISOR: Final = "http://supervisor"
 SUPERVISOR_TIMEOUT_S: Final = 10.0
@@ -41,7 +42,6 @@ SERVICE_WAIT_S, SERVICE_POLL_S = 60.0, 2.0
 SERVICE_BYTES_MAX: Final = 65_536
 AGENT_USER: Final = 10001
 HTTP_PORT: Final = 9883
-PRIVATE_FOLDER, PRIVATE_FILE = 0o700, 0o600
 
 
 class Options(Section):
@@ -175,7 +175,7 @@ def secret(folders: Folders, name: str, text: str, option: str) -> str:
 
 def put(file: Path, content: bytes) -> str:
     """Write a file that only its user may read."""
-    with open(os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, PRIVATE_FILE), "wb") as opened:
+    with open(open_private(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL), "wb") as opened:
         opened.write(content)
     return str(file)
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import click
-from rich.console import Console
+from rich.console import Console, RenderableType
 
 from federator.cli.options import FILE, FOLDER, columns
 from federator.protocol.parameters import Strategy
@@ -191,22 +191,23 @@ async def _carry_out(plan: Plan, folder: Path) -> int:
             progress=lambda what: bar.advance(starting),
         )
         measurement = Measurement(scenario, running, progress=bars)
+
+        def show(what: RenderableType) -> None:
+            if not plan.as_json:
+                with bars.away():
+                    console.print(what, end="\n\n")
+
         async with running:
             try:
                 if plan.with_clients:
                     settling = bar.add_task("settling the mesh", total=1)
                     await measurement.subscribe()
                     bar.advance(settling)
-                    if not plan.as_json:
-                        shown = render_mesh(scenario, measurement.mesh, measurement.relayed_to)
-                        with bars.away():
-                            console.print(shown, end="\n\n")
+                    show(render_mesh(scenario, measurement.mesh, measurement.relayed_to))
                 if plan.state is not None:
                     write_atomically(plan.state, json.dumps(running.state(), indent=1) + "\n")
                 if plan.measure:
-                    if not plan.as_json:
-                        with bars.away():
-                            console.print(_what_follows(scenario))
+                    show(_what_follows(scenario))
                     outcome = await measurement.run()
                     code = FAULTY if outcome.faults else 0
                     copies = Copies.of(await running.statuses())
@@ -232,7 +233,7 @@ def _what_follows(scenario: Scenario) -> str:
     """Said before the measurement: without a terminal there is no bar to look at meanwhile."""
     count = sum(scenario.runs)
     lasts = f", some {math.ceil(scenario.publishing_s)} s" if scenario.publishing_s else ""
-    return f"publishing {count:,} messages{lasts} ...\n"
+    return f"publishing {count:,} messages{lasts} ..."
 
 
 async def _carry_out_trial(trial: Trial, folder: Path, console: Console, *, as_json: bool) -> int:
