@@ -8,11 +8,11 @@ Source: docs/analytics.md, "The dashboard".
 """
 
 import asyncio
-import http.client
-import socket
+import ssl
 from typing import Annotated, Any, Final
 from urllib.parse import urlencode, urlsplit
 
+import h11
 import msgspec
 
 from federator.errors import LinkError
@@ -20,7 +20,8 @@ from federator.protocol.bounded_cache import Lately
 from federator.protocol.types import Millis
 from federator.runtime.process.clocks import monotonic_ms
 
-ANSWER_S: Final = 10.0
+ANSWER_S: Final = 30.0
+"""Its first answer reads every table, and it may have other work: a page can wait."""
 ANSWER_BYTES_MAX: Final = 1_048_576
 KEPT_MS: Final = Millis(5_000)
 KEPT_MAX: Final = 64
@@ -111,45 +112,64 @@ class Dashboard:
     async def _ask(self, query: str) -> dict[str, Any]:
         self.asked += 1
         try:
-            body = await asyncio.to_thread(_get, self.url, query)
+            async with asyncio.timeout(ANSWER_S):
+                body = await _get(self.url, query)
             past = _decoder.decode(body)
             if past.version != PAST_VERSION:
                 raise ValueError(f"version {past.version}, {PAST_VERSION} wanted")
-        except (OSError, http.client.HTTPException, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, h11.RemoteProtocolError, ValueError, msgspec.MsgspecError) as error:
             self.failed += 1
-            reason = " ".join(str(error).split())[:200] or type(error).__name__
-            raise LinkError(f"the dashboard at {self.url}: {reason}") from None
+            raise LinkError(f"the dashboard at {self.url}: {_reason(error)}") from None
         answer: dict[str, Any] = msgspec.to_builtins(past)
         self._kept.put(query, answer, monotonic_ms())
         return answer
 
 
-def _get(url: str, query: str) -> bytes:
-    """The body of its page ``/history``, within our bounds of size and time.
+def _reason(error: Exception) -> str:
+    match error:
+        case TimeoutError():
+            return f"not answered within {ANSWER_S:.0f} s"
+        case ConnectionRefusedError():
+            return "connection refused: is it running?"
+        case _:
+            return " ".join(str(error).split())[:200] or type(error).__name__
+
+
+async def _get(url: str, query: str) -> bytes:
+    """The body of its page ``/history``, within our bound of size.
 
     It goes to no other address, whatever it is told: redirections are not followed.
     """
-    end_ms = monotonic_ms() + ANSWER_S * 1_000
     parts = urlsplit(url)
-    https = parts.scheme == "https"
-    kind = http.client.HTTPSConnection if https else http.client.HTTPConnection
-    connection = kind(parts.netloc, timeout=ANSWER_S)
+    tls = ssl.create_default_context() if parts.scheme == "https" else None
+    reader, writer = await asyncio.open_connection(
+        parts.hostname, parts.port or (443 if tls else 80), ssl=tls
+    )
     try:
-        connection.request("GET", f"{parts.path.rstrip('/')}/history?{query}")
-        answer = connection.getresponse()
-        body = b""
-        while chunk := answer.read1(CHUNK_BYTES):
-            body += chunk
+        ours = h11.Connection(h11.CLIENT)
+        target = f"{parts.path.rstrip('/')}/history?{query}"
+        headers = [("Host", parts.netloc), ("Connection", "close")]
+        question = h11.Request(method="GET", target=target, headers=headers)
+        for event in (question, h11.EndOfMessage()):
+            writer.write(ours.send(event) or b"")
+        return await _body(ours, reader)
+    finally:
+        writer.transport.abort()
+
+
+async def _body(ours: h11.Connection, reader: asyncio.StreamReader) -> bytes:
+    status, body = 0, b""
+    while not isinstance(event := ours.next_event(), h11.EndOfMessage):
+        if event is h11.NEED_DATA:
+            ours.receive_data(await reader.read(CHUNK_BYTES))
+        elif isinstance(event, h11.Response):
+            status = event.status_code
+        elif isinstance(event, h11.Data):
+            body += event.data
             if len(body) > ANSWER_BYTES_MAX:
                 raise ValueError(f"at most {ANSWER_BYTES_MAX} bytes wanted")
-            if monotonic_ms() > end_ms:
-                raise TimeoutError(f"not answered within {ANSWER_S:.0f} s")
-            if isinstance(connection.sock, socket.socket):
-                connection.sock.settimeout(max(0.1, (end_ms - monotonic_ms()) / 1_000))
-    finally:
-        connection.close()
-    if answer.status == 404:
+    if status == 404:
         raise ValueError("answers 404: it is of an older release, or not a dashboard")
-    if answer.status != 200:
-        raise ValueError(f"answers {answer.status}: {body[:100].decode(errors='replace')}")
+    if status != 200:
+        raise ValueError(f"answers {status}: {body[:100].decode(errors='replace')}")
     return body

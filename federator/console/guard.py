@@ -47,8 +47,12 @@ class Guarded:
             await self._app(scope, receive, send)
             return
 
+        begun = False
+
         async def send_safely(message: Message) -> None:
+            nonlocal begun
             if message["type"] == "http.response.start":
+                begun = True
                 MutableHeaders(scope=message).update(_HEADERS)
             await send(message)
 
@@ -56,7 +60,11 @@ class Guarded:
             text = "not asked under one of our names: list it in http.names\n"
             await PlainTextResponse(text, 421)(scope, receive, send_safely)
             return
-        await self._app(scope, receive, send_safely)
+        try:
+            await self._app(scope, receive, send_safely)
+        except asyncio.CancelledError:  # the server stops, and we waited for somebody else
+            if not begun:
+                await PlainTextResponse("the console stops\n", 503)(scope, receive, send_safely)
 
     def _is_foreign(self, host: str) -> bool:
         try:

@@ -26,10 +26,11 @@ HOSTILE = '"><script>alert(1)</script>'
 
 
 @contextlib.asynccontextmanager
-async def served(**http_keys):
+async def served(*, history="", **http_keys):
     """A console that was told of one broker; its port, its observer and its pulse."""
     broker = CollectedBrokerSettings(url="mqtt://127.0.0.1:1")
-    settings = ConsoleSettings(brokers=(broker,), http=ConsoleHttpSettings(port=0, **http_keys))
+    http = ConsoleHttpSettings(port=0, **http_keys)
+    settings = ConsoleSettings(brokers=(broker,), history=history, http=http)
     pulse = Pulse()
     async with asyncio.TaskGroup() as tasks:
         observer = Observer(settings, tasks, changed=pulse.give)
@@ -214,6 +215,30 @@ async def test_a_request_that_never_comes_does_not_keep_a_connection(monkeypatch
     assert b"408" in answer
     assert line
     assert alive == 1
+
+
+async def test_it_stops_though_the_dashboard_lets_it_wait(monkeypatch, caplog):
+    monkeypatch.setattr(listener, "STOP_S", 1)
+    came = asyncio.Event()
+
+    async def say_nothing(reader, writer):
+        came.set()
+        await reader.read()  # until nobody waits any more
+        writer.close()
+
+    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
+    history = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
+    async with served(history=history) as (port, _, _):
+        path = "/api/past?broker=7&span=3600"
+        asked = asyncio.create_task(asyncio.to_thread(said, port, "GET", path))
+        await came.wait()
+        began_s = time.monotonic()
+
+    answer, text = await asked
+    assert (answer.status, text) == (503, b"the console stops\n")
+    assert time.monotonic() - began_s < 10
+    assert "Traceback" not in caplog.text
+    silent.close()
 
 
 async def test_its_own_metrics_say_what_it_knows_and_who_asks():

@@ -1,6 +1,7 @@
 """A closer look at one broker, topic and client, before real brokers and a real dashboard."""
 
 import re
+import urllib.request
 
 import pytest
 from playwright.async_api import expect
@@ -18,9 +19,12 @@ SAMPLES_S = 25
 
 @pytest.fixture(scope="module")
 def dashboard(tmp_path_factory):
+    """One that has read its tables: what it takes to begin is not what is shown here."""
     folder = tmp_path_factory.mktemp("tables")
     write_tables(folder, example())
     with served(folder) as (url, _):
+        with urllib.request.urlopen(f"{url}history?broker=3&hours=1", timeout=120) as answer:
+            assert answer.status == 200
         yield url.rstrip("/")
 
 
