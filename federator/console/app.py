@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from federator.config.all_brokers.console import ConsoleSettings
-from federator.console.listener import pages_config
+from federator.console.listener import listening, pages_config
 from federator.console.observer import Observer
 from federator.console.stream import Pulse
 from federator.console.web import Console
@@ -20,8 +20,6 @@ from federator.runtime.process import service_manager
 from federator.runtime.process.http import port_taken
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
 from federator.runtime.process.serving import run_to_end, stop_requested, with_tasks
-
-WAITING_MAX = 64
 
 _log = structlog.get_logger()
 
@@ -46,7 +44,12 @@ def serve(settings: ConsoleSettings, source: Source[ConsoleSettings]) -> None:
 async def _run(settings: ConsoleSettings, source: Source[ConsoleSettings]) -> None:
     stop = stop_requested(settings.notices())
     reloader = Reloader(settings, source, reload_requested())
-    with listening(settings.http.host, settings.http.port) as listener:
+    host, port = settings.http.host, settings.http.port
+    try:
+        listener = listening(host, port)
+    except OSError as error:
+        raise port_taken(host, port, error) from error
+    with listener:
         await with_tasks(lambda tasks: _show(settings, tasks, reloader, stop, listener))
     _log.info("console.stopped")
 
@@ -80,28 +83,3 @@ async def _show(
     pulse.end()
     server.should_exit = True
     await serving
-
-
-@contextlib.contextmanager
-def listening(host: str, port: int) -> Iterator[socket.socket]:
-    """A socket that listens.
-
-    Raises:
-        ConfigError: The port is taken, or the address is not ours.
-    """
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, proto)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(WAITING_MAX)
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        raise port_taken(host, port, error) from error
-    with listener:
-        yield listener

@@ -1,13 +1,15 @@
-"""Connections of browsers, with what uvicorn leaves open: a request has to come in time.
+"""Where browsers connect, with what uvicorn leaves open: a request has to come in time.
 
 Uvicorn closes a connection that is idle after an answer; one on which no request was ever finished
 it keeps for as long as the other end likes, and counts it among those that may be open. So one
-stranger with a script could keep everybody else out.
+stranger with a script could keep everybody else out. The dashboard of analytics is served by this,
+too.
 
 Source: RFC 9112, 9.5.
 """
 
 import asyncio
+import socket
 from typing import Any, Final
 
 import uvicorn
@@ -19,6 +21,28 @@ REQUEST_S: Final = 10.0
 STOP_S: Final = 3
 """Seconds that open connections have to end."""
 CONNECTIONS_MAX: Final = 512
+WAITING_MAX: Final = 64
+"""Connections that nobody has accepted yet: who comes before the application runs will wait."""
+
+
+def listening(host: str, port: int) -> socket.socket:
+    """A socket that listens there.
+
+    Raises:
+        OSError: The port is taken, or the address is not ours.
+    """
+    family, kind, proto, _, address = socket.getaddrinfo(
+        host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
+    )[0]
+    listener = socket.socket(family, kind, proto)
+    try:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listener.bind(address)
+        listener.listen(WAITING_MAX)
+    except OSError:
+        listener.close()
+        raise
+    return listener
 
 
 class PatientProtocol(H11Protocol):

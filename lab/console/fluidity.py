@@ -17,8 +17,7 @@ from playwright.async_api import FloatRect, Page
 
 from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
-from federator.console.app import listening
-from federator.console.listener import pages_config
+from federator.console.listener import listening, pages_config
 from federator.console.observer import Observer
 from federator.console.picture import LiveLink, LivePage
 from federator.console.stream import Pulse

@@ -3,6 +3,7 @@
 import http.client
 import json
 import re
+import socket
 import time
 from datetime import UTC, datetime, timedelta
 from urllib.parse import urlsplit
@@ -13,6 +14,7 @@ from federator_analytics.digest.tables import read_tables
 from federator_analytics.report.page import write_page
 from playwright.sync_api import expect
 
+from federator.console.listener import REQUEST_S
 from lab.console.browser import DESKTOP, PATIENCE_MS, PHONE
 from tests.analytics.chromium import chromium, opened, served
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
@@ -224,6 +226,13 @@ def test_the_dashboard_leads_to_the_console_and_nowhere_that_is_no_page(browser,
         link = page.get_by_role("link", name="live: the console")
         assert link.get_attribute("href") == live
     assert run("serve", tmp_path, "--console", "javascript:alert(1)").returncode == 64
+
+
+def test_who_connects_and_asks_nothing_is_let_go(tmp_path):
+    with served(tmp_path) as (url, _):
+        place = urlsplit(url)
+        with socket.create_connection((place.hostname, place.port), timeout=REQUEST_S * 10) as idle:
+            assert idle.recv(1) == b""
 
 
 def test_serve_waits_for_a_folder_that_is_not_there_yet(tmp_path):

@@ -13,10 +13,9 @@ import uvicorn
 from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
 from federator.console import guard, listener, stream, web
-from federator.console.app import listening
 from federator.console.crowd import QUESTIONS_PER_S
 from federator.console.guard import BODY_BYTES_MAX
-from federator.console.listener import pages_config
+from federator.console.listener import listening, pages_config
 from federator.console.observer import Observer
 from federator.console.picture import LivePage
 from federator.console.stream import Pulse

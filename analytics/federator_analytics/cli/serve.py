@@ -1,20 +1,17 @@
 """``federator-analytics serve TABLES``: a dashboard that keeps itself current."""
 
 import ipaddress
-import socket
 import time
 from pathlib import Path
 
 import click
 import uvicorn
 
+from federator.console.listener import listening, pages_config
 from federator_analytics.dashboard.app import LOOPBACK_NAMES, application
 from federator_analytics.errors import UnavailableError, UsageError
 
 PORT = 8650
-WAITING_MAX = 64
-STOP_S = 3
-"""Seconds that open connections have to end."""
 
 
 @click.command("serve")
@@ -46,7 +43,12 @@ def command(tables: Path, port: int, host: str, stale_after_s: float, console: s
         click.echo(f"{tables}: no such folder yet: waiting for report or stream", err=True)
     elif not tables.is_dir():
         raise UsageError(f"{tables}: is a file, and a folder of tables is wanted")
-    with _listening(host, port) as listener:
+    try:
+        listener = listening(host, port)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise UnavailableError(f"cannot listen on {host} port {port}: {reason}") from error
+    with listener:
         at = listener.getsockname()[1]
         shown = f"[{host}]" if ":" in host else host
         click.echo(f"http://{shown}:{at}/")
@@ -58,33 +60,7 @@ def command(tables: Path, port: int, host: str, stale_after_s: float, console: s
         app = application(
             tables, names=names, stale_after_s=stale_after_s, now_s=time.time, console=console
         )
-        config = uvicorn.Config(
-            app,
-            log_level="warning",
-            access_log=False,
-            server_header=False,
-            timeout_graceful_shutdown=STOP_S,
-        )
-        uvicorn.Server(config).run(sockets=[listener])
-
-
-def _listening(host: str, port: int) -> socket.socket:
-    try:
-        family, kind, proto, _, address = socket.getaddrinfo(
-            host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
-        )[0]
-        listener = socket.socket(family, kind, proto)
-        try:
-            listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(address)
-            listener.listen(WAITING_MAX)  # who connects before the application runs will wait
-        except OSError:
-            listener.close()
-            raise
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise UnavailableError(f"cannot listen on {host} port {port}: {reason}") from error
-    return listener
+        uvicorn.Server(pages_config(app)).run(sockets=[listener])
 
 
 def _link(url: str) -> str:
