@@ -18,6 +18,7 @@ import msgspec
 from federator.errors import LinkError
 from federator.protocol.bounded_cache import Lately
 from federator.protocol.types import Millis
+from federator.runtime.mqtt.failures import explain
 from federator.runtime.process.clocks import monotonic_ms
 
 ANSWER_S: Final = 30.0
@@ -117,20 +118,21 @@ class Dashboard:
             past = _decoder.decode(body)
             if past.version != PAST_VERSION:
                 raise ValueError(f"version {past.version}, {PAST_VERSION} wanted")
-        except (OSError, h11.RemoteProtocolError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, h11.ProtocolError, ValueError, msgspec.MsgspecError) as error:
             self.failed += 1
-            raise LinkError(f"the dashboard at {self.url}: {_reason(error)}") from None
+            reason = _reason(error, urlsplit(self.url).hostname or "")
+            raise LinkError(f"the dashboard at {self.url}: {reason}") from None
         answer: dict[str, Any] = msgspec.to_builtins(past)
         self._kept.put(query, answer, monotonic_ms())
         return answer
 
 
-def _reason(error: Exception) -> str:
+def _reason(error: Exception, host: str) -> str:
     match error:
         case TimeoutError():
             return f"not answered within {ANSWER_S:.0f} s"
-        case ConnectionRefusedError():
-            return "connection refused: is it running?"
+        case OSError():
+            return explain(error, host=host, peer="dashboard")
         case _:
             return " ".join(str(error).split())[:200] or type(error).__name__
 

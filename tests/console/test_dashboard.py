@@ -94,11 +94,25 @@ async def test_it_goes_nowhere_else():
     assert visited == []
 
 
+async def test_an_address_that_nobody_can_ask_for_is_said_in_one_line():
+    with answering(json.dumps(SOUND).encode()) as (url, asked):
+        for path in ("\x01", "\u00e9"):
+            with pytest.raises(LinkError, match=r"^the dashboard at [^\n]+$"):
+                await Dashboard(f"{url}/{path}").past(broker="3", hours="1")
+
+    assert asked == []
+
+
 async def test_without_one_it_says_so_and_nobody_there_is_said_too():
     with pytest.raises(LinkError, match="no dashboard is known"):
         await Dashboard("").past(broker="3", hours="1")
-    with pytest.raises(LinkError, match="refused"):
-        await Dashboard("http://127.0.0.1:1").past(broker="3", hours="1")
+    for url, why in (
+        ("http://127.0.0.1:1", "connection refused: is the dashboard running"),
+        ("http://no.such.host.invalid", "cannot resolve 'no.such.host.invalid'"),
+        ("http://127.0.0.1:123456", "Port out of range"),
+    ):
+        with pytest.raises(LinkError, match=f"^the dashboard at {url}: {why}"):
+            await Dashboard(url).past(broker="3", hours="1")
 
 
 async def test_a_slow_one_is_not_waited_for_and_no_queue_grows_before_it(monkeypatch):

@@ -61,11 +61,14 @@ def dismissal(packet: DisconnectPacket) -> LinkError:
     return LinkError(text + (f": {packet.reason_str}" if packet.reason_str else ""))
 
 
-def explain(error: BaseException | None, *, host: str) -> str:
-    """One short line about the failure of a connection to ``host``; ``None`` is an orderly end."""
+def explain(error: BaseException | None, *, host: str, peer: str = "broker") -> str:
+    """One short line about the failure of a connection to the ``peer`` at ``host``.
+
+    ``None`` is an orderly end.
+    """
     match error:
         case None:
-            return "the broker closed the connection"
+            return f"the {peer} closed the connection"
         case ssl.SSLCertVerificationError():
             return f"TLS: certificate not accepted: {error.verify_message}"
         case ssl.SSLError():
@@ -74,11 +77,11 @@ def explain(error: BaseException | None, *, host: str) -> str:
         case socket.gaierror():
             return f"cannot resolve {host!r}: {error.strerror}"
         case ConnectionRefusedError():
-            return "connection refused: is the broker running?"
+            return f"connection refused: is the {peer} running?"
         case ConnectionResetError() | BrokenPipeError():
             return "connection reset"
         case OSError(errno=None) if str(error).count(_REFUSED):  # several addresses were tried
-            return "connection refused: is the broker running?"
+            return f"connection refused: is the {peer} running?"
         case UnicodeError():
             return f"cannot resolve {host!r}: not a host name"
         case OSError():
