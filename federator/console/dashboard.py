@@ -120,19 +120,18 @@ class Dashboard:
                 raise ValueError(f"version {past.version}, {PAST_VERSION} wanted")
         except (OSError, h11.ProtocolError, ValueError, msgspec.MsgspecError) as error:
             self.failed += 1
-            reason = _reason(error, urlsplit(self.url).hostname or "")
-            raise LinkError(f"the dashboard at {self.url}: {reason}") from None
+            raise LinkError(f"the dashboard at {self.url}: {_reason(error, self.url)}") from None
         answer: dict[str, Any] = msgspec.to_builtins(past)
         self._kept.put(query, answer, monotonic_ms())
         return answer
 
 
-def _reason(error: Exception, host: str) -> str:
+def _reason(error: Exception, url: str) -> str:
     match error:
         case TimeoutError():
             return f"not answered within {ANSWER_S:.0f} s"
         case OSError():
-            return explain(error, host=host, peer="dashboard")
+            return explain(error, host=urlsplit(url).hostname or url, peer="dashboard")
         case _:
             return " ".join(str(error).split())[:200] or type(error).__name__
 

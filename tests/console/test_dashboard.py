@@ -7,6 +7,7 @@ import asyncio
 import contextlib
 import http.server
 import json
+import re
 import threading
 import time
 
@@ -110,8 +111,9 @@ async def test_without_one_it_says_so_and_nobody_there_is_said_too():
         ("http://127.0.0.1:1", "connection refused: is the dashboard running"),
         ("http://no.such.host.invalid", "cannot resolve 'no.such.host.invalid'"),
         ("http://127.0.0.1:123456", "Port out of range"),
+        ("http://[a", "Invalid IPv6 URL"),
     ):
-        with pytest.raises(LinkError, match=f"^the dashboard at {url}: {why}"):
+        with pytest.raises(LinkError, match=f"^the dashboard at {re.escape(url)}: {why}"):
             await Dashboard(url).past(broker="3", hours="1")
 
 
