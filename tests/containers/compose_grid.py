@@ -29,7 +29,7 @@ HOST = "127.0.0.2"
 """So that its ports are free although another grid runs on this machine."""
 
 FIRST_PORT = 18830
-PORTS = {"agent": 9883, "gateway": 9884, "collector": 9885, "dashboard": 8650}
+PORTS = {"agent": 9883, "gateway": 9884, "collector": 9885, "console": 9887, "dashboard": 8650}
 GATEWAY_PORTS = {"west": 18841, "east": 18842}
 DEADLINE_S = 300.0
 POLL_S = 0.25

@@ -79,6 +79,20 @@ def test_the_dashboard_is_live_and_draws_all_nine_and_a_report_can_be_had(grid: 
     assert grid.report().lstrip().startswith("<!doctype html>")
 
 
+def test_the_console_knows_all_nine_and_what_the_dashboard_holds_of_before(grid: ComposeGrid):
+    def knows_all_nine() -> bool:
+        told = (grid.page("console", "/metrics") or b"").decode().splitlines()
+        wanted = {"brokers": 9, "brokers_down": 0, "links": 12, "links_down": 0}
+        return {f"federator_console_{name} {n}.0" for name, n in wanted.items()} <= set(told)
+
+    def holds_something() -> bool:
+        told = json.loads(grid.page("console", "/api/past?broker=4&span=3600") or b"{}")
+        return bool(told.get("newest_ms"))
+
+    until(knows_all_nine, "the console knows nine brokers and their twelve links")
+    until(holds_something, "the console is told of before by the dashboard")
+
+
 @pytest.mark.parametrize("kind", ["broker", "agent"])
 @pytest.mark.parametrize("dead", BROKERS)
 def test_any_one_container_of_a_site_may_be_killed_and_the_others_go_on(
