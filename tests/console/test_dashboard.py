@@ -16,6 +16,7 @@ import pytest
 from federator.console import dashboard as module
 from federator.console.dashboard import ANSWER_BYTES_MAX, KEPT_MAX, WAITING_MAX, Dashboard
 from federator.errors import LinkError
+from tests.tcp_server import serving
 
 SOUND = {"version": 1, "newest_ms": 5, "series": {"sent": [1.5, None]}, "step_ms": 10_000}
 
@@ -136,22 +137,6 @@ async def test_a_slow_one_is_not_waited_for_and_no_queue_grows_before_it(monkeyp
     assert len(asked) == WAITING_MAX
 
 
-@contextlib.asynccontextmanager
-async def speaking(speak):
-    """Some server that need not speak HTTP; its address."""
-    ended = asyncio.Event()
-
-    async def speak_and_close(reader, writer):
-        with contextlib.suppress(ConnectionError):
-            await speak(reader, writer)
-        writer.close()
-        ended.set()
-
-    async with await asyncio.start_server(speak_and_close, "127.0.0.1", 0) as server:
-        yield f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}"
-        await ended.wait()
-
-
 @pytest.mark.parametrize(
     "said", [b"", b"HTTP/1.1 200 OK\r\n", b"HTTP/1.1 2\r\n\r\n", b"\0" * 70_000]
 )
@@ -160,7 +145,8 @@ async def test_who_hangs_up_or_speaks_no_http_is_said_in_one_line(said):
         await reader.readuntil(b"\r\n\r\n")
         writer.write(said)
 
-    async with speaking(hang_up) as url:
+    async with serving(hang_up) as port:
+        url = f"http://127.0.0.1:{port}"
         with pytest.raises(LinkError, match=f"the dashboard at {url}: [^\n]+$"):
             await Dashboard(url).past(broker="3", hours="1")
 
@@ -174,9 +160,9 @@ async def test_a_head_that_drips_is_not_waited_for(monkeypatch):
             await writer.drain()
             await asyncio.sleep(0.02)
 
-    async with speaking(drip) as url:
+    async with serving(drip) as port:
         with pytest.raises(LinkError, match="not answered within"):
-            await Dashboard(url).past(broker="3", hours="1")
+            await Dashboard(f"http://127.0.0.1:{port}").past(broker="3", hours="1")
 
 
 async def test_so_many_answers_are_remembered_and_no_more():

@@ -20,6 +20,7 @@ from federator.console.observer import Observer
 from federator.console.picture import LivePage
 from federator.console.stream import Pulse
 from federator.console.web import Console
+from tests.tcp_server import serving
 
 HOSTILE = '"><script>alert(1)</script>'
 
@@ -223,21 +224,18 @@ async def test_it_stops_though_the_dashboard_lets_it_wait(monkeypatch, caplog):
     async def say_nothing(reader, writer):
         came.set()
         await reader.read()  # until nobody waits any more
-        writer.close()
 
-    silent = await asyncio.start_server(say_nothing, "127.0.0.1", 0)
-    history = f"http://127.0.0.1:{silent.sockets[0].getsockname()[1]}"
-    async with served(history=history) as (port, _, _):
-        path = "/api/past?broker=7&span=3600"
-        asked = asyncio.create_task(asyncio.to_thread(said, port, "GET", path))
-        await came.wait()
-        began_s = time.monotonic()
+    async with serving(say_nothing) as silent:
+        async with served(history=f"http://127.0.0.1:{silent}") as (port, _, _):
+            path = "/api/past?broker=7&span=3600"
+            asked = asyncio.create_task(asyncio.to_thread(said, port, "GET", path))
+            await came.wait()
+            began_s = time.monotonic()
+        answer, text = await asked
 
-    answer, text = await asked
     assert (answer.status, text) == (503, b"the console stops\n")
     assert time.monotonic() - began_s < 10
     assert "Traceback" not in caplog.text
-    silent.close()
 
 
 async def test_its_own_metrics_say_what_it_knows_and_who_asks():
