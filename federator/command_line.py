@@ -5,6 +5,7 @@ what a solver needs. Errors become one line and an exit code of ``sysexits.h`` h
 else.
 """
 
+import difflib
 import re
 import sys
 import traceback
@@ -52,6 +53,14 @@ def verbs(
     class Verbs(click.Group):
         def list_commands(self, ctx: click.Context) -> list[str]:
             return list(modules)
+
+        def resolve_command(
+            self, ctx: click.Context, args: list[str]
+        ) -> tuple[str | None, click.Command | None, list[str]]:
+            near = difflib.get_close_matches(args[0], modules, n=1)
+            if near and args[0] not in modules:
+                ctx.fail(f"no verb {args[0]!r}: {near[0]!r}?")
+            return super().resolve_command(ctx, args)
 
         def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
             return _command(modules[cmd_name][0], brought_by) if cmd_name in modules else None

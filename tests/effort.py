@@ -1,7 +1,7 @@
-"""How much a test tries: all of it, or a tenth when somebody waits for the answer.
+"""How many seeds a campaign tries, and how many examples a property.
 
-``HYPOTHESIS_PROFILE=quick``, which ``script/test --quick`` sets, is the one setting: fewer examples
-of each property and fewer seeds of each campaign, and always the same ones.
+``HYPOTHESIS_PROFILE`` is the one setting. ``script/test --quick`` sets ``quick``: a tenth of the
+seeds, always the same ones, and ten examples of each property.
 """
 
 import os
@@ -13,5 +13,5 @@ QUICK_SHARE = 10
 
 
 def seeds(number: int) -> int:
-    """How many seeds of a campaign are tried that has ``number`` of them."""
+    """How many seeds are tried of a campaign that has ``number``."""
     return -(-number // QUICK_SHARE) if PROFILE == QUICK else number

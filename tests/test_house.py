@@ -7,7 +7,22 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-MODULES_MAX, LINES_MAX, INIT_LINES_MAX = 16, 500, 60
+FUNCTION_LINES_MAX, INIT_LINES_MAX = 60, 60
+LONG_FUNCTIONS = {
+    "analytics/federator_analytics/dashboard/app.py:application",
+    "analytics/federator_analytics/report/traffic.py:traffic_section",
+    "federator/gateway/gateway.py:__init__",
+    "federator/protocol/data_plane.py:__init__",
+    "federator/protocol/data_plane.py:on_publishes",
+    "federator/protocol/node.py:_on_event",
+    "federator/protocol/opentelemetry/hop_spans.py:hop_span",
+    "federator/runtime/agent/services.py:__post_init__",
+    "federator/steerer/steerer.py:__init__",
+    "lab/sim/messages/story.py:draw",
+    "lab/sim/scenario.py:draw",
+}
+"""Those from before there was a bound; none is to be added."""
+
 AGENT_ROOM = ROOT / "federator" / "runtime" / "agent"
 OLD_WORDS = re.compile(
     r"\b(dealings|attendants?|strands?|lookouts?|breathers?|cohabitants?|rivals?|happenings"
@@ -32,23 +47,19 @@ def named(path):
     return str(path.relative_to(ROOT))
 
 
-def test_no_room_of_the_product_has_more_than_sixteen_modules():
-    rooms = {path.parent for path in product()}
-    sizes = {
-        named(room): len([each for each in room.glob("*.py") if each.name != "__init__.py"])
-        for room in rooms
-    }
-
-    assert {room: size for room, size in sizes.items() if size > MODULES_MAX} == {}
-
-
-def test_no_module_of_ours_is_over_five_hundred_lines():
+def test_functions_are_at_most_sixty_lines_long():
     ours = [
         path for top in ("federator", "lab", "analytics") for path in (ROOT / top).rglob("*.py")
     ]
-    lines = {named(path): len(path.read_text("utf-8").splitlines()) for path in ours}
+    too_long = {
+        f"{named(path)}:{node.name}"
+        for path in ours
+        for node in ast.walk(tree(path))
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and node.end_lineno - node.lineno >= FUNCTION_LINES_MAX
+    }
 
-    assert {path: size for path, size in lines.items() if size > LINES_MAX} == {}
+    assert too_long <= LONG_FUNCTIONS
 
 
 def test_the_agent_is_a_short_list_of_parts():

@@ -1,7 +1,6 @@
 """Asks a running agent over its loopback listener."""
 
 import http.client
-import json
 from contextlib import closing
 from os import EX_CONFIG, EX_NOINPUT
 from pathlib import Path
@@ -11,8 +10,9 @@ from urllib.parse import quote, urlencode, urlsplit
 import click
 
 from federator.cli.options import settings_from
-from federator.errors import ConfigError, LinkError
+from federator.errors import ConfigError, DecodeError, LinkError
 from federator.protocol.messages.broker_names import named, sound_name
+from federator.protocol.messages.fields import json_value
 
 SECONDS_MAX = 5.0
 ANSWER_BYTES_MAX = 67_108_864
@@ -92,7 +92,7 @@ def agent_url(config: Path | None, url: str | None) -> str:
 def agents_of_grid(state: Path) -> list[str]:
     """Where the agents of a grid answer. Raises ``ConfigError``: ``state`` is no file of one."""
     try:
-        brokers = json.loads(state.read_text("utf-8"))["brokers"]
+        brokers = json_value("state", state.read_bytes(), ANSWER_BYTES_MAX)["brokers"]
         places = (broker["agent_http"] for broker in brokers)
         ours = (f"127.0.0.1:{place}" if isinstance(place, int) else place for place in places)
         return [place if place.startswith("http://") else f"http://{place}" for place in ours]
@@ -100,7 +100,7 @@ def agents_of_grid(state: Path) -> list[str]:
         reason = (error.strerror or "").lower()
         text = f"{state}: {reason}: name the file given to `federator-lab grid --state`"
         raise ConfigError(text, exit_code=EX_NOINPUT) from None
-    except (ValueError, KeyError, TypeError):
+    except (DecodeError, ValueError, KeyError, TypeError):
         text = f"{state}: not a state file of a grid: write it with `federator-lab grid --state`"
         raise ConfigError(text, exit_code=EX_CONFIG) from None
 
@@ -108,8 +108,8 @@ def agents_of_grid(state: Path) -> list[str]:
 def get(url: str, page: str, **query: str) -> Any:  # noqa: ANN401 - JSON of any shape
     """The JSON of one page. Raises ``LinkError``: no answer, or none of an agent."""
     try:
-        return json.loads(get_text(url, page, **query))
-    except ValueError:
+        return json_value("page", get_text(url, page, **query).encode(), ANSWER_BYTES_MAX)
+    except DecodeError:
         raise LinkError(f"{url}{page}: not an answer of an agent: check the URL") from None
 
 
@@ -126,7 +126,11 @@ def get_text(url: str, page: str, **query: str) -> str:
             response = connection.getresponse()
             body = response.read(ANSWER_BYTES_MAX).decode("utf-8", errors="replace")
         if response.status != http.client.OK:
-            raise LinkError(f"{url}{page}: {response.status} {body[:200].strip()}")
+            kind = response.headers.get_content_type()
+            said = " ".join(body[:200].split())
+            if kind != "text/plain" or not said.isprintable():  # as no page of ours
+                said = "not an answer of an agent: another program listens there: see http.port"
+            raise LinkError(f"{url}{page}: {response.status}: {said}")
         return body
     except (OSError, http.client.HTTPException) as error:
         reason = (getattr(error, "strerror", None) or str(error)).lower()

@@ -56,7 +56,7 @@ COLLECTOR: Final[tuple[Definition, ...]] = (
     *COUNTERS,
     *_table(
         "counter",
-        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+        ("http_refused", "http_connections_refused", "HTTP connections that gave way to others."),
     ),
     *_table(
         "gauge",

@@ -75,7 +75,10 @@ class Address:
             parts = urlsplit(url)
             port = parts.port
         except ValueError:
-            raise ValueError(f"{shown} has a bad host or port: write mqtt://host:1883") from None
+            mend = "write mqtt://host:1883"
+            if url.count(":") > 2 and "[" not in url:
+                mend = "an IPv6 address stands in brackets: write mqtt://[2001:db8::1]:1883"
+            raise ValueError(f"{shown} has a bad host or port: {mend}") from None
         if parts.scheme not in _DEFAULT_PORTS:
             mend = "use mqtt://host, mqtts://host, ws://host/path or wss://host/path"
             raise ValueError(f"{shown} has no scheme we know: {mend}")

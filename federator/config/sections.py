@@ -106,9 +106,11 @@ class MeshSettings(Section):
     """How long a broker without a parent waits for the core's answer; more than a round trip across
     the federation. It hands what it publishes to all neighbours for as long, and once more."""
     improvement_hold_ms: WholeNumber = Field(default=30, ge=0, le=SPAN_MS_MAX)
-    """How long a relay waits for the cheaper copy it had last time."""
-    parent_settle_ms: WholeNumber = Field(default=1_000, ge=0, le=SPAN_MS_MAX)
-    """How long a parent stays one while its copy of a newer number travels."""
+    """How long a relay waits for the cheaper copy it had last time, when all its nearest parents
+    have spoken."""
+    parent_settle_ms: WholeNumber = Field(default=4_000, ge=0, le=SPAN_MS_MAX)
+    """How long a parent stays one while its copy of a newer number travels; less than
+    `core_ann_interval_ms`."""
     handover_ms: WholeNumber = Field(default=1_000, ge=0, le=SPAN_MS_MAX)
     """How long the mesh of a deposed core still carries data."""
     list_request_gap_ms: Span = 250

@@ -5,7 +5,7 @@ from typing import Annotated, Literal, Protocol, Self
 from federator.config.held.models import Field, model_validator
 from federator.config.section import Section, Switch, Takes, WholeNumber, readable_by, wrong
 from federator.protocol.filters import validate_filter
-from federator.protocol.filters.renames import check_pairs
+from federator.protocol.filters.renames import check_pairs, is_prefix
 from federator.protocol.policy.rules import EVERYTHING, conflict
 
 CONFIGURED_FILTERS_MAX = 8_192
@@ -27,12 +27,24 @@ TopicFilters = Annotated[tuple[TopicFilter, ...], Field(max_length=CONFIGURED_FI
 
 
 class RenameSettings(Section):
-    """Topics that have another name in the federation. Both prefixes end with /."""
+    """Topics that have another name in the federation. Both prefixes end with /, or are empty."""
 
     local: str
-    """Beginning of topics on this broker, such as plant7/."""
+    """Beginning of topics on this broker, such as plant7/; "" is that of all."""
     federation: str
-    """What it is replaced by elsewhere, such as eu/plant7/."""
+    """What it is replaced by elsewhere, such as eu/plant7/; "" takes it away."""
+    whole: Switch = False
+    """Both are one topic, not the beginning of many."""
+
+    def mistake(self) -> tuple[str, str, str] | None:
+        """Which key is no prefix, or no topic; what it is, and how to mend it."""
+        for key, text in (("local", self.local), ("federation", self.federation)):
+            if self.whole and is_prefix(text):
+                return key, f"{text[:60]!r} with whole = true is no topic", "write one like plant7"
+            if not self.whole and not is_prefix(text):
+                what = f"{text[:60]!r} does not end with / after a name"
+                return key, what, "write one like plant7/ (whole = true: this topic alone)"
+        return None
 
 
 class RulesSettings(Section):
@@ -57,7 +69,9 @@ class RulesSettings(Section):
         default=(), max_length=RENAMES_MAX
     )
     """Prefixes that are others in the federation: `[{local = "plant7/", federation =
-    "eu/plant7/"}]`. A rule here but deny speaks of local names."""
+    "eu/plant7/"}]`; "" as local puts one before all topics, as federation it takes one away; with
+    `whole = true` both are one topic. The longest that fits holds. A rule here but deny speaks of
+    local names."""
 
     @property
     def pairs(self) -> tuple[tuple[str, str], ...]:
@@ -66,6 +80,10 @@ class RulesSettings(Section):
 
     @model_validator(mode="after")
     def _renames_are_unambiguous(self) -> Self:
+        for at, each in enumerate(self.rename):
+            if (wrongly := each.mistake()) is not None:
+                key, what, mend = wrongly
+                raise wrong(f"rename.{at}.{key}", f"rules.rename[{at}].{key} = {what}", mend)
         if (mistake := check_pairs(self.pairs)) is not None:
             at, half, text = mistake
             what, _, mend = text.rpartition(": ")
@@ -85,8 +103,8 @@ class LoopSettings(Section):
     """Publications that come back through a bridge beside the federation, and go round for ever."""
 
     watch: Literal["auto", "always", "never"] = "auto"
-    """"auto" looks for loops while the broker says that a bridge is connected, "always" also for
-    bridges that do not say so."""
+    """"auto" looks for loops while the broker says that a bridge is connected, and glances now and
+    then for bridges of both directions that do not say so; "always" looks all the time."""
     turnaround_ms_max: WholeNumber = Field(default=250, ge=5, le=2_000)
     """Longest way round that is looked for. A topic under suspicion is delayed by up to 8 times as
     much, a few times."""

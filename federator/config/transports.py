@@ -27,7 +27,10 @@ def split_endpoint(text: str) -> tuple[str, int]:
     whole = colon and host and port.isascii() and port.isdigit() and len(port) <= 5
     plain = len(text) <= HOST_CHARACTERS_MAX and text.isprintable() and not set(text) & set(" /@")
     if not whole or not plain or int(port) > 65_535:
-        raise ValueError(f"{text[:60]!r} is not host:port: write one like 0.0.0.0:18840")
+        mend = "write one like 0.0.0.0:18840"
+        if text.count(":") > 1 and "[" not in text:
+            mend = "an IPv6 address stands in brackets: write [::]:18840"
+        raise ValueError(f"{text[:60]!r} is not host:port: {mend}")
     return host, int(port)
 
 

@@ -12,7 +12,7 @@ import structlog
 import uvicorn
 
 from federator.config.all_brokers.console import ConsoleSettings
-from federator.console.listener import listening, pages_config
+from federator.console.listener import PagesConfig, listening
 from federator.console.observer import Observer
 from federator.console.stream import Pulse
 from federator.console.web import Console
@@ -68,7 +68,8 @@ async def _show(
         why = observer.connections.why_none()
         return why is None, why or "ready"
 
-    config = pages_config(Console(settings, observer, pulse, ready).application())
+    console = Console(settings, observer, pulse, ready)
+    config = PagesConfig(console.application(), behind_proxy=settings.http.behind_tls)
     server = _Server(config)
     serving = tasks.create_task(server.serve(sockets=[listener]), name="pages")
     observer.start()

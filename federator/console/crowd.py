@@ -2,7 +2,8 @@
 
 Who looks is a stranger. So that one of them cannot leave nothing for the others, an address has at
 most half of the pages that are kept current, and half of the questions. Behind a proxy on this
-machine the addresses are those that it tells (``X-Forwarded-For``); behind another one all are one.
+machine (``http.behind_tls``) addresses are those that it tells (``X-Forwarded-For``); behind
+another one all are one.
 
 Source: docs/console.md, "What it takes".
 """

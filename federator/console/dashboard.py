@@ -15,8 +15,9 @@ from urllib.parse import urlencode, urlsplit
 import h11
 import msgspec
 
-from federator.errors import LinkError
+from federator.errors import DecodeError, LinkError
 from federator.protocol.bounded_cache import Lately
+from federator.protocol.messages.fields import decoded
 from federator.protocol.types import Millis
 from federator.runtime.mqtt.failures import explain
 from federator.runtime.process.clocks import monotonic_ms
@@ -115,10 +116,10 @@ class Dashboard:
         try:
             async with asyncio.timeout(ANSWER_S):
                 body = await _get(self.url, query)
-            past = _decoder.decode(body)
+            past = decoded(_decoder, "answer", body, ANSWER_BYTES_MAX)
             if past.version != PAST_VERSION:
                 raise ValueError(f"version {past.version}, {PAST_VERSION} wanted")
-        except (OSError, h11.ProtocolError, ValueError, msgspec.MsgspecError) as error:
+        except (OSError, h11.ProtocolError, ValueError, DecodeError) as error:
             self.failed += 1
             raise LinkError(f"the dashboard at {self.url}: {_reason(error, self.url)}") from None
         answer: dict[str, Any] = msgspec.to_builtins(past)

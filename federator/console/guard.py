@@ -5,7 +5,7 @@ Source: docs/console.md, "Signing in"; docs/security.md.
 
 import asyncio
 import hmac
-import json
+from collections.abc import Callable
 from typing import Any, Final
 from urllib.parse import urlsplit
 
@@ -14,6 +14,8 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse, Response
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from federator.errors import DecodeError
+from federator.protocol.messages.fields import json_value
 from federator.runtime.process.http import a_stranger_may_own
 
 BODY_BYTES_MAX: Final = 4_096
@@ -81,15 +83,21 @@ class RefusedError(Exception):
         self.status = status
 
 
-def operator_of(request: Request) -> str:
-    """Who is signed in, and asks from our own page."""
+def token_of(request: Request) -> str:
+    """Of the session that the browser says it is in; empty if it says none."""
+    return str(request.session.get("token", ""))
+
+
+def operator_of(request: Request, whose: Callable[[str], str | None]) -> str:
+    """Who is signed in, and asks from our own page; ``whose`` tells whose session a token is of."""
     same_site(request)
-    operator, token = request.session.get("operator"), request.session.get("token", "")
-    if not operator:
+    token = token_of(request)
+    operator = whose(token)
+    if operator is None:
         raise RefusedError(401, "sign in first: only operators may do that")
     if not hmac.compare_digest(request.headers.get("x-console-token", "").encode(), token.encode()):
         raise RefusedError(403, "not asked from this page")
-    return str(operator)
+    return operator
 
 
 def same_site(request: Request) -> None:
@@ -111,8 +119,8 @@ async def body_of(request: Request) -> dict[str, Any]:
     except TimeoutError:
         raise RefusedError(408, f"a body within {BODY_S:.0f} s wanted") from None
     try:
-        body = json.loads(data)
-    except ValueError:
+        body = json_value("body", data, BODY_BYTES_MAX)
+    except DecodeError:
         body = None
     if not isinstance(body, dict):
         raise RefusedError(400, "a JSON object wanted")

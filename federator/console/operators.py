@@ -4,7 +4,15 @@ A line is ``name:scrypt$n$r$p$salt$hash``, salt and hash in base64. Scrypt is of
 library and slow on purpose, so one attempt is judged at a time, off the loop, and an unknown name
 costs as much as a wrong password.
 
-Source: RFC 7914.
+Attempts are bounded, so strangers at many addresses can use up all of them. A browser in which an
+operator signed in once keeps a *badge*, which the operator's line in the file has signed: with it
+the browser has attempts of its own, for that name alone, so nobody keeps it out. A badge ends with
+the password; it opens nothing.
+
+Sessions are kept here, not in the cookie alone: they end when an operator signs out, is in the file
+no more, or has another password.
+
+Source: RFC 7914; OWASP, "Slow Down Online Guessing Attacks with Device Cookies".
 """
 
 import asyncio
@@ -18,6 +26,7 @@ from typing import Final
 
 from federator.config.all_brokers.console import OperatorsSettings
 from federator.errors import ConfigError
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.rate_limiter import WindowCounter
 from federator.protocol.types import Millis
 
@@ -29,6 +38,11 @@ PASSWORD_MIN: Final = 10
 FILE_BYTES_MAX: Final = 1_048_576
 NAME: Final = re.compile(r"[A-Za-z0-9_.@-]{1,64}")
 MINUTE_MS: Final = Millis(60_000)
+SESSIONS_MAX: Final = 1_024
+"""The oldest is forgotten first."""
+
+BADGE_BYTES: Final = 16
+BADGE_MAX: Final = 256
 
 _MEMORY = 64 * 1024 * 1024
 
@@ -41,23 +55,70 @@ class Operators:
         self.refused = 0  # attempts that were
         self._one = asyncio.Lock()
         self._tried: WindowCounter[str] = WindowCounter(window_ms=MINUTE_MS)
+        self._tried_with_badge: WindowCounter[str] = WindowCounter(window_ms=MINUTE_MS)
+        self._sessions: Recent[str, tuple[str, str, Millis]] = Recent(SESSIONS_MAX)
 
     @property
     def any(self) -> bool:
         """Whether anybody can sign in at all."""
         return self._settings.file is not None
 
-    def may_try(self, address: str, now_ms: Millis) -> bool:
+    def may_try(self, address: str, name: str, badge: str, now_ms: Millis) -> bool:
         """Whether one more attempt is looked at in this minute; it counts as one.
 
-        Half of them are left to other addresses: a stranger shall not keep operators out.
+        Half of them are left to other addresses, and none are taken from whoever shows a badge of
+        ``name``: a stranger shall not keep operators out.
+
+        Raises:
+            ConfigError: The file cannot be used.
         """
-        tried, most = self._tried.so_far(now_ms), self._settings.attempts_per_min
-        if tried[address] >= -(-most // 2) or tried.total() >= most:
+        most = self._settings.attempts_per_min
+        if self._is_genuine(badge, name):
+            tried, key, all_tried = self._tried_with_badge.so_far(now_ms), badge, 0
+        else:
+            tried, key = self._tried.so_far(now_ms), address
+            all_tried = tried.total()
+        if tried[key] >= -(-most // 2) or all_tried >= most:
             self.refused += 1
             return False
-        tried[address] += 1
+        tried[key] += 1
         return True
+
+    def badge(self, name: str) -> str:
+        """What a browser keeps in which ``name``, who is known, signed in."""
+        drawn = secrets.token_hex(BADGE_BYTES)
+        return f"{drawn}.{_signed(self._line(name), drawn)}"
+
+    def _is_genuine(self, badge: str, name: str) -> bool:
+        drawn, _, signature = badge[:BADGE_MAX].partition(".")
+        if not signature or not NAME.fullmatch(name):
+            return False
+        line = self._line(name)
+        return bool(line) and hmac.compare_digest(_signed(line, drawn).encode(), signature.encode())
+
+    def begin(self, name: str, now_ms: Millis) -> str:
+        """A token of a new session of ``name``, who is known."""
+        token = secrets.token_hex(16)
+        until_ms = Millis(now_ms + 1_000 * self._settings.session_s)
+        self._sessions.put(token, (name, self._line(name), until_ms))
+        return token
+
+    def end(self, token: str) -> None:
+        """End a session, if it is one."""
+        self._sessions.pop(token, None)
+
+    def whose(self, token: str, now_ms: Millis) -> str | None:
+        """Whose session it is, if it is one and its operator has the same password still."""
+        name, line, until_ms = self._sessions.get(token, ("", "", Millis(0)))
+        if not name or now_ms >= until_ms:
+            return None
+        try:
+            return name if self._line(name) == line else None
+        except ConfigError:
+            return None
+
+    def _line(self, name: str) -> str:
+        return read(self._settings.file).get(name, "") if self._settings.file is not None else ""
 
     async def is_one(self, name: str, password: str) -> bool:
         """Whether ``name`` is an operator's and ``password`` is right.
@@ -116,6 +177,10 @@ def matches(line: str, password: str) -> bool:
         return False
     salt, key = parts
     return hmac.compare_digest(_scrypt(password, salt), key)
+
+
+def _signed(line: str, drawn: str) -> str:
+    return hmac.digest(line.encode(), f"badge {drawn}".encode(), "sha256").hex()
 
 
 def _parts(line: str) -> tuple[bytes, bytes] | None:

@@ -1,7 +1,7 @@
 """Keeps pages current: one answer that never ends, of server-sent events.
 
 Nothing is queued for a page: each remembers what it has seen and gets what changed since, so a slow
-one is told less often and of the newest state. One that takes nothing for ``STALLED_S`` is let go;
+one is told less often and of the newest state. One that takes nothing is cut by ``listener``;
 browsers come again by themselves.
 
 Source: the HTML standard, "Server-sent events".
@@ -13,9 +13,8 @@ from collections.abc import AsyncIterator, Callable
 from typing import Final
 
 from starlette.responses import StreamingResponse
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
-STALLED_S: Final = 20.0
 BEAT_S: Final = 5.0
 """Between two words while nothing changes, by which a page knows that we live."""
 GAP_S: Final = 0.2
@@ -59,16 +58,6 @@ class EventStream(StreamingResponse):
             await super().__call__(scope, receive, send)
         finally:
             self._on_end()
-
-    async def stream_response(self, send: Send) -> None:
-        """Send what comes, as long as it is taken."""
-
-        async def send_soon(message: Message) -> None:
-            async with asyncio.timeout(STALLED_S):
-                await send(message)
-
-        with contextlib.suppress(TimeoutError):
-            await super().stream_response(send_soon)
 
 
 async def told(pulse: Pulse, changes: Callable[[dict[str, int]], str]) -> AsyncIterator[str]:

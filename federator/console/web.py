@@ -1,7 +1,8 @@
 """The console's pages: what strangers may see, and what only operators may order.
 
-Everybody who reaches it may look. Orders take a session: a cookie signed by a key that is drawn at
-each start, sent to no other site, and beside it a token that only our own page can read. Files are
+Everybody who reaches it may look. Orders take a session that we know: a cookie signed by a key that
+is drawn at each start, sent to no other site, and beside it a token that only our own page can
+read. Files are
 served by name from a fixed list; the browser may load nothing but these, and no address outside.
 
 Source: docs/console.md; docs/security.md.
@@ -36,6 +37,7 @@ from federator.console.guard import (
     operator_of,
     refused,
     same_site,
+    token_of,
 )
 from federator.console.metrics import CONSOLE
 from federator.console.observer import Observer
@@ -58,6 +60,10 @@ PAST_HOURS: Final = {300: 1, 3_600: 1, 21_600: 6, 86_400: 24}
 """Of each of these, what the dashboard is asked for."""
 TOLD_KEPT: Final = 8
 """Texts for pages that have seen the same so far: a crowd of them costs what one does."""
+
+BADGE: Final = "federator_console_badge"
+BADGE_S: Final = 90 * 86_400
+"""How long a browser keeps it."""
 
 ASSETS: Final = {
     "theme.css": "text/css",
@@ -224,11 +230,13 @@ class Console:
 
     async def me(self, request: Request) -> Response:
         """Who is signed in, and what the page has to know besides."""
+        token = token_of(request)
+        operator = self._whose(token)
         return JSONResponse(
             {
                 "federation": self._settings.federation,
-                "operator": request.session.get("operator"),
-                "token": request.session.get("token"),
+                "operator": operator,
+                "token": token if operator else None,
                 "may_sign_in": self._operators.any,
                 "history": self._settings.history,
                 "past": bool(self._dashboard.url),
@@ -323,10 +331,11 @@ class Console:
         name, password = str(body.get("name", "")), str(body.get("password", ""))
         if not self._operators.any:
             raise RefusedError(403, "nobody can sign in here: operators.file is not named")
-        if not self._operators.may_try(address_of(request), monotonic_ms()):
-            _log.warning("console.sign_in_too_often")
-            raise RefusedError(429, "too many attempts: wait a minute")
         try:
+            badge = request.cookies.get(BADGE, "")
+            if not self._operators.may_try(address_of(request), name, badge, monotonic_ms()):
+                _log.warning("console.sign_in_too_often")
+                raise RefusedError(429, "too many attempts: wait a minute")
             known = await self._operators.is_one(name, password)
         except ConfigError as error:
             _log.error("console.operators_unusable", reason=str(error))
@@ -335,20 +344,31 @@ class Console:
             shown = name if NAME.fullmatch(name) else "?"
             _log.warning("console.sign_in_refused", operator=shown)
             raise RefusedError(403, "no such name, or a wrong password")
-        request.session.clear()
-        request.session.update(operator=name, token=secrets.token_hex(16))
+        self._operators.end(token_of(request))
+        request.session["token"] = self._operators.begin(name, monotonic_ms())
         _log.info("console.signed_in", operator=name)
-        return await self.me(request)
+        answer = await self.me(request)
+        answer.set_cookie(
+            BADGE,
+            self._operators.badge(name),
+            max_age=BADGE_S,
+            path="/api/sign-in",
+            secure=self._settings.http.behind_tls,
+            httponly=True,
+            samesite="strict",
+        )
+        return answer
 
     async def sign_out(self, request: Request) -> Response:
         """End the session."""
         same_site(request)
+        self._operators.end(token_of(request))
         request.session.clear()
         return await self.me(request)
 
     async def drain(self, request: Request) -> Response:
         """Move a broker's clients away, or let them return."""
-        operator = operator_of(request)
+        operator = operator_of(request, self._whose)
         body = await body_of(request)
         broker, draining = _broker(body.get("broker")), body.get("drain")
         if not isinstance(draining, bool):
@@ -356,6 +376,9 @@ class Console:
         _log.warning("console.drain", operator=operator, broker=broker, drain=draining)
         await self._observer.drain(broker, draining=draining)
         return JSONResponse({"broker": broker, "draining": draining})
+
+    def _whose(self, token: str) -> str | None:
+        return self._operators.whose(token, monotonic_ms())
 
 
 def _require(there_is_room: bool) -> None:

@@ -16,7 +16,6 @@ import structlog
 from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import PROBE_POLL_S, PROBE_POLLS, Broker, SessionCleanup
-from federator.gateway.clients.antechamber import Antechamber, Place
 from federator.gateway.clients.fetches import Fetches
 from federator.gateway.clients.listener import ConnectingClient, Listener
 from federator.gateway.clients.loss_reconciler import LossReconciler
@@ -38,10 +37,14 @@ from federator.gateway.wire.kinds import MalformedError, Reason
 from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.antechamber import Antechamber, Place
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms
 from federator.runtime.trust.words import FollowedWords
 
 TEND_S: Final = 1.0
+QUIET_MS: Final = 60_000
+"""Least time between two log lines about crowds."""
+
 POLL_S: Final = 0.02
 RECENT_SLACK_MS: Final = 2_000
 """Deliveries are remembered longer than publications: they may come before their PUBACK."""
@@ -147,6 +150,7 @@ class Gateway:
         self._moving: set[BrokerId] = set()
         self._called_ms: dict[BrokerId, Millis] = {}  # when their clients last subscribed again
         self._moves_told = 0
+        self._crowds_told, self._tell_crowds_ms = 0, Millis(0)
         self._draining = False
 
     # -- life -------------------------------------------------------------------------------------
@@ -206,7 +210,21 @@ class Gateway:
             for id in (*self.guides.in_state("draining"), *self.guides.in_state("gone")):
                 self._drain(id)  # also who was not quiet when it was to move
             self._tell_moves()
-            self.antechamber.tell(now_ms)
+            self._tell_crowds(now_ms)
+
+    def _tell_crowds(self, now_ms: Millis) -> None:
+        """Log one line for a whole crowd, while it lasts once in ``QUIET_MS``."""
+        crowded, refused = self.counters.gave_way, self.counters.over_share
+        if crowded + refused > self._crowds_told and now_ms >= self._tell_crowds_ms:
+            self._tell_crowds_ms = Millis(now_ms + QUIET_MS)
+            self._crowds_told = crowded + refused
+            _log.warning(
+                "gateway.crowded",
+                gave_way=crowded,
+                over_share=refused,
+                unfinished=len(self.antechamber),
+                bytes=self.antechamber.bytes,
+            )
 
     def _tell_moves(self) -> None:
         """Log one line for all clients that moved since the last line."""

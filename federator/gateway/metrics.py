@@ -62,7 +62,7 @@ GATEWAY: Final[tuple[Definition, ...]] = (
         ),
         ("unsettled", "subscriptions_unsettled", "Subscriptions for which nobody said so in time."),
         ("malformed", "words_malformed", "Words of agents that do not decode."),
-        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+        ("http_refused", "http_connections_refused", "HTTP connections that gave way to others."),
     ),
     *_table(
         "gauge",

@@ -21,10 +21,12 @@ from federator.protocol.custody.followed import HELD_BYTES_MAX
 from federator.protocol.custody.ports import CustodyContext, Disk
 from federator.protocol.data import ports
 from federator.protocol.data.delivery import Delivery
-from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.moves import Moves, Waiting
+from federator.protocol.data.outgoing import Leaving, Outgoing
 from federator.protocol.data.senders import Senders
 from federator.protocol.duplicates import DuplicateLog
 from federator.protocol.effects import FilterRoute, Notice
+from federator.protocol.forwarding.bundles import is_bundle, unpack_bundle
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import (
     KEPT,
@@ -45,6 +47,7 @@ from federator.protocol.forwarding.frames import (
     unpack,
 )
 from federator.protocol.forwarding.keeping import KeepPolicy
+from federator.protocol.forwarding.parts import Assembly, is_part, sender_of
 from federator.protocol.forwarding.publications import DUP_BIT, QOS_BITS
 from federator.protocol.forwarding.rescue import rescued, returned
 from federator.protocol.intake import Batch, Intake, RouteBatches
@@ -71,7 +74,8 @@ class DataPlane:
         to_local_names: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
-        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
+        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once. Of
+            ours while flows move, and of others' for custody.
         retained: Orders retained values; ``None`` lets them pass as they come.
         frame_events: What happens is written down here, frame by frame.
         datagrams: Carries frames past the brokers, if anybody does.
@@ -122,7 +126,9 @@ class DataPlane:
         self._policies = policies or LinkPolicies()
         self._frame_bytes_max = frame_bytes_max
         self.senders = Senders()
+        self._assembly = Assembly()  # of parts
         self._unfinished = False  # custody has something to publish at the end of this read
+        self._leaving: list[Leaving] | None = None  # frames of the bundle that is looked at
         self.outgoing = Outgoing(
             self_id=self_id,
             topic=self.data_topic,
@@ -152,10 +158,18 @@ class DataPlane:
             held_bytes_max=held_bytes_max,
             now=now,
         )
+        self.moves = Moves(
+            self_id,
+            self._mark,
+            self._release,
+            counters=self.counters,
+            bytes_max=held_bytes_max,
+        )
         self.intake = Intake(
             custody=self.custody,
             own=self._own,
             outgoing=self.outgoing,
+            moves=self.moves,
             retained=retained,
             frame_bytes_max=frame_bytes_max,
             counters=self.counters,
@@ -170,21 +184,34 @@ class DataPlane:
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_time`` has something to do."""
-        return earliest(self.intake.due_ms, self.custody.due_ms)
+        return earliest(self.intake.due_ms, self.custody.due_ms, self.moves.due_ms)
 
     def on_time(self, now: Now) -> None:
         """Do what is due."""
         self.intake.on_time(now)
+        if self.moves.due_ms is not None:
+            self.moves.on_time(now)
         custody_ms = self.custody.due_ms
         if custody_ms is not None and custody_ms <= now.ms:
             self.custody.on_time(now)
 
     # What the control plane says
 
-    def reach(self, neighbour: BrokerId, link: ports.DataLink | None, now: Now) -> None:
-        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
-        self.outgoing.reach(neighbour, link)
+    def reach(
+        self,
+        neighbour: BrokerId,
+        link: ports.FrameLink | None,
+        now: Now,
+        *,
+        takes_bundles: bool = False,
+    ) -> None:
+        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached.
+
+        ``takes_bundles``: its agent knows bundles, as earlier ones do not.
+        """
+        self.outgoing.reach(neighbour, link, takes_bundles=takes_bundles)
         self.forwarder.reach(neighbour, link is not None)
+        self._assembly.forget(neighbour)
         if link is not None:
             self.custody.on_way_opened(now)
         self.senders.hear(neighbour, link is not None, now)
@@ -194,6 +221,8 @@ class DataPlane:
     ) -> None:
         """Replace the route of ``filter``; ``None`` forgets it. ``lost``: see ``SetRoute``."""
         self.intake.on_route_changes(now)
+        if self.moves:
+            self.moves.end(now, filter)
         if not filter.startswith("$"):  # others are between agents: see protocol.sharing
             route = self.custody.on_route(filter, route, now, lost=lost)
         for other in self.forwarder.set_route(filter, route):
@@ -206,12 +235,23 @@ class DataPlane:
         for broker, next_hop in next_hops.items():
             self.forwarder.set_destination(broker, next_hop)
         reached = {broker for broker, next_hop in next_hops.items() if next_hop is not None}
+        if self.moves:
+            self.moves.forget(next_hops.keys() - reached)
         self.custody.on_destinations_moved(reached, now)
 
     def follow_trees(self, trees: Sequence[Tree], now: Now) -> None:
-        """Send flows by exactly these. Raises ``ValueError``: one is no tree, or not through us."""
-        if self.trees.replace(trees, self._self_id):
-            self.trees_changed(now)
+        """Send flows by exactly these. Raises ``ValueError``: one is no tree, or not through us.
+
+        Flows of ours that move wait until their former ways are empty, if markers can be followed.
+        """
+        ours = {tree.filters for tree in trees if tree.origin == self._self_id} | self.trees.own
+        former = {flow: self.forwarder.route_flow(flow) for flow in sorted(ours)}
+        if not self.trees.replace(trees, self._self_id):
+            return
+        self.trees_changed(now)
+        for flow, way in former.items() if self.traces is not None else ():
+            if way[1] and way != self.forwarder.route_flow(flow):
+                self.moves.begin(flow, TopicRoute(*way), now.ms)
 
     def trees_changed(self, now: Now) -> None:
         """Planned trees are others, or hold no more, or again."""
@@ -352,6 +392,15 @@ class DataPlane:
         self.outgoing.send(frame, 0, sends, (body,), len(body), now_ms=now.ms)
         return seq
 
+    def _mark(self, former: TopicRoute, topic: str, body: bytes, now: Now) -> int | None:
+        """Send a marker to whom rules let ``topic`` go; ``None``: to nobody."""
+        rules_of = self._policies.rules_of
+        sends = tuple(each for each in former.sends if rules_of(each[0]).allows_export(topic))
+        return self.trace(former, sends, body, now) if sends else None
+
+    def _release(self, flow: tuple[str, ...], waited: Sequence[Waiting], now: Now) -> None:
+        self.intake.send_waited(TopicRoute(*self.forwarder.route_flow(flow)), waited, now)
+
     # Frames of others
 
     def _on_frame(self, payload: bytes, now: Now, sealed_by: BrokerId | None = None) -> None:
@@ -368,10 +417,49 @@ class DataPlane:
                 return
             sealed_by, payload = opened
         try:
+            if is_part(payload):
+                whole = self._put_together(payload, now, sealed_by)
+                if whole is None:
+                    return
+                payload = whole
+            if is_bundle(payload):
+                self._on_bundle(payload, now, sealed_by)
+                return
             frame = unpack(payload)
         except DecodeError as error:
             self.delivery.malformed(error, now.ms)
             return
+        self._on_label(frame, len(payload), now, sealed_by)
+
+    def _put_together(self, part: bytes, now: Now, sealed_by: BrokerId | None) -> bytes | None:
+        """What ``part`` completes, if a neighbour cut it. Raises ``DecodeError``: it is no part."""
+        sender = sender_of(part)
+        strange = sealed_by is not None and sender != sealed_by
+        if strange or self.senders.until_ms.get(sender, 0.0) <= now.ms:
+            self.counters.frames_of_strangers += 1
+            return None
+        return self._assembly.put(part)
+
+    def _on_bundle(self, payload: bytes, now: Now, sealed_by: BrokerId | None) -> None:
+        """Take the frames of a bundle; what goes on of them goes on together."""
+        try:
+            frames = unpack_bundle(payload)
+        except DecodeError as error:
+            self.delivery.malformed(error, now.ms)
+            return
+        self.counters.frames_in += len(frames) - 1
+        self._unfinished = True  # what is published here waits for the end of the read
+        leaving: list[Leaving] = []
+        self._leaving = leaving
+        for frame, size in frames:
+            self._on_label(frame, size, now, sealed_by)
+        self._leaving = None
+        if leaving:
+            self.counters.relayed += self.outgoing.send_bundle(leaving, now_ms=now.ms)
+
+    def _on_label(self, frame: Frame, size: int, now: Now, sealed_by: BrokerId | None) -> None:
+        """Take a frame, if its sender is one of ours and custody believes it."""
+        counters = self.counters
         strange = sealed_by is not None and frame.sender != sealed_by
         strange |= self._members is not None and frame.origin not in self._members
         if strange or self.senders.until_ms.get(frame.sender, 0.0) <= now.ms:
@@ -380,13 +468,15 @@ class DataPlane:
         judge = self.custody.judge
         if judge is not None and frame.flags & ~TRACE_FLAG and frame.origin != self._self_id:
             # A word is judged by whom it is for.
-            if not frame.flags & WORD_FLAG and not judge.believes(frame, len(payload), now):
+            if not frame.flags & WORD_FLAG and not judge.believes(frame, size, now):
                 return
-            self._take_frame(frame, len(payload), now)
+            self._take_frame(frame, size, now)
+            leaving, self._leaving = self._leaving, None  # what waited goes on by itself
             for waited, size in judge.released():
                 self._take_frame(waited, size, now)
+            self._leaving = leaving
         else:
-            self._take_frame(frame, len(payload), now)
+            self._take_frame(frame, size, now)
 
     def _take_frame(self, frame: Frame, size: int, now: Now) -> None:
         """Deliver a frame that is believed, carry it on, or drop it."""
@@ -437,15 +527,24 @@ class DataPlane:
             if first and self.shared is not None and frame.keys == self._inbox_key:
                 self.shared.on_parcel(frame)
         elif first and route.deliver:
-            self.delivery.deliver(frame, now)
+            self._deliver(frame, now)
         if not route.sends:
             return
         if frame.hops + 1 >= frame.hop_limit:
             counters.hop_limit_exceeded += 1
             return
-        counters.relayed += self.outgoing.send(
-            frame, frame.hops + 1, route.sends, (frame.body,), len(frame.body), now_ms=now.ms
-        )
+        hops, sends, parts, length = frame.hops + 1, route.sends, (frame.body,), len(frame.body)
+        if self._leaving is not None:
+            self._leaving.append(Leaving(frame, hops, sends, parts, length))
+        else:
+            counters.relayed += self.outgoing.send(frame, hops, sends, parts, length, now_ms=now.ms)
+
+    def _deliver(self, frame: Frame, now: Now) -> None:
+        """Publish a frame that custody does not count, behind what came before it in this read."""
+        if self._unfinished:
+            self.custody.destination.queue(frame)
+        else:
+            self.delivery.deliver(frame, now)
 
     def _route(self, frame: Frame, mask: int, seen: DuplicateLog, now: Now) -> FrameRoute:
         """The route of ``frame`` for the filters in ``mask``, which no copy took on before."""
@@ -483,7 +582,7 @@ class DataPlane:
         # frame is delivered only while interest is widened, and nobody counts it.
         counted = route.local or frame.flags & TAIL_FLAG
         if first and route.deliver and not counted:
-            self.delivery.deliver(frame, now)
+            self._deliver(frame, now)
 
     def _note_came(self, frame: Frame, size: int, now: Now, *, repeated: bool = False) -> None:
         """Write down that ``frame`` arrived, in a payload of ``size`` bytes."""

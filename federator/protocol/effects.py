@@ -60,10 +60,14 @@ class HangUp(msgspec.Struct, frozen=True):
 
 
 class NeighbourReachable(msgspec.Struct, frozen=True):
-    """The link to ``neighbour`` is up: its data goes over ``conn`` from now on."""
+    """The link to ``neighbour`` is up: its data goes over ``conn`` from now on.
+
+    ``takes_bundles``: its agent takes several frames in one PUBLISH.
+    """
 
     neighbour: BrokerId
     conn: ConnId
+    takes_bundles: bool = False
 
 
 class NeighbourUnreachable(msgspec.Struct, frozen=True):

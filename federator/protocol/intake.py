@@ -13,14 +13,15 @@ which it came.
 Source: docs/protocol.md sections 8 and 11.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from mqtt5 import PublishPacket
 
 from federator.protocol.custody.custodian import Custodian
 from federator.protocol.custody.ports import Record
-from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.data.moves import Moves, Waiting
+from federator.protocol.data.outgoing import Leaving, Outgoing
 from federator.protocol.data.ports import AcknowledgingLink, RetainedFlow
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import TopicRoute
@@ -41,6 +42,12 @@ ROUTES_KEPT_MAX = 1_024
 
 RETRY_MS = Millis(1_000)
 """Until the log is tried again that could not be written."""
+
+BUNDLE_FRAMES_MAX, BUNDLE_RUNS_MAX = 512, 4_096
+"""Of one flush; agents take twice as many."""
+
+LABEL_BYTES = 80
+"""What the label of a frame takes beside its packets, in most cases."""
 
 REDELIVERED_MAX = 2_000
 """Records in which a publication is looked for that our broker sends again."""
@@ -79,13 +86,20 @@ class OpenBatches:
     """The batches that hold something, in the order in which they began to.
 
     Empty ones are kept by route for next time: most publications take the same few routes.
+
+    Attributes:
+        filled: These batches; a dictionary for the sake of its order.
+        runs: From which of them the packets come, in the order in which they were published, and
+            how many at a time.
     """
 
-    __slots__ = ("_by_route", "filled")
+    __slots__ = ("_by_route", "filled", "runs", "size")
 
     def __init__(self) -> None:
         self._by_route: dict[TopicRoute, RouteBatches] = {}
-        self.filled: dict[Batch, None] = {}  # these batches; a dictionary for the sake of its order
+        self.filled: dict[Batch, None] = {}
+        self.runs: list[tuple[Batch, int]] = []
+        self.size = 0  # of all packets, in bytes
 
     def of(self, route: TopicRoute) -> RouteBatches:
         """The batches of ``route``."""
@@ -122,21 +136,42 @@ class OpenBatches:
         batch.size += len(run)
         batch.count += count
         batch.retained |= retained
+        self.size += len(run)
+        if self.runs and self.runs[-1][0] is batch:
+            count += self.runs.pop()[1]
+        self.runs.append((batch, count))
+
+    def has_room(self, more: int, bytes_max: int) -> bool:
+        """Whether a run of ``more`` bytes still fits into a bundle with all others."""
+        size = self.size + more + LABEL_BYTES * len(self.filled)
+        return (
+            size <= bytes_max
+            and len(self.filled) < BUNDLE_FRAMES_MAX
+            and len(self.runs) < BUNDLE_RUNS_MAX
+        )
 
     def keep(self) -> int:
         """Copy what still lies in a socket's buffer; return the bytes held in all."""
-        size = 0
         for batch in self.filled:
-            if batch.parts and type(batch.parts[-1]) is memoryview:
+            if type(batch.parts[-1]) is memoryview:
                 batch.parts = [b"".join(batch.parts)]
-            size += batch.size
-        return size
+        return self.size
 
-    def clear(self) -> None:
-        """None holds anything any more."""
+    def take(self) -> tuple[list[Batch], list[tuple[Batch, int]]]:
+        """The batches that held something and their runs; none holds anything any more."""
+        taken = list(self.filled), self.runs
         self.filled.clear()
+        self.runs, self.size = [], 0
         if len(self._by_route) > ROUTES_KEPT_MAX:
             self._by_route.clear()
+        return taken
+
+    def put_back(self, batches: Sequence[Batch], runs: Sequence[tuple[Batch, int]]) -> None:
+        """Hold again what was taken, before all that comes."""
+        for batch in batches:
+            self.filled[batch] = None
+            self.size += batch.size
+        self.runs = [(batch, count) for batch, count in runs if batch in self.filled]
 
 
 class Pace:
@@ -168,6 +203,7 @@ class Intake:
         custody: Custodian,
         own: OwnFrames,
         outgoing: Outgoing,
+        moves: Moves,
         retained: RetainedFlow | None,
         frame_bytes_max: int,
         counters: DataCounters,
@@ -184,6 +220,7 @@ class Intake:
         self._log = custody.origin.log
         self._own = own
         self._outgoing = outgoing
+        self._moves = moves
         self._retained = retained
         self._frame_bytes_max = frame_bytes_max
         self._counters = counters
@@ -221,13 +258,19 @@ class Intake:
         ``first_bytes`` are those of all its packets, ored.
         """
         self._counters.publications_in += count
+        if (
+            self._retry_ms is None
+            and self.filled
+            and not self._open.has_room(len(run), self._frame_bytes_max)
+        ):
+            self.flush(now)
         if self._retry_ms is not None and batch.acknowledged:
             batch = self._open.behind(batch.route)
         if batch.count and batch.size + len(run) > self._frame_bytes_max:
-            if not batch.acknowledged:
-                self._flush(batch, now)
-            elif self._retry_ms is not None or not self._take_custody([batch], now):
+            if batch.acknowledged:
                 batch = self._open.after(batch)  # what waits for the log goes first
+            else:
+                self.flush(now)
         self._open.add(batch, run, count, retained=first_bytes & RETAIN_BIT > 0)
 
     def end_read(self, now: Now, *, busy: bool | None = None) -> None:
@@ -262,15 +305,23 @@ class Intake:
         if self._flush_ms is not None:
             self._flush_ms = None
             self._set_due()
-        under_custody = [batch for batch in self.filled if batch.acknowledged]
-        for batch in self.filled:
-            if not batch.acknowledged:
-                self._flush(batch, now)
-        self._open.clear()
-        if under_custody and not self._take_custody(under_custody, now):
-            for batch in under_custody:
-                self.filled[batch] = None
+        if not self.filled:
+            return
+        batches, runs = self._open.take()
+        for batch in batches:
+            batch.time_us = self._time_of(batch.parts, batch.retained, now)
+        under_custody = [batch for batch in batches if batch.acknowledged]
+        records = self._log_all(under_custody, now) if under_custody else {}
+        if records is None:
+            batches = [batch for batch in batches if not batch.acknowledged]
+            self._send_all(batches, runs, {}, now)
+            self._open.put_back(under_custody, runs)
             self._open.keep()
+            return
+        self._send_all(batches, runs, records, now)
+        if under_custody:
+            self._acknowledge()
+            self._custody.finish(now)
 
     def on_time(self, now: Now) -> None:
         """Flush what was gathered for long enough, or what the log refused a while ago."""
@@ -280,6 +331,12 @@ class Intake:
                 self._set_due()
             self.flush(now)
 
+    def send_waited(self, route: TopicRoute, waited: Sequence[Waiting], now: Now) -> None:
+        """Send what waited while its flow moved."""
+        for each in waited:
+            size = len(each.packets)
+            self._send(route, (each.packets,), size, each.count, each.time_us, now)
+
     def _set_due(self) -> None:
         self.due_ms = earliest(self._flush_ms, self._retry_ms)
 
@@ -288,12 +345,44 @@ class Intake:
         if self.filled and self._retry_ms is None:
             self.flush(now)
 
-    def _flush(self, batch: Batch, now: Now) -> None:
-        """Send what ``batch`` holds as one frame, and empty it."""
-        if batch.count:
-            time_us = self._time_of(batch.parts, batch.retained, now)
-            self._send(batch.route, batch.parts, batch.size, batch.count, time_us, now)
-        batch.empty()
+    def _log_all(self, batches: Sequence[Batch], now: Now) -> Mapping[Batch, Record] | None:
+        """Log what ``batches`` hold, a record each; ``None``: it must be tried again later."""
+        records = self._custody.origin.write(batches, now.ms)
+        if records is None:
+            if self._retry_ms is None:
+                self._retry_ms = Millis(now.ms + RETRY_MS)
+                self._set_due()
+            return None
+        return dict(zip(batches, records, strict=True))
+
+    def _send_all(
+        self,
+        batches: Sequence[Batch],
+        runs: Sequence[tuple[Batch, int]],
+        records: Mapping[Batch, Record],
+        now: Now,
+    ) -> None:
+        """Send what ``batches`` hold, a frame each and all together, and empty them."""
+        if len(batches) == 1 and not records:
+            [batch] = batches
+            self._send(batch.route, batch.parts, batch.size, batch.count, batch.time_us, now)
+            batch.empty()
+            return
+        leaving: list[Leaving] = []
+        place_of = {batch: place for place, batch in enumerate(batches)}
+        order = [(place_of[batch], count) for batch, count in runs if batch in place_of]
+        for place, batch in enumerate(batches):
+            record = records.get(batch)
+            if record is None and self._moves and self._lets_wait(batch, now):
+                batch.empty()
+                continue
+            each = self._plain(batch) if record is None else self._logged(batch, record)
+            each.frame.place, each.frame.order = place, order
+            if each.sends:
+                leaving.append(each)
+            batch.empty()
+        if leaving:
+            self._outgoing.send_bundle(leaving, now_ms=now.ms)
 
     def _time_of(self, parts: Sequence[bytes | memoryview], retained: bool, now: Now) -> int:
         """When a frame of ours was made; retained values in it get their versions by that."""
@@ -311,54 +400,51 @@ class Intake:
         now: Now,
     ) -> None:
         """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
-        own = self._own
+        if self._moves and self._moves.take(route.keys, parts, count, time_us, now):
+            return
+        self._note_plain(route, self._own.seq + 1, size, count, time_us)
+        if route.sends:
+            frame = self._own.plain(route.keys, count, time_us)
+            self._outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms)
+
+    def _lets_wait(self, batch: Batch, now: Now) -> bool:
+        """Let what ``batch`` holds at QoS 0 wait, if its flow moves; whether it does."""
+        return self._moves.take(batch.route.keys, batch.parts, batch.count, batch.time_us, now)
+
+    def _plain(self, batch: Batch) -> Leaving:
+        """The frame of what ``batch`` holds at QoS 0."""
+        route, count, time_us = batch.route, batch.count, batch.time_us
+        epoch, seq = self._own.number()
+        self._note_plain(route, seq, batch.size, count, time_us)
+        frame = self._own.label(0, epoch, seq, time_us, count, route.keys, b"")
+        return Leaving(frame, 0, route.sends, batch.parts, batch.size)
+
+    def _note_plain(self, route: TopicRoute, seq: int, size: int, count: int, time_us: int) -> None:
+        """Note that ``count`` QoS 0 publications, ``size`` bytes in all, become frame ``seq``."""
         if self._frame_events is not None:
-            made = Made(route.keys, 0, own.epoch, own.seq + 1, count, size, time_us)
-            self._frame_events.add(made)
+            epoch = self._own.epoch
+            self._frame_events.add(Made(route.keys, 0, epoch, seq, count, size, time_us))
         if self._measured is not None:
             self._measured.add(route, size, count)
-        if not route.sends:
-            self._counters.no_route += count
-            return
-        self._counters.publications_out += count
-        frame = own.plain(route.keys, count, time_us)
-        self._outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms)
-
-    def _take_custody(self, batches: list[Batch], now: Now) -> bool:
-        """Log and send what ``batches`` hold; ``False`` when it must be tried again later."""
-        batches = [batch for batch in batches if batch.count]
-        for batch in batches:
-            batch.time_us = self._time_of(batch.parts, batch.retained, now)
-        records = self._custody.origin.write(batches, now.ms)
-        if records is None:
-            if self._retry_ms is None:
-                self._retry_ms = Millis(now.ms + RETRY_MS)
-                self._set_due()
-            return False
-        for batch, record in zip(batches, records, strict=True):
-            self._send_logged(batch, record, now)
-            batch.empty()
-        # Our broker may forget all that came only when nothing of it waits for the log.
-        if not any(batch.acknowledged and batch.count for batch in self.filled):
-            self._acknowledge()
-        self._custody.finish(now)
-        return True
-
-    def _send_logged(self, batch: Batch, record: Record, now: Now) -> None:
-        route, more = batch.route, 0
         if route.sends:
-            frame = self._custody.origin.frame_of(record, route.keys)
-            more = len(frame.chain) + len(frame.proof)
-            body = record.body
-            self._outgoing.send(frame, 0, route.sends, (body,), len(body), now_ms=now.ms)
-        self._counters.publications_out += batch.count
+            self._counters.publications_out += count
+        else:
+            self._counters.no_route += count
+
+    def _logged(self, batch: Batch, record: Record) -> Leaving:
+        """The frame of what ``batch`` holds at QoS 1 and 2, and the log as ``record``."""
+        route, count, size = batch.route, batch.count, batch.size
+        frame = self._custody.origin.frame_of(record, route.keys)
+        self._counters.publications_out += count
         if self._measured is not None:
-            self._measured.add(route, more + batch.size, batch.count)
+            more = len(frame.chain) + len(frame.proof) if route.sends else 0
+            self._measured.add(route, more + size, count)
         if self._frame_events is not None:
-            epoch, seq = self._log.epoch, record.seq
-            self._frame_events.add(
-                Made(route.keys, CUSTODY_FLAG, epoch, seq, batch.count, batch.size, batch.time_us)
+            made = Made(
+                route.keys, CUSTODY_FLAG, frame.epoch, record.seq, count, size, batch.time_us
             )
+            self._frame_events.add(made)
+        return Leaving(frame, 0, route.sends, (record.body,), len(record.body))
 
     # What our broker is told
 
@@ -393,9 +479,9 @@ class Intake:
         The broker sends it again.
         """
         self.flush(now)
-        for batch in self.filled:
+        self._moves.end(now)
+        for batch in self._open.take()[0]:
             batch.empty()
-        self._open.clear()
         self._unacknowledged.clear()
 
     def _acknowledge(self) -> None:

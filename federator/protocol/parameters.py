@@ -39,10 +39,12 @@ class Parameters:
     # How long a broker without a parent waits for the core's answer. Should exceed a round trip
     # across the federation.
     solicit_timeout_ms: Millis = Millis(500)
-    # How long a relay waits for the cheaper copy it had last time.
+    # How long a relay waits for the cheaper copy it had last time, when all its
+    # nearest parents have spoken.
     improvement_hold_ms: Millis = Millis(30)
-    # How long a parent stays one while its copy of a newer number travels.
-    parent_settle_ms: Millis = Millis(1_000)
+    # How long a parent stays one while its copy of a newer number travels. Should be less than an
+    # announcement interval: then one number is waited for at a time.
+    parent_settle_ms: Millis = Millis(4_000)
     handover_ms: Millis = Millis(1_000)  # how long the mesh of a deposed core still carries data
     list_request_gap_ms: Millis = Millis(250)  # least time between two requests for the same list
     filters_max: int = 1_000_000  # filters one agent holds, its own and others'; more are refused

@@ -56,7 +56,7 @@ STEERER: Final[tuple[Definition, ...]] = (
         ("malformed", "words_malformed", "Guides, loads and plans that are none."),
         ("refused", "words_refused", "Guides, loads and plans that no key of ours trusts."),
         ("misled", "connections_misled", "Connections with another broker behind them."),
-        ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+        ("http_refused", "http_connections_refused", "HTTP connections that gave way to others."),
     ),
     *_table(
         "gauge",

@@ -26,10 +26,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from federator.errors import LinkError
+from federator.protocol.forwarding.publications import variable_byte_integer
 
 STAMP_BYTES: Final = 20
-REMAINING_LENGTH_MAX: Final = 127
-"""Longer packets need a second length byte; nothing here is that long."""
 
 PACKET_ID_MAX: Final = 65_535
 DUP: Final = 0x08
@@ -57,11 +56,8 @@ class Layout:
     def __post_init__(self) -> None:
         if self.payload_bytes < STAMP_BYTES:
             raise ValueError(f"payload of {self.payload_bytes} bytes, {STAMP_BYTES} hold a stamp")
-        remaining = 2 + len(self.topic.encode()) + 2 * (self.qos > 0) + self.payload_bytes
-        if remaining > REMAINING_LENGTH_MAX:
-            raise ValueError(f"packet of {remaining} bytes, at most {REMAINING_LENGTH_MAX} wanted")
         columns: list[tuple[str, str] | tuple[str, str, tuple[int]]] = [
-            ("head", "u1", (4 + len(self.topic.encode()),))
+            ("head", "u1", (len(self.head),))
         ]
         if self.qos:
             columns.append(("packet_id", ">u2"))
@@ -78,8 +74,9 @@ class Layout:
     def head(self) -> bytes:
         """What every packet begins with."""
         topic = self.topic.encode()
-        first = _PUBLISH | self.qos << 1
-        return bytes([first, self.packet_bytes - 2]) + len(topic).to_bytes(2, "big") + topic
+        remaining = 2 + len(topic) + 2 * (self.qos > 0) + self.payload_bytes
+        first = bytes([_PUBLISH | self.qos << 1]) + variable_byte_integer(remaining)
+        return first + len(topic).to_bytes(2, "big") + topic
 
     def blank(self, count: int, run: int) -> Rows:
         """``count`` packets of ``run`` that lack their numbers and times."""
@@ -195,6 +192,7 @@ class Ledger:
 CONNECT_TIMEOUT_S: Final = 10.0
 READ_BYTES_MAX: Final = 1 << 20
 ROWS_MAX: Final = 1 << 14
+ROWS_BYTES_MAX: Final = 1 << 23
 """Publications prepared at a time."""
 
 
@@ -240,11 +238,13 @@ class Wire:
         self.acknowledged = 0
         self.latest_ns = 0
         self.ledger = Ledger(0)
-        self._rows = layout.blank(ROWS_MAX, 0)
+        rows = max(1, min(ROWS_MAX, ROWS_BYTES_MAX // layout.packet_bytes))
+        self._rows = layout.blank(rows, 0)
         self._unsent = memoryview(b"")
         self._unacknowledged = b""
-        self._buffer = memoryview(bytearray(READ_BYTES_MAX))
+        self._buffer = memoryview(bytearray(READ_BYTES_MAX + 2 * layout.packet_bytes))
         self._filled = 0
+        self._used = 0  # of what is filled, by the rows last returned
         self._acks = bytearray(READ_BYTES_MAX)
         self._acks_left = 0
 
@@ -281,17 +281,17 @@ class Wire:
         """Start a run; what still arrives of earlier ones is foreign to it."""
         self.ledger = Ledger(run)
         self.sent = self.acknowledged = 0
+        self._unsent = memoryview(bytes(self._unsent))  # of an earlier run, in rows of this one
         self._rows["run"] = run
 
     def send(self, count: int) -> None:
         """Publish up to ``count`` more, as far as the kernel takes them."""
         if not self._flush():
             return
-        count = min(count, ROWS_MAX)
         rows = self._rows[:count]
         self.layout.number(rows, self.sent, time.monotonic_ns())
-        self.sent += count
-        self._unsent = memoryview(rows.tobytes())
+        self.sent += len(rows)
+        self._unsent = rows.view(np.uint8).data
         self._flush()
 
     def _flush(self) -> bool:
@@ -311,6 +311,10 @@ class Wire:
         empty = self.layout.read(memoryview(b""))
         self._collect_acknowledgements()
         self._send_acknowledgements()
+        if self._used:
+            left = self._filled - self._used
+            self._buffer[:left] = bytes(self._buffer[self._used : self._filled])
+            self._filled, self._used = left, 0
         try:
             count = self.subscriber.recv_into(self._buffer[self._filled :])
         except BlockingIOError:
@@ -319,18 +323,15 @@ class Wire:
             raise LinkError("the broker closed the subscriber's connection")
         self.latest_ns = time.monotonic_ns()
         self.subscriber.setsockopt(socket.IPPROTO_TCP, socket.TCP_QUICKACK, 1)
-        filled = self._filled + count
-        rows = self.layout.read(self._buffer[:filled])
+        self._filled += count
+        rows = self.layout.read(self._buffer[: self._filled])
         if not self.layout.in_step(rows):
             raise LinkError("the broker sent packets that are not ours")
         self.ledger.take(rows["run"], rows["seq"], sent=self.sent)
         if self.layout.qos:
             self._unacknowledged += acknowledgements(rows["packet_id"])
             self._send_acknowledgements()
-        used = len(rows) * self.layout.packet_bytes
-        rows = rows.copy()
-        self._buffer[: filled - used] = bytes(self._buffer[used:filled])
-        self._filled = filled - used
+        self._used = len(rows) * self.layout.packet_bytes
         return rows
 
     def _send_acknowledgements(self) -> None:

@@ -17,7 +17,7 @@ from playwright.async_api import FloatRect, Page
 
 from federator.config.all_brokers.collector import CollectedBrokerSettings
 from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
-from federator.console.listener import listening, pages_config
+from federator.console.listener import PagesConfig, listening
 from federator.console.observer import Observer
 from federator.console.picture import LiveLink, LivePage
 from federator.console.stream import Pulse
@@ -149,7 +149,7 @@ async def measure(brokers: int, links: int, *, seed: int) -> tuple[list[Frames],
             _answer(observer, federation, broker, now_ms)
         with listening("127.0.0.1", 0) as listener:
             console = Console(settings, observer, pulse, lambda: (True, "ready"))
-            server = uvicorn.Server(pages_config(console.application()))
+            server = uvicorn.Server(PagesConfig(console.application()))
             serving = asyncio.create_task(server.serve(sockets=[listener]), name="pages")
             answering = asyncio.create_task(_go_on(observer, federation, pulse), name="answers")
             url = f"http://127.0.0.1:{listener.getsockname()[1]}/"

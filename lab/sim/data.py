@@ -18,12 +18,13 @@ from federator.protocol.custody.ports import Disk
 from federator.protocol.data.ports import DataLink, Seals
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
+from federator.protocol.forwarding.bundles import frames_of
 from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.frames import REPAIR_FLAG, unpack
+from federator.protocol.forwarding.frames import REPAIR_FLAG
 from federator.protocol.forwarding.publications import Place, packets_in, topics_of
 from federator.protocol.messages.control import Message, RepairRequest, TreeTorn
 from federator.protocol.messages.destinations import names_tree
-from federator.protocol.messages.steering import FlowLoad, Plan
+from federator.protocol.messages.steering import Plan
 from federator.protocol.steering.edge_follower import EdgeFollower
 from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
@@ -40,6 +41,9 @@ FEDERATION = "fed"
 HOP_LIMIT = 255
 """The most a frame can say, so that the watchers see a loop before the limit hides it."""
 
+EARLIER_AGENTS = 5
+"""One of so many agents is of a release that knows no bundles."""
+
 NUMBER_BYTES = 8
 MUCH_BYTES = 1 << 30
 
@@ -48,7 +52,8 @@ class NeighbourLink:
     """A connection to a neighbour's broker, as the data plane sees it."""
 
     room = True
-    queued_bytes = unacknowledged = 0
+    queued_bytes = unacknowledged = waiting = 0
+    packet_bytes_max = packet_bytes_sure = MUCH_BYTES
 
     def __init__(self, send: Callable[[bytes], bool], is_clogged: Callable[[], bool]) -> None:
         self._send = send  # takes the payload of a frame; says whether there is a connection
@@ -71,6 +76,10 @@ class NeighbourLink:
         [packet] = packets_in(b"".join(parts))
         return self._send(packet.payload)
 
+    def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
+        """No packet is too long."""
+        raise AssertionError("no packet is too long")
+
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Frames are published at QoS 0."""
         raise AssertionError("frames are published at QoS 0")
@@ -92,7 +101,7 @@ class LocalLink:
     """The data connection to a broker whose clients are imagined: what arrives is told."""
 
     room = idle = True
-    queued_bytes = urgent_bytes = unacknowledged = 0
+    queued_bytes = urgent_bytes = unacknowledged = waiting = 0
 
     def __init__(self, delivered: Callable[[PublishPacket], None]) -> None:
         self._delivered = delivered
@@ -262,7 +271,8 @@ class DataPath:
         if neighbour in self._agent.reach:
             clogged = partial(self._is_clogged, neighbour)
             link = NeighbourLink(partial(self._carry, neighbour), clogged)
-        self.plane.reach(neighbour, link, self._now)
+        takes_bundles = neighbour % EARLIER_AGENTS > 0
+        self.plane.reach(neighbour, link, self._now, takes_bundles=takes_bundles)
         self.arm()
 
     def on_request(self, request: RepairRequest) -> None:
@@ -277,10 +287,6 @@ class DataPath:
         return changed
 
     # --- what steers ---
-
-    def told_flows(self) -> tuple[FlowLoad, ...]:
-        """What our clients publish, measured; ``tend`` ends the windows."""
-        return self.plane.intake.flows.told(self.plane.forwarder, steerable=True)[0]
 
     def on_plan(self, plan: Plan) -> None:
         """A steerer's plan is retained on the broker."""
@@ -360,10 +366,12 @@ class DataPath:
         if connection is None or self._agent.doomed:
             return False
         _, inside = overheard(payload)
-        frame = unpack(inside or b"")
-        if frame.flags & REPAIR_FLAG:
-            world.fired["repair sent"] += 1
-        else:
+        frames = frames_of(inside or b"")
+        world.fired["bundle sent"] += len(frames) > 1
+        for frame, _ in frames:
+            if frame.flags & REPAIR_FLAG:
+                world.fired["repair sent"] += 1
+                continue
             if names_tree(frame.keys):
                 world.fired["planned frame"] += 1
             world.watcher.frame_sent(self._agent, connection.path.target, frame)

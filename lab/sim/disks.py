@@ -68,6 +68,10 @@ class FrameLog:
         """The frame ``seq``."""
         return self._records.get(seq)
 
+    def is_lost(self, seq: int) -> bool:
+        """No frame is damaged."""
+        return False
+
     def head(self, key: bytes) -> int:
         """The last frame on a chain; 0: none."""
         return self.last(key, self.next_seq)

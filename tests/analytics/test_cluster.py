@@ -35,6 +35,7 @@ def rows(spark, folder, name):
     return sorted((tuple(row) for row in table.collect()), key=repr)
 
 
+@pytest.mark.full
 def test_the_report_on_a_cluster_equals_the_report_of_a_laptop(spark, master, tmp_path):
     landing = tmp_path / "landing"
     land(landing, example(seconds=25))

@@ -14,7 +14,7 @@ from federator_analytics.digest.tables import read_tables
 from federator_analytics.report.page import write_page
 from playwright.sync_api import expect
 
-from federator.console.listener import REQUEST_S
+from federator.console.listener import PATIENCE_S
 from lab.console.browser import DESKTOP, PATIENCE_MS, PHONE
 from tests.analytics.chromium import chromium, opened, served
 from tests.analytics.example_tables import HOSTILE, example, write_table, write_tables
@@ -231,7 +231,9 @@ def test_the_dashboard_leads_to_the_console_and_nowhere_that_is_no_page(browser,
 def test_who_connects_and_asks_nothing_is_let_go(tmp_path):
     with served(tmp_path) as (url, _):
         place = urlsplit(url)
-        with socket.create_connection((place.hostname, place.port), timeout=REQUEST_S * 10) as idle:
+        with socket.create_connection(
+            (place.hostname, place.port), timeout=PATIENCE_S * 10
+        ) as idle:
             assert idle.recv(1) == b""
 
 

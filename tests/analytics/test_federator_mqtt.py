@@ -217,6 +217,7 @@ def held(agent):
     return found
 
 
+@pytest.mark.full
 async def test_each_batch_is_read_once_though_the_query_is_killed(spark, tmp_path):
     """In a federation where none is answered without a collector's key."""
     office = Office(tmp_path / "office")

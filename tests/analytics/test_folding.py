@@ -153,6 +153,8 @@ def test_bad_lines_are_told_by_file_line_and_reason_and_cost_no_other():
         good[3][:-9],
         b"\xff" + good[4],
         good[5],
+        good[4][:-1] + b', "new": ' + b"[" * 4_000,
+        b"[" * 4_000,
     ]
 
     records, bad = parse(b"\r\n".join(harmed), "f", 10)
@@ -167,6 +169,8 @@ def test_bad_lines_are_told_by_file_line_and_reason_and_cost_no_other():
         (13, "not JSON"),
         (15, "truncated"),
         (16, "not JSON"),
+        (18, "truncated"),
+        (19, "not JSON"),
     ]
     assert bad[1].raw == (good[1] + good[2]).decode()[:1_000]
 

@@ -107,6 +107,7 @@ def test_input_without_a_usable_record_is_said_with_its_reason(report, tmp_path)
 
 
 @pytest.mark.timeout(PATIENT_S)
+@pytest.mark.full
 def test_the_dashboard_follows_a_death_that_the_job_finds_in_new_records(report, landed):
     home, _ = landed
 

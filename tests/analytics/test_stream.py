@@ -55,6 +55,7 @@ def test_late_and_doubled_and_damaged_lines_give_the_tables_of_the_batch_report(
     assert "reason='truncated'" in batch["quarantine"][0]
 
 
+@pytest.mark.full
 def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_path, monkeypatch):
     monkeypatch.setattr(folded, "WINDOWS_HELD", 1)
     monkeypatch.setattr(on_disk, "GROWN_ROWS_MAX", 5)
@@ -84,7 +85,7 @@ def test_tables_made_again_after_each_micro_batch_are_those_of_all(spark, tmp_pa
             assert typed(tmp_path / "stream") == typed(tmp_path / "batch")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_five_kills_of_the_streaming_job_leave_the_tables_of_the_batch_report(spark, tmp_path):
     landing, out = tmp_path / "in", tmp_path / "stream"
     *early, one, other = land(tmp_path / "all", example(seconds=25), batches_per_file=9)

@@ -11,7 +11,7 @@ BROKERS, RECORDS, SEED = 5, 20_000, 6
 CORRUPT = 0.01
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(900)  # a whole report: minutes on a machine that is busy tenfold
 def test_every_table_is_as_the_yardstick_computes_it_and_damage_changes_none(spark, tmp_path):
     sound = Order(BROKERS, RECORDS, SEED, tmp_path / "sound")

@@ -33,6 +33,12 @@ def broken_verb(monkeypatch):
     return broken
 
 
+def test_of_a_verb_that_is_none_the_nearest_is_named(capsys):
+    assert ended(["chek-config"]) == 64
+
+    assert "no verb 'chek-config': 'check-config'?" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     "arguments",
     [

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from federator.cli.setup import doctor
+from federator.config.reading import load
+from federator.runtime.doctor.diagnosis import Report
+from federator.runtime.storage import state_dir
 from lab.grid.processes.broker import BrokerProcess
 
 PROGRAM = [sys.executable, "-m", "federator"]
@@ -74,6 +78,25 @@ def test_init_writes_over_nothing(tmp_path):
     assert there.read_text() == "mine"
 
 
+def test_the_port_of_the_broker_is_that_which_others_are_offered(tmp_path):
+    ours, theirs = pty.openpty()
+    command = [*PROGRAM, "init", "-c", "f.toml", "--id", "7", "--broker", "mqtt://127.0.0.1:1899"]
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    asked = subprocess.Popen(
+        [*command, "--neighbour", "none", "--keys", "open"],
+        cwd=tmp_path,
+        env=environment,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+    )
+    os.write(ours, b"\n")
+
+    assert asked.wait(60) == 0
+    written = tomllib.loads((tmp_path / "f.toml").read_text())
+    assert written["broker"]["advertise"].endswith(":1899")
+
+
 def test_without_a_terminal_init_says_in_one_line_what_is_missing(tmp_path):
     refused = federator("init", "-c", "f.toml", "--id", "7", cwd=tmp_path)
 
@@ -97,12 +120,15 @@ def test_at_a_terminal_five_questions_are_asked(tmp_path):
     asked = subprocess.Popen(
         command, cwd=tmp_path, env=environment, stdin=theirs, stdout=theirs, stderr=theirs
     )
-    os.write(ours, b"7\n\nmqtt://site-7\nsite-1\nnone\nopen\n")  # one is refused, and asked again
+    os.write(ours, b"7\n\nmqtt://site-7\nsite-1\nnone\nnowhere\nopen\n")  # two are asked again
 
     assert asked.wait(60) == 0
 
     printed = os.read(ours, 65_536).decode()
     assert printed.count("Any broker that takes part already") == 2
+    assert printed.count("Folder of agent-ID.key") == 2
+    assert "'site-1' has no scheme" in printed
+    assert "nowhere/agent-7.key: no such file" in printed
     written = tomllib.loads((tmp_path / "f.toml").read_text())
     assert written["broker"] == {
         "id": 7, "url": "mqtt://127.0.0.1:1883", "advertise": "mqtt://site-7"
@@ -160,3 +186,25 @@ def test_what_people_read_of_keys_and_configurations_machines_read_too(tmp_path)
     ]  # fmt: skip
     assert shown["files"][0]["fingerprint"] == made["fingerprint"]
     assert shown["issued"] == [{k: v for k, v in issued.items() if k != "file"} | {"revoked": True}]
+
+
+def test_the_doctor_says_when_the_state_folder_is_full(tmp_path, monkeypatch):
+    file = tmp_path / "f.toml"
+    file.write_text('state_dir = "state"\n[broker]\nid = 1\nurl = "mqtt://127.0.0.1:1"\n')
+    settings = load(file, {})
+    assert doctor.room(settings).outcome == "ok"
+
+    monkeypatch.setattr(state_dir, "ROOM_BYTES_MIN", 2**63)
+    told = doctor.room(settings)
+
+    assert told.outcome == "fail"
+    assert "state_dir: " in told.found
+    assert "No space left on device: make room there" in told.found
+
+
+@pytest.mark.parametrize(
+    ("line", "wanted"),
+    [("max_queued_messages 100000", True), ("max_packet_size 9", True), ("log_dest topic", False)],
+)
+def test_a_broker_is_to_be_restarted_for_what_a_reload_does_not_change(line, wanted):
+    assert Report((), ("sys_interval 10", line)).takes_restart is wanted

@@ -75,6 +75,18 @@ SPOILT = {
     "another scheme": (("mqtt://127.0.0.1:1883", "http://h"), 78, 4, "broker.url = 'http://h'"),
     "a URL without a host": (("mqtt://127.0.0.1:1883", "mqtt://"), 78, 4, "host and port only"),
     "a port beyond 16 bits": (("0.1:1883", "0.1:70000"), 78, 4, "has a bad host or port"),
+    "IPv6 without brackets": (
+        ("mqtt://127.0.0.1:1883", "mqtt://2001:db8::1:1883"),
+        78,
+        4,
+        "an IPv6 address stands in brackets: write mqtt://[2001:db8::1]:1883",
+    ),
+    "an endpoint of IPv6 without brackets": (
+        ("", '[direct]\nlisten = ":::18840"\n'),
+        78,
+        8,
+        "an IPv6 address stands in brackets: write [::]:18840",
+    ),
     "port zero": (("0.1:1883", "0.1:0"), 78, 4, "has port 0"),
     "a path in the URL": (("0.1:1883", "0.1:1883/x"), 78, 4, "host and port only"),
     "a query in a WebSocket's URL": (
@@ -442,17 +454,24 @@ SPOILT = {
         ("", '[rules]\nrename = [{local = "a", federation = "b/"}]\n'),
         78,
         8,
-        "rules.rename[0].local = 'a' does not end with / after a name: write one like plant7/",
+        "rules.rename[0].local = 'a' does not end with / after a name: "
+        "write one like plant7/ (whole = true: this topic alone)",
     ),
     "renames of one topic": (
         (
             "",
             '[rules]\nrename = [{local = "a/", federation = "b/"}, '
-            '{local = "b/c/", federation = "d/"}]\n',
+            '{local = "c/", federation = "b/"}]\n',
         ),
         78,
         8,
-        "rules.rename[1].local = 'b/c/' overlaps 'b/' of rename[0]: give every topic one rename",
+        "rules.rename[1].federation = 'b/' is that of rename[0], too: give every topic one rename",
+    ),
+    "a whole topic that is none": (
+        ("", '[rules]\nrename = [{local = "a/", federation = "b/", whole = true}]\n'),
+        78,
+        8,
+        "rules.rename[0].local = 'a/' with whole = true is no topic: write one like plant7",
     ),
     "half a rename": (
         ("", '[rules]\nrename = [{local = "a/"}]\n'),

@@ -53,11 +53,46 @@ def test_without_a_file_nobody_can_sign_in():
 def test_attempts_are_counted_by_the_minute_and_half_are_left_to_other_addresses():
     operators = Operators(OperatorsSettings(attempts_per_min=4))
 
-    assert [operators.may_try("greedy", 1_000) for _ in range(3)] == [True, True, False]
-    assert [operators.may_try("other", 1_000) for _ in range(3)] == [True, True, False]
-    assert not operators.may_try("third", 1_000)
-    assert operators.may_try("greedy", 61_000)
+    def tried(address, now_ms=1_000):
+        return operators.may_try(address, "ada", "", now_ms)
+
+    assert [tried("greedy") for _ in range(3)] == [True, True, False]
+    assert [tried("other") for _ in range(3)] == [True, True, False]
+    assert not tried("third")
+    assert tried("greedy", 61_000)
     assert operators.refused == 3
+
+
+def test_where_an_operator_signed_in_before_strangers_keep_that_one_out_of_nothing(file):
+    operators = Operators(OperatorsSettings(file=file, attempts_per_min=4))
+    badge = operators.badge("ada")
+    for address in "abcdefgh":
+        operators.may_try(address, "ada", "", 1_000)
+
+    assert not operators.may_try("home", "ada", "", 1_000)
+    for forged in (badge + "0", f"00{badge}", badge.partition(".")[0], ".", "x" * 10_000, "é.é"):
+        assert not operators.may_try("home", "ada", forged, 1_000)
+    assert not operators.may_try("home", "bob", badge, 1_000)
+    assert [operators.may_try("home", "ada", badge, 1_000) for _ in range(3)] == [True, True, False]
+
+    file.write_text(f"ada:{hashed('another horse')}")
+    assert not operators.may_try("home", "ada", badge, 1_000)
+
+
+def test_a_session_ends_by_signing_out_with_its_time_and_with_the_password(file):
+    operators = Operators(OperatorsSettings(file=file, session_s=60))
+    gone, late, kept = (operators.begin("ada", 1_000) for _ in range(3))
+    operators.end(gone)
+    operators.end("of nobody")
+
+    assert operators.whose(gone, 1_001) is None
+    assert operators.whose("", 1_001) is None
+    assert operators.whose(late, 61_000) is None
+    assert operators.whose(kept, 60_999) == "ada"
+    file.write_text(f"ada:{hashed('another horse')}")
+    assert operators.whose(kept, 60_999) is None
+    file.unlink()
+    assert operators.whose(kept, 60_999) is None
 
 
 @pytest.mark.parametrize(

@@ -11,12 +11,17 @@ import pytest
 import uvicorn
 
 from federator.config.all_brokers.collector import CollectedBrokerSettings
-from federator.config.all_brokers.console import ConsoleHttpSettings, ConsoleSettings
-from federator.console import guard, listener, stream, web
+from federator.config.all_brokers.console import (
+    ConsoleHttpSettings,
+    ConsoleSettings,
+    OperatorsSettings,
+)
+from federator.console import guard, listener, web
 from federator.console.crowd import QUESTIONS_PER_S
 from federator.console.guard import BODY_BYTES_MAX
-from federator.console.listener import listening, pages_config
+from federator.console.listener import PagesConfig, listening
 from federator.console.observer import Observer
+from federator.console.operators import hashed
 from federator.console.picture import LivePage
 from federator.console.stream import Pulse
 from federator.console.web import Console
@@ -26,11 +31,11 @@ HOSTILE = '"><script>alert(1)</script>'
 
 
 @contextlib.asynccontextmanager
-async def served(*, history="", **http_keys):
+async def served(*, history="", operators=OperatorsSettings(), **http_keys):  # noqa: B008
     """A console that was told of one broker; its port, its observer and its pulse."""
     broker = CollectedBrokerSettings(url="mqtt://127.0.0.1:1")
     http = ConsoleHttpSettings(port=0, **http_keys)
-    settings = ConsoleSettings(brokers=(broker,), history=history, http=http)
+    settings = ConsoleSettings(brokers=(broker,), history=history, http=http, operators=operators)
     pulse = Pulse()
     async with asyncio.TaskGroup() as tasks:
         observer = Observer(settings, tasks, changed=pulse.give)
@@ -39,7 +44,7 @@ async def served(*, history="", **http_keys):
         observer.picture.on_live(7, page, at_us=1, now_ms=0)
         with listening("127.0.0.1", 0) as listener:
             console = Console(settings, observer, pulse, lambda: (True, "ready"))
-            server = uvicorn.Server(pages_config(console.application()))
+            server = uvicorn.Server(PagesConfig(console.application()))
             serving = asyncio.create_task(server.serve(sockets=[listener]))
             try:
                 yield listener.getsockname()[1], observer, pulse
@@ -165,7 +170,7 @@ async def test_a_crowd_of_pages_costs_one_text(monkeypatch):
 
 
 async def test_who_does_not_read_is_let_go_and_holds_nobody_up(monkeypatch):
-    monkeypatch.setattr(stream, "STALLED_S", 0.5)
+    monkeypatch.setattr(listener, "PATIENCE_S", 0.5)
     async with served(browsers_max=8) as (port, observer, pulse):
         text = "x" * 1_000_000
         monkeypatch.setattr(observer.picture, "since", lambda *_: {"ballast": text})
@@ -190,8 +195,8 @@ async def test_who_does_not_read_is_let_go_and_holds_nobody_up(monkeypatch):
 
 
 async def test_a_request_that_never_comes_does_not_keep_a_connection(monkeypatch):
-    monkeypatch.setattr(listener, "REQUEST_S", 0.3)
-    monkeypatch.setattr(guard, "BODY_S", 0.3)
+    monkeypatch.setattr(listener, "PATIENCE_S", 2)
+    monkeypatch.setattr(guard, "BODY_S", 0.2)
     async with served() as (port, _, _):
         for begun in (b"", b"GET / HT", b"GET /healthz HTTP/1.1\r\nHost: a\r\n\r\nGET / HT"):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
@@ -208,13 +213,50 @@ async def test_a_request_that_never_comes_does_not_keep_a_connection(monkeypatch
         answer = await reader.readline()
         writer.close()
         kept, _, line = await asyncio.to_thread(events, port)  # an answer may take its time
-        await asyncio.sleep(1)
+        await asyncio.sleep(3)
         alive = await asyncio.to_thread(metric, port, "federator_console_viewers")
         kept.close()
 
     assert b"408" in answer
     assert line
     assert alive == 1
+
+
+@pytest.mark.parametrize(
+    "begun",
+    [
+        b"",
+        b"GET / HT",
+        b"POST /api/sign-out HTTP/1.1\r\nHost: a\r\nContent-Length: 9\r\n\r\n",
+        b"GET /assets/cytoscape.min.js HTTP/1.1\r\nHost: a\r\n\r\n" * 20,
+    ],
+    ids=["silent", "half", "no body", "deaf"],
+)
+async def test_who_is_awaited_gives_way_and_who_waits_does_not(monkeypatch, begun):
+    monkeypatch.setattr(listener, "PATIENCE_S", 600)
+    monkeypatch.setattr(listener, "CONNECTIONS_MAX", 32)
+    monkeypatch.setattr(listener, "AWAITED_MAX", 16)
+    monkeypatch.setattr(listener, "PER_ADDRESS_MAX", 8)
+    strangers = []
+    async with served() as (port, _, _):
+        kept, _, line = await asyncio.to_thread(events, port)
+        for number in range(2, 8):
+            for _ in range(10):
+                stranger = socket.socket()
+                stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+                stranger.bind((f"127.0.0.{number}", 0))
+                stranger.connect(("127.0.0.1", port))
+                stranger.sendall(begun)
+                strangers.append(stranger)
+            answered = [await status(port, "GET", page) for page in ("/healthz", "/", "/readyz")]
+            assert answered == [200] * 3
+        viewers = await asyncio.to_thread(metric, port, "federator_console_viewers")
+        for each in strangers:
+            each.close()
+        kept.close()
+
+    assert line
+    assert viewers == 1
 
 
 async def test_it_stops_though_the_dashboard_lets_it_wait(monkeypatch, caplog):
@@ -292,7 +334,15 @@ async def test_questions_are_bounded_and_have_to_be_ones():
 
 
 @pytest.mark.parametrize(
-    ("body", "wanted"), [("x" * (BODY_BYTES_MAX + 1), 413), ("[]", 400), ("{", 400), ("{}", 403)]
+    ("body", "wanted"),
+    [
+        ("x" * (BODY_BYTES_MAX + 1), 413),
+        ("[]", 400),
+        ("{", 400),
+        ("[" * 4_000, 400),
+        ('{"a":' * 800, 400),
+        ("{}", 403),
+    ],
 )
 async def test_what_is_no_attempt_to_sign_in_is_refused(body, wanted):
     async with served() as (port, _, _):
@@ -302,6 +352,52 @@ async def test_what_is_no_attempt_to_sign_in_is_refused(body, wanted):
         assert await status(port, "POST", "/api/sign-in", body, Origin="http://evil") == 403
         assert await status(port, "POST", "/api/sign-in", body) == 403
         assert await status(port, "GET", "/api/drain") == 405
+
+
+async def test_signing_out_ends_the_session_and_strangers_keep_no_known_browser_out(tmp_path):
+    password = "correct horse battery"
+    (tmp_path / "operators").write_text(f"ada:{hashed(password)}\n")
+    async with served(operators=OperatorsSettings(file=tmp_path / "operators")) as (port, _, _):
+        origin = {"Origin": f"http://127.0.0.1:{port}"}
+
+        async def ask(path, body, **headers):
+            body = json.dumps(body)
+            return await asyncio.to_thread(said, port, "POST", path, body, {**origin, **headers})
+
+        who = {"name": "ada", "password": password}
+        answer, text = await ask("/api/sign-in", who)
+        badge, session = sorted(
+            (each.partition(";")[0] for each in answer.headers.get_all("Set-Cookie")),
+            key=lambda each: each.startswith("federator_console="),
+        )
+        signed_in = {"Cookie": session, "X-Console-Token": json.loads(text)["token"]}
+        order = {"broker": 7, "drain": "perhaps"}
+        before, _ = await ask("/api/drain", order, **signed_in)
+        await ask("/api/sign-out", {}, **signed_in)
+        after, _ = await ask("/api/drain", order, **signed_in)
+
+        wrong = {"name": "ada", "password": "open sesame, please"}
+        for number in range(12):
+            await ask("/api/sign-in", wrong, **{"X-Forwarded-For": f"10.0.0.{number}"})
+        unknown, _ = await ask("/api/sign-in", who)
+        known, _ = await ask("/api/sign-in", who, Cookie=badge)
+
+    assert answer.status == 200
+    assert (before.status, after.status) == (400, 401)
+    assert (unknown.status, known.status) == (429, 200)
+
+
+async def test_who_is_no_known_proxy_invents_no_addresses(tmp_path):
+    (tmp_path / "operators").write_text(f"ada:{hashed('correct horse battery')}\n")
+    async with served(operators=OperatorsSettings(file=tmp_path / "operators")) as (port, _, _):
+        origin = {"Origin": f"http://127.0.0.1:{port}"}
+        body = json.dumps({"name": "ada", "password": "open sesame, please"})
+        tried = [
+            (await asyncio.to_thread(said, port, "POST", "/api/sign-in", body, headers))[0].status
+            for headers in (origin | {"X-Forwarded-For": f"10.0.0.{n}"} for n in range(6))
+        ]
+
+    assert tried == [403] * 5 + [429]
 
 
 async def test_a_forged_cookie_is_nobodys():

@@ -22,6 +22,7 @@ PORTS = tuple(str(port) for port in (*range(18731, 18737), *range(18741, 18747))
 
 
 @pytest.mark.timeout(900)  # some fifty processes, on a machine that may be slow
+@pytest.mark.full
 def test_every_command_of_the_how_to_pages_prints_what_the_page_shows(tmp_path):
     """As printed but for the ports: those of the pages may be taken on this machine."""
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))

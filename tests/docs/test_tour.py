@@ -4,6 +4,8 @@ import json
 import re
 import socket
 
+import pytest
+
 from lab.grid.processes.ports import free_ports
 from tests.docs import tour
 from tests.docs.page import Shell, follow_in, steps
@@ -27,6 +29,7 @@ def shown():
     return re.sub(r"\x1b\[[\d;]*m", "", text)
 
 
+@pytest.mark.full
 def test_every_command_of_the_tour_prints_what_the_page_shows(tmp_path):
     """As printed but for the ports: those of the page may be taken on this machine."""
     ports = dict(zip(PORTS, map(str, free_ports(len(PORTS))), strict=True))

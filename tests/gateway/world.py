@@ -258,6 +258,7 @@ class World:
     def flush(self):
         """What the process around a session does."""
         session, up = self.session, self.session.up
+        session.catch_up(at_once=2)
         for again, packets in enumerate((up.acknowledged, up.acknowledged_again)):
             if packets:
                 self.journal.acknowledged(
@@ -325,7 +326,7 @@ class World:
             self.client.read()
             self.client.answer()
             ends = self.client.inward, self.client.outward, self.broker.inward, self.broker.outward
-            if not any(end.bytes for end in ends):
+            if not any(end.bytes for end in ends) and not self.session.catching_up:
                 return
         raise AssertionError("it never comes to rest")
 

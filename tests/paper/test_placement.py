@@ -26,7 +26,7 @@ KNOWN = [
 """Figures 8 and 11: what docs/placement.md prints, at 100,000 topics."""
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize(("changes", "printed"), KNOWN, ids=str)
 def test_figures_8_and_11_match_the_closed_forms_within_one_percent(changes, printed):
     setting = delegation_paper.Setting(**changes)
@@ -53,7 +53,7 @@ def curves():
     return means(found)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("claim", CLAIMS, ids=lambda claim: f"figure {claim.figure}: {claim.text}")
 def test_our_figures_say_what_the_paper_says_unless_known_to_differ(curves, claim):
     assert claim.check(curves) == (not claim.differs), claim.told(curves)

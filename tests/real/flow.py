@@ -13,6 +13,7 @@ import mqtt5
 
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.handler import Handler
+from tests.real.polling import until
 
 
 class Subscriber(Handler):
@@ -23,11 +24,12 @@ class Subscriber(Handler):
         at_s: Monotonic time of each arrival.
     """
 
-    def __init__(self, port, topic_filter, *, client_id, qos=0, login=()):
+    def __init__(self, port, topic_filter, *, client_id, qos=0, login=(), **session):
         self.came = Counter()
         self.at_s = []
         self.order = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
+        endpoint = Endpoint("127.0.0.1", port, *login)
+        self.link = MqttLink(endpoint, self, client_id=client_id, **session)
         self.link.subscribe([mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(qos))])
 
     @property
@@ -68,6 +70,11 @@ class Publisher(Handler):
     def pause(self):
         """Publish no more."""
         self._paused = True
+
+    async def rest(self):
+        """Publish no more, and return when the broker has acknowledged everything."""
+        self.pause()
+        await until(lambda: self.link.unacknowledged == 0, "the broker has them")
 
     def resume(self):
         """Publish again."""

@@ -3,7 +3,7 @@
 import contextlib
 from itertools import pairwise
 
-from tests.real.plain_agents import gets_through
+from tests.real.plain_agents import settled
 from tests.real.polling import until
 
 LONG_KEPT_S = 120.0
@@ -17,7 +17,7 @@ def clients(streams):
 async def begin(streams):
     """Wait until all streams flow; the numbers from which on nothing may be missing."""
     for sender, taker in streams:
-        await gets_through(sender, taker)
+        await settled(sender, taker)
     return [sender.sent for sender, _ in streams]
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 import uvicorn
 
-from federator.console.listener import listening, pages_config
+from federator.console.listener import PagesConfig, listening
 from federator_analytics.dashboard.app import LOOPBACK_NAMES, application
 from federator_analytics.errors import UnavailableError, UsageError
 
@@ -60,7 +60,7 @@ def command(tables: Path, port: int, host: str, stale_after_s: float, console: s
         app = application(
             tables, names=names, stale_after_s=stale_after_s, now_s=time.time, console=console
         )
-        uvicorn.Server(pages_config(app)).run(sockets=[listener])
+        uvicorn.Server(PagesConfig(app)).run(sockets=[listener])
 
 
 def _link(url: str) -> str:

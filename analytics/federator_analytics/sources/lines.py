@@ -30,13 +30,17 @@ from federator_analytics.schemas.records import (
 
 Keys = dict[str, object]
 
+UNREADABLE = (ValueError, RecursionError)
+"""What lines raise that are none: msgspec's errors, Python's of text that is not UTF-8, and that of
+what is nested too deeply."""
+
 
 def reason(line: str) -> str:
     """Why ``line``, which is bad, is bad."""
     torn = line.startswith("{") and not line.rstrip().endswith("}")
     try:
         told = json.loads(line, parse_constant=_refuse)
-    except (ValueError, RecursionError):
+    except UNREADABLE:
         return "truncated" if torn else "not JSON"
     if not isinstance(told, dict):
         return "not JSON"
@@ -189,7 +193,7 @@ def parse(
         lines.pop()
     try:
         records = list(map(_decode, lines))
-    except ValueError:  # msgspec's errors and Python's of text that is not UTF-8
+    except UNREADABLE:
         pass
     else:
         if all(map(_agrees, records)):
@@ -206,7 +210,7 @@ def _one_by_one(
             continue
         try:
             record = _decode(line)
-        except ValueError:
+        except UNREADABLE:
             record = None
         if record is not None and _agrees(record):
             records.append(record)

@@ -4,6 +4,7 @@ The order is signed for the run of the agent that is asked, which its page tells
 """
 
 import asyncio
+import os
 import time
 from pathlib import Path
 
@@ -13,7 +14,7 @@ from federator.cli.agent_pages import agent_url, get, url_option
 from federator.cli.options import FILE, config_option, json_option, settings_from, tell
 from federator.config.security import role_keys
 from federator.config.settings import Settings
-from federator.errors import LinkError
+from federator.errors import ConfigError, LinkError
 from federator.protocol.messages.json_codec import encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.messages.topics import drain_topic
@@ -72,6 +73,10 @@ def order(
     keys = role_keys(key or settings.keys.operator_file, "operator", "--key, keys.operator_file")
     words = SignedWords(None, vouch=vouch_by(keys))
     where, wanted = agent_url(config, url), "draining" if draining else "up"
+    known = [each.get("broker") for each in get(where, "/controller").get("brokers", [])]
+    if known and broker not in known:
+        text = f"broker {broker}: no such broker: known here are {', '.join(map(str, known))}"
+        raise ConfigError(text, exit_code=os.EX_DATAERR)
     end_s = time.monotonic() + OBEYED_WITHIN_S
     while time.monotonic() < end_s:
         run = bytes.fromhex(get(where, "/status").get("security", {}).get("run", ""))

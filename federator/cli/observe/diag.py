@@ -26,7 +26,8 @@ from pydantic import BaseModel, SecretStr
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
 from federator.cli.options import FILE, config_option, json_option, option, settings_from, tell
 from federator.config.settings import Settings
-from federator.errors import ConfigError, LinkError
+from federator.errors import ConfigError, DecodeError, LinkError
+from federator.protocol.messages.fields import json_value
 
 LOG_BYTES_MAX: Final = 4_194_304
 JOURNAL_LINES: Final = 20_000
@@ -171,7 +172,10 @@ def _environment() -> str:
 def _state(folder: Path) -> Iterator[str]:
     paths = sorted(folder.rglob("*"))
     for path in paths[:STATE_FILES_MAX]:
-        told = path.lstat()
+        try:
+            told = path.lstat()
+        except FileNotFoundError:  # the agent replaced it meanwhile
+            continue
         at = datetime.fromtimestamp(told.st_mtime, UTC)
         yield f"{told.st_size:>12} {at:%Y-%m-%dT%H:%M:%SZ} {path.relative_to(folder)}\n"
     if not paths:
@@ -272,8 +276,8 @@ def _in_file(path: Path) -> Iterator[str]:
     except OSError:
         return
     try:
-        paper = json.loads(content)
-    except ValueError:
+        paper = json_value("paper", content, KEY_FILE_BYTES_MAX)
+    except DecodeError:
         paper = None
     if isinstance(paper, dict):
         yield from (str(paper[name]) for name in SECRETS_IN_PAPERS if name in paper)

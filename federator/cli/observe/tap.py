@@ -17,7 +17,8 @@ import msgspec
 from federator.cli.options import config_option, settings_from
 from federator.config.settings import Settings
 from federator.errors import DecodeError, LinkError
-from federator.protocol.forwarding.frames import FRAME_VERSION, unpack
+from federator.protocol.forwarding.bundles import frames_of
+from federator.protocol.forwarding.frames import FRAME_VERSION, Frame
 from federator.protocol.messages.codec import CONTROL_KINDS, decode
 from federator.protocol.trust.guard import overheard
 from federator.runtime.mqtt.probe import BrokerProbe
@@ -80,7 +81,9 @@ def read(packet: mqtt5.PublishPacket, at: datetime) -> dict[str, object]:
         if body is None:
             return record
         if kind == DATA_KIND:
-            return {**record, "frame": {"seal": seal, **_frame(body)}}
+            first, *more = (_frame(frame) for frame, _ in frames_of(body))
+            labelled = {**record, "frame": {"seal": seal, **first}}
+            return {**labelled, "bundled": more} if more else labelled
         message = decode(kind, body)
         fields = {k: msgspec.to_builtins(v) for k, v in msgspec.structs.asdict(message).items()}
         return {**record, "message": type(message).__name__, **fields}
@@ -88,8 +91,7 @@ def read(packet: mqtt5.PublishPacket, at: datetime) -> dict[str, object]:
         return {**record, "error": str(error)}
 
 
-def _frame(payload: bytes) -> dict[str, object]:
-    frame = unpack(payload)
+def _frame(frame: Frame) -> dict[str, object]:
     keys = [frame.keys[at : at + 8].hex() for at in range(0, len(frame.keys), 8)]
     return {
         "version": FRAME_VERSION,
@@ -114,6 +116,8 @@ def as_line(record: Mapping[str, object]) -> str:
     frame = record.get("frame")
     fields = frame if isinstance(frame, dict) else record
     hidden = ("at", "kind", "message")
+    if isinstance(more := record.get("bundled"), list):
+        fields = {**fields, "bundled": len(more)}
     shown = " ".join(f"{k}={_short(v)}" for k, v in fields.items() if k not in hidden)
     name = record.get("message", "")
     return f"{at} {record['kind']:<13} {name} {shown}".replace("  ", " ")

@@ -12,9 +12,11 @@ import click
 
 from federator.cli.options import FOLDER, PLACE, columns, option
 from federator.cli.planning.files import read_text
-from federator.errors import ConfigError
+from federator.errors import ConfigError, DecodeError
 from federator.planner.delegation.live import BAD_DATA, parse
+from federator.planner.flow.instance_file import FILE_BYTES_MAX
 from federator.planner.placement.cores import CorePlan, PlacementError, place_cores
+from federator.protocol.messages.fields import json_value
 from federator.runtime.agent.priority_file import FILE_NAME, VALID_MS_MAX
 from federator.runtime.storage.durable import SHARED_FILE, write_whole
 
@@ -61,9 +63,9 @@ def command(traffic: Path, links: Path, write: Path | None, valid_s: int, as_jso
 def parse_links(text: str, *, name: str) -> list[tuple[int, int]]:
     """Pairs of ids. Raises ``ConfigError``: one line that says what to mend."""
     try:
-        value = json.loads(text)
-    except ValueError as error:
-        raise ConfigError(f"{name}: {error}: mend the file", exit_code=BAD_DATA) from None
+        value = json_value(name, text.encode(), FILE_BYTES_MAX)
+    except DecodeError as error:
+        raise ConfigError(f"{error}: mend the file", exit_code=BAD_DATA) from None
     if isinstance(value, dict):
         found = value.get("links")
         each_named = isinstance(found, list) and all(isinstance(each, dict) for each in found)

@@ -54,6 +54,12 @@ def command(
         f"broker {settings.broker.id} at {settings.broker.reached_at}, "
         f"federation {settings.federation}, "
         f"{neighbours} neighbour{'' if neighbours == 1 else 's'}: the configuration can be used\n"
-        f"a reload (SIGHUP) changes {', '.join(live)}; any other key takes a restart"
+        f"a reload (SIGHUP) takes up {'; '.join(map(_with_exceptions, live))}\n"
+        "any other key takes a restart"
     )
     tell(record, text, as_json=as_json)
+
+
+def _with_exceptions(key: str) -> str:
+    name, but, exceptions = key.partition(" but ")
+    return f"{name} (not {exceptions})" if but else name

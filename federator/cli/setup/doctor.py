@@ -1,9 +1,11 @@
 """``federator doctor``: what the broker can do, and the exact lines it lacks."""
 
 import asyncio
+import errno
 import json
+import os
 from collections.abc import Callable
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import click
@@ -21,10 +23,11 @@ from federator.config.settings import Settings
 from federator.errors import ConfigError
 from federator.protocol.types import BROKER_ID_MAX
 from federator.runtime.doctor.access_list import AGENT, access_list
-from federator.runtime.doctor.diagnosis import Report, judge
+from federator.runtime.doctor.diagnosis import Finding, Outcome, Report, judge
 from federator.runtime.doctor.doctor import SYSTEM_SECONDS_MAX, examine
 from federator.runtime.mqtt.probe import RefusedError
 from federator.runtime.storage.durable import SHARED_FILE
+from federator.runtime.storage.state_dir import require_room
 
 CONFIG_HEAD = (
     "# What an agent of federator needs beyond what mosquitto.conf says; see `federator doctor`."
@@ -155,7 +158,19 @@ def diagnosed(settings: Settings, *, system_seconds_max: float) -> Report:
     except RefusedError as error:
         text = f"{error}: check broker.username and password"
         raise ConfigError(text, exit_code=error.config_exit_code) from error
-    return judge(facts, settings)
+    report = judge(facts, settings)
+    return replace(report, findings=(*report.findings, room(settings)))
+
+
+def room(settings: Settings) -> Finding:
+    """Whether an agent, run by our user, could keep its state."""
+    try:
+        require_room("state_dir", settings.state_dir)
+    except ConfigError as error:
+        full = os.strerror(errno.ENOSPC) in str(error)
+        outcome: Outcome = "fail" if full else "warn"  # the agent may be another user's
+        return Finding("state folder", outcome, str(error), "as the agent's user, check-config")
+    return Finding("state folder", "ok", f"{settings.state_dir}: can be written")
 
 
 def _as_text(report: Report, settings: Settings) -> list[str]:
@@ -164,8 +179,9 @@ def _as_text(report: Report, settings: Settings) -> list[str]:
         (_MARKS[f.outcome], f.name, f.found, f.mend and f"-> {f.mend}") for f in report.findings
     ]
     lines += columns(rows)
+    then = "restart" if report.takes_restart else "reload"
     for where, wanted in (
-        ("mosquitto.conf (keep your own log_dest lines), then reload it", report.config_lines),
+        (f"mosquitto.conf (keep your own log_dest lines), then {then} it", report.config_lines),
         ("its acl_file", report.acl_lines),
     ):
         if wanted:

@@ -17,7 +17,8 @@ class ConsoleHttpSettings(HttpSettings):
     """0 takes any free port, which the log tells."""
     behind_tls: Switch = False
     """A proxy in front of us speaks TLS: browsers are told to send the cookie of who is signed in
-    over https:// alone."""
+    over https:// alone. A proxy on this machine is believed from where they come
+    (`X-Forwarded-For`)."""
     browsers_max: WholeNumber = Field(default=64, ge=1, le=10_000)
     """Pages that are kept current at once; a further one is told to come again."""
 
@@ -31,7 +32,8 @@ class OperatorsSettings(Section):
     session_s: WholeNumber = Field(default=28_800, ge=60, le=2_592_000)
     """How long somebody stays signed in. All are signed out when the console starts again."""
     attempts_per_min: WholeNumber = Field(default=10, ge=1, le=600)
-    """Attempts to sign in, of everybody together; further ones are refused unread."""
+    """Attempts to sign in, of everybody together; further ones are refused unread. A browser in
+    which an operator signed in before has half as many of its own."""
 
 
 _Link = Annotated[str, StringConstraints(pattern=r"^(https?://[^\s\"'<>]{1,500})?$")]

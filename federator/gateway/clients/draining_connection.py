@@ -41,7 +41,7 @@ class DrainingConnection:
         del self._deliveries[: len(taken)]
         return taken
 
-    def on_data(self, port: Port, data: bytes) -> None:
+    def on_data(self, port: Port, data: bytes) -> bool:
         """Take deliveries, and acknowledge them."""
         answers: list[bytes] = []
         try:
@@ -58,9 +58,10 @@ class DrainingConnection:
                     answers.append(wire.write_ack(Kind.PUBCOMP, packet_id, self._version))
         except MalformedError:
             port.abort()
-            return
+            return False
         if answers:
             port.write(answers)
+        return self._splitter.more
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
         """Do nothing: what came by the connection is kept here."""

@@ -14,11 +14,11 @@ import structlog
 from federator.config.gateway import GatewaySettings, ListenerSettings
 from federator.errors import ConfigError
 from federator.gateway import wire
-from federator.gateway.clients.antechamber import Antechamber, Place
-from federator.gateway.clients.ports import Port, PortOwner
+from federator.gateway.clients.ports import PACKETS_AT_ONCE, Port, PortOwner
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import Millis
+from federator.runtime.process.antechamber import Antechamber, Place
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 PORT_TAKEN_EXIT_CODE: Final = 69
@@ -106,7 +106,9 @@ class _PendingConnection(asyncio.Protocol):
         self._handshake: asyncio.Task[None] | None = None
         self._timeout_ms = context.settings.clients.connect_timeout_ms
         limit = context.settings.clients.packet_bytes_max
-        self._splitter = wire.Splitter(limit=limit, firsts=wire.FROM_CLIENT)
+        self._splitter = wire.Splitter(
+            limit=limit, firsts=wire.FROM_CLIENT, at_once=PACKETS_AT_ONCE
+        )
         self._timer = DeadlineTimer(self._give_up)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -143,28 +145,29 @@ class _PendingConnection(asyncio.Protocol):
         except OSError:  # TLS errors are such
             self._leave()
 
-    def on_data(self, port: Port, data: bytes) -> None:
+    def on_data(self, port: Port, data: bytes) -> bool:
         """Let the client in when its CONNECT is whole, or send it away."""
         self._place.receive(len(data))
         if not port.open:
-            return
+            return False
         try:
             block, packets = self._splitter.feed(data)
             if not packets:
                 if self._splitter.fault is not None:
                     raise self._splitter.fault
-                return
+                return False
             connect = wire.read_connect(block, packets[0])
             self._splitter.speak(connect.version)
             client = self._context.admit(connect, port, self._splitter, self._place)
         except MalformedError as error:
             self._refuse(error)
-            return
+            return False
         self._timer.set(None)
         self._place.finish(lambda: client.dismiss(Reason.SERVER_BUSY, "others need its place"))
         port.give_to(client)
         if len(packets) > 1 or self._splitter.fault is not None:
             client.go_on(block, packets[1:])
+        return self._splitter.more
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
         """Forget a client that left."""

@@ -14,7 +14,6 @@ from typing import Final
 
 from federator.config.gateway import UpstreamSettings
 from federator.gateway import wire
-from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.ports import Port
 from federator.gateway.clients.proxied_client import GatewayContext, ProxiedClient
 from federator.gateway.split.delivery_ids import Delivery
@@ -22,6 +21,7 @@ from federator.gateway.split.session import SUFFIX, SplitSession
 from federator.gateway.split.topic_owners import TopicOwners
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import BrokerId
+from federator.runtime.process.antechamber import Place
 from federator.runtime.process.clocks import monotonic_ms
 
 DEPARTED_MAX: Final = 4_096
@@ -118,7 +118,7 @@ class MultiBrokerClient:
         now_ms = monotonic_ms()
         for proxied in self._proxied:
             proxied.heard_ms = now_ms
-        if not self._split.accepted:
+        if not self._split.accepted or self._early:
             # Whose each packet is only matters once all brokers let the client in.
             self._early.append((block, packets))
             waits = sum(len(each) for each, _ in self._early)
@@ -135,16 +135,17 @@ class MultiBrokerClient:
             self._flush()
             self._feed()
 
-    def on_data(self, port: Port, data: bytes) -> None:
-        """Take what the client sent."""
+    def on_data(self, port: Port, data: bytes) -> bool:
+        """Take what the client sent; whether there is more to take, with no data."""
         if not self._split.accepted:
             self._place.receive(len(data))
             if self._over:
-                return
+                return False
         try:
             self.go_on(*self._splitter.feed(data))
         except MalformedError as error:
             self._refuse(error)
+        return self._splitter.more
 
     def on_lost(self, port: Port, error: Exception | None) -> None:
         """End all legs: the client's connection broke, or it left."""
@@ -233,10 +234,16 @@ class MultiBrokerClient:
         """Take what the client said before all legs were there."""
         for proxied, leg in self._pairs():
             proxied.on_room(leg, not self.port.full)
+        self._take_early()
+
+    def _take_early(self) -> None:
+        """Take a part of that, and the rest when others had their turn."""
         early, self._early = self._early, []
-        self.port.block("early", False)
-        for block, packets in early:
-            self.go_on(block, packets)
+        if early:
+            self.go_on(*early[0])
+            self._early = early[1:] if not self._over else []
+            self._soon(self._take_early)
+        self.port.block("early", bool(early))
 
     def _feed(self) -> None:
         """Hand to each leg what the split session has for it."""

@@ -11,7 +11,12 @@ from typing import Final, Protocol, cast
 WRITE_HIGH_WATER_BYTES: Final = 65_536
 
 READ_BYTES_MAX: Final = 65_536
-"""Of one connection, in one turn of the loop: what that costs depends on how short packets are."""
+"""Of one connection, in one turn of the loop."""
+
+PACKETS_AT_ONCE: Final = 64
+TURN_S: Final = 0.005
+"""So long an owner is given packets of one read, so many at a time, before others have a turn: what
+a packet costs depends on what it is."""
 
 _buffer: Final = memoryview(bytearray(READ_BYTES_MAX))  # of all: a read is taken before the next
 
@@ -40,8 +45,8 @@ class End(Protocol):
 class PortOwner(Protocol):
     """Whoever is told what happens to a port."""
 
-    def on_data(self, port: "Port", data: bytes) -> None:
-        """Take ``data`` that ``port`` read."""
+    def on_data(self, port: "Port", data: bytes) -> bool:
+        """Take ``data`` that ``port`` read; whether there is more to take, with no data."""
 
     def on_lost(self, port: "Port", error: Exception | None) -> None:
         """Note that ``port`` is gone, and that we did not close it."""
@@ -84,12 +89,25 @@ class Port(asyncio.BufferedProtocol):
 
     def buffer_updated(self, nbytes: int) -> None:
         """Pass on to the owner what was read; where there may be more, others have a turn first."""
-        if self._closed:
-            return
-        if nbytes == READ_BYTES_MAX:
+        if self._pass_on(bytes(_buffer[:nbytes])) or nbytes == READ_BYTES_MAX:
             self.block("turn", True)
-            asyncio.get_running_loop().call_soon(self.block, "turn", False)
-        self._owner.on_data(self, bytes(_buffer[:nbytes]))
+            asyncio.get_running_loop().call_soon(self._next_turn)
+
+    def _next_turn(self) -> None:
+        if self._pass_on(b""):
+            asyncio.get_running_loop().call_soon(self._next_turn)
+        else:
+            self.block("turn", False)
+
+    def _pass_on(self, data: bytes) -> bool:
+        """Let the owner take ``data`` while the turn lasts; whether it has more to take."""
+        loop = asyncio.get_running_loop()
+        until_s = loop.time() + TURN_S
+        while not self._closed and self._owner.on_data(self, data):
+            if loop.time() > until_s:
+                return True
+            data = b""
+        return False
 
     def connection_lost(self, exc: Exception | None) -> None:
         """Tell the owner that the connection is gone, unless we closed it."""

@@ -15,10 +15,9 @@ import structlog
 from federator.config.gateway import GatewaySettings
 from federator.gateway import wire
 from federator.gateway.brokers import Broker
-from federator.gateway.clients.antechamber import Place
 from federator.gateway.clients.broker_search import BrokerSearch
 from federator.gateway.clients.draining_connection import DrainingConnection
-from federator.gateway.clients.ports import End, Port
+from federator.gateway.clients.ports import PACKETS_AT_ONCE, End, Port
 from federator.gateway.metrics import GatewayCounters
 from federator.gateway.session import orders
 from federator.gateway.session.healing import EARLY_MS, missed, missed_before
@@ -27,6 +26,7 @@ from federator.gateway.session.orders import State
 from federator.gateway.session.session import ClientSession
 from federator.gateway.wire.kinds import MalformedError, Packet, Reason
 from federator.protocol.types import BrokerId, Millis
+from federator.runtime.process.antechamber import Place
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 HEAL_GRACE_S: Final = 0.03
@@ -135,9 +135,10 @@ class ProxiedClient:
         self._client_port = port
         self._from_client = splitter
         self._broker_port: Port | None = None
-        self._from_broker = wire.Splitter(firsts=wire.FROM_SERVER)
+        self._from_broker = _broker_splitter()
         self._generation = 0
         self._paused = False
+        self._catches_up = False
         self._attempt_end = DeadlineTimer(self._give_up_attempt)
         self._draining: DrainingConnection | None = None
         self._former: Broker | None = None  # where it was attached last
@@ -171,16 +172,17 @@ class ProxiedClient:
         except MalformedError as error:
             self.session.refuse(error)
 
-    def on_data(self, port: End, data: bytes) -> None:
-        """Take what either end sent."""
-        session = self.session
+    def on_data(self, port: End, data: bytes) -> bool:
+        """Take what either end sent; whether there is more to take, with no data."""
+        session, more = self.session, False
         if port is self._client_port:
             self.heard_ms = monotonic_ms()
             if not session.accepted:
                 self._context.on_early(self, len(data))
                 if session.state is State.GONE:
-                    return
+                    return False
             self._take(lambda: self._from_client.feed(data))
+            more = self._from_client.more
         elif port is self._broker_port:
             accepted = session.accepted
             try:
@@ -191,15 +193,20 @@ class ProxiedClient:
                 broker = self.broker.id if self.broker else None
                 _log.warning("gateway.broker_malformed", broker=broker, reason=str(error)[:200])
                 session.on_broker_lost()
+            more = self._from_broker.more
             if session.accepted and not accepted:
                 self._context.on_accepted(self)
             if self._attempt_end.is_set and session.attached:
                 self._on_attached()
         self.flush()
+        return more
 
     def on_lost(self, port: End, error: Exception | None) -> None:
         """Tell the session that either end is gone."""
         if port is self._client_port:
+            if self.session.catching_up:  # what it said before goes first
+                asyncio.get_running_loop().call_soon(self.on_lost, port, error)
+                return
             self.session.on_client_lost()
         elif port is self._broker_port:
             self._broker_port = None
@@ -277,7 +284,7 @@ class ProxiedClient:
         if self._broker_port is not port or session.state is not State.LIVE:
             return False
         if session.unanswered:
-            session.go_on(monotonic_ms())
+            session.up.open = True
             self.flush()
             return False
         self._broker_port = None
@@ -302,9 +309,20 @@ class ProxiedClient:
             due, session.orders[:] = [*session.orders], []
             for order in due:
                 self._perform(order)
+        if session.catching_up and not self._catches_up:
+            self._catches_up = True
+            self._client_port.block("early", True)  # its end, too, is behind what waits
+            asyncio.get_running_loop().call_soon(self._catch_up)
         room = self._room
         if self._paused or up.bytes_held > room or session.backlog.bytes_held > room:
             self._pause()
+
+    def _catch_up(self) -> None:
+        """Let a part pass of what waited for a broker; others have a turn before the rest."""
+        self._catches_up = False
+        self.session.catch_up(at_once=PACKETS_AT_ONCE)
+        self.flush()
+        self._client_port.block("early", self._catches_up)
 
     def _pause(self) -> None:
         """Read no more of a client while too much of what it sent waits for a broker.
@@ -353,7 +371,7 @@ class ProxiedClient:
         self._search.cancel()
         self._end_draining()
         self._count(None)
-        self.session.backlog.take()  # freed at once, and so is what stands in the splitter
+        self.session.backlog.clear()  # freed at once, and so is what stands in the splitter
         self._from_client = wire.Splitter(firsts=wire.FROM_CLIENT)
         self._context.on_gone(self)
 
@@ -455,7 +473,7 @@ class ProxiedClient:
             port.abort()
             return True
         self._broker_port = port
-        self._from_broker = wire.Splitter(firsts=wire.FROM_SERVER)
+        self._from_broker = _broker_splitter()
         port.block("client", self._client_port.full)
         kept: list[bytes] = []
         if self.session.accepted:  # nothing that is kept for its id is a stranger's
@@ -495,3 +513,7 @@ class ProxiedClient:
         self._context.on_attached(self, moved=former is not None)
         if former is not None and former is not self.broker and self._draining is None:
             self._context.on_left(self, former)
+
+
+def _broker_splitter() -> wire.Splitter:
+    return wire.Splitter(firsts=wire.FROM_SERVER, at_once=PACKETS_AT_ONCE)

@@ -31,7 +31,6 @@ class Downstream:
     Attributes:
         receive_max: How many deliveries the client takes at a time.
         plain: Whether packets pass as they came, once ``note`` has seen them.
-        held_bytes: Bytes of deliveries held back, and of those that wait for the client's answers.
     """
 
     version: Version
@@ -39,7 +38,6 @@ class Downstream:
     to_client: list[bytes]
     to_broker: list[bytes]
     plain: bool = True
-    held_bytes: int = 0
     _ids: dict[int, int] = field(default_factory=dict)  # the client's, unanswered: the broker's
     _names: dict[int, int] = field(default_factory=dict)  # the broker's: the client's, if another
     _twos: set[int] = field(default_factory=set)  # those of QoS 2
@@ -116,7 +114,6 @@ class Downstream:
             self._mute(packet)
         elif self._held is not None:
             self._held.append(packet)
-            self.held_bytes += len(packet)
         elif self._order and self._order.keeps(wire.topic_of(packet), packet):
             if self._order.full:
                 self._deliver_all(self._order.take_all())
@@ -218,10 +215,7 @@ class Downstream:
                 packet = self._addressed(broker_id, packet)
             self.to_client.append(packet)
             sent += 1
-        if sent:
-            del self._waiting[:sent]
-            self.held_bytes = sum(map(len, self._held or ()))
-            self.held_bytes += sum(len(packet) for _, packet in self._waiting)
+        del self._waiting[:sent]
 
     def _addressed(self, broker_id: int, packet: bytes) -> bytes:
         """``packet`` with an id that is free on the client's side."""

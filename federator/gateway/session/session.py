@@ -119,17 +119,18 @@ class ClientSession:
         values must not be taken for those that come again.
         """
         subscriptions = self.subscriptions
-        if self.state is not State.LIVE or not self.up.open or subscriptions.busy:
+        waits = self.backlog.packets or not self.up.open
+        if self.state is not State.LIVE or waits or subscriptions.busy:
             return 0
         if subscriptions.granted:
             self.down.mute()
             self.to_broker.extend(subscriptions.again(self.up.ids))
         return len(subscriptions.granted)
 
-    def go_on(self, now_ms: Millis) -> None:
-        """Let the client's packets pass again."""
-        self.up.open = True
-        self._catch_up(now_ms)
+    @property
+    def catching_up(self) -> bool:
+        """Whether ``catch_up`` has something to pass on: there is a broker for what waits."""
+        return self.up.open and bool(self.backlog.packets) and self.state is not State.GONE
 
     # -- the client ---------------------------------------------------------------------------
 
@@ -139,10 +140,13 @@ class ClientSession:
         Raises:
             MalformedError: One breaks the protocol; those before it are handled. Call ``refuse``.
         """
-        if not self.up.open:
+        if not self.up.open or self.backlog.packets:
             for packet in packets:
                 self._wait(block, packet)
             return
+        self._pass_on(block, packets)
+
+    def _pass_on(self, block: bytes, packets: list[Packet]) -> None:
         version, topics, out = self.version, self.up.topics, self.to_broker
         start = 0
         for packet in packets:
@@ -251,7 +255,7 @@ class ClientSession:
         """End while there is no broker: the will of the client needs one all the same."""
         if with_will and self.accepted and self.connect.will is not None:
             self.will_only = True
-            self.backlog.take()
+            self.backlog.clear()
             return
         self.state = State.GONE
         self.orders.append(orders.LeaveBroker(with_will=False))
@@ -359,8 +363,6 @@ class ClientSession:
                 answer = self._on_broker_disconnect(block, packet)
             case _:
                 raise MalformedError(f"{Kind(kind).name} from a broker", Reason.PROTOCOL_ERROR)
-        if up.open and self.backlog.packets:
-            self._catch_up(now_ms)
         return answer
 
     def _on_connack(self, block: bytes, packet: Packet, now_ms: Millis) -> bytes:
@@ -382,7 +384,6 @@ class ClientSession:
             self.aliases.allow(connack.properties)
             limit = self._packet_bytes_max
             self.to_client.append(connack_for_client(connack, self.connect, packet_bytes_max=limit))
-            self._catch_up(now_ms)
             return SWALLOW
         self.state = State.RESTORING
         self.down.hold()
@@ -394,8 +395,6 @@ class ClientSession:
         self.up.resume(kept, receive_max=takes, out=self.to_broker)
         if self.subscriptions.restored:
             self._restored(now_ms)
-        if self.up.open:
-            self._catch_up(now_ms)
         return SWALLOW
 
     def _on_refusal(self, connack: wire.Connack) -> bytes:
@@ -483,16 +482,13 @@ class ClientSession:
             self.state = State.AWAY
         self.orders.append(orders.FindBroker(refused=False))
 
-    def _catch_up(self, now_ms: Millis) -> None:
-        """Pass on what the client sent while it had no broker."""
-        packets = self.backlog.take()
-        for at, packet in enumerate(packets):
+    def catch_up(self, *, at_once: int) -> None:
+        """Pass on what the client sent while it had no broker, ``at_once`` packets at most."""
+        for _ in range(at_once):
+            if not self.catching_up:
+                return
+            packet = self.backlog.take()
             try:
-                self.from_client(packet, [wire.only(packet)], now_ms)
+                self._pass_on(packet, [wire.only(packet)])
             except MalformedError as error:
                 self.refuse(error)
-            if self.state is State.GONE:
-                return
-            if not self.up.open:
-                self.backlog.put_back(packets[at + 1 :])
-                return

@@ -58,6 +58,7 @@ class Subscriptions:
     changes: int = 0
     _characters: int = 0
     _requests: dict[int, tuple[bytes, wire.Request]] = field(default_factory=dict)
+    _asked: int = 0  # filters in these
     _again: dict[int, tuple[str, ...]] = field(default_factory=dict)  # our own, after a move
 
     @property
@@ -103,15 +104,21 @@ class Subscriptions:
             MalformedError: The client has too many filters already.
         """
         if isinstance(request, wire.Subscribe):
-            waiting = sum(len(each.filters) for _, each in self._requests.values())
             new = sum(filter not in self.granted for filter, _ in request.filters)
-            if len(self.granted) + waiting + new > self.filters_max:
+            if len(self.granted) + self._asked + new > self.filters_max:
                 text = f"more than {self.filters_max} subscriptions"
                 raise MalformedError(text, Reason.QUOTA_EXCEEDED)
             if self._characters + sum(len(f) for f, _ in request.filters) > FILTER_CHARACTERS_MAX:
                 text = f"filters of more than {FILTER_CHARACTERS_MAX} characters"
                 raise MalformedError(text, Reason.QUOTA_EXCEEDED)
+        self._answered(request.packet_id)  # said again: the former is answered by the same word
         self._requests[request.packet_id] = (packet, request)
+        self._asked += len(request.filters)
+
+    def _answered(self, packet_id: int) -> wire.Request | None:
+        _, request = self._requests.pop(packet_id, (b"", None))
+        self._asked -= len(request.filters) if request is not None else 0
+        return request
 
     def on_suback(self, answer: wire.Answer, now_ms: Millis) -> tuple[str, ...] | None:
         """Take the broker's answer; return the client's filters that hold now.
@@ -124,7 +131,7 @@ class Subscriptions:
         if answer.packet_id in self._again:
             self._on_again(answer)
             return None
-        _, request = self._requests.pop(answer.packet_id, (b"", None))
+        request = self._answered(answer.packet_id)
         if not isinstance(request, wire.Subscribe):
             return ()
         identifier = wire.number_in(request.properties, wire.Property.SUBSCRIPTION_ID, 0)
@@ -141,7 +148,7 @@ class Subscriptions:
 
     def on_unsuback(self, answer: wire.Answer) -> None:
         """Take the broker's answer: what the client gave up is gone."""
-        _, request = self._requests.pop(answer.packet_id, (b"", None))
+        request = self._answered(answer.packet_id)
         if isinstance(request, wire.Unsubscribe):
             for filter in request.filters:
                 if self.granted.pop(filter, None) is not None:

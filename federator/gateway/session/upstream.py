@@ -38,7 +38,7 @@ SWALLOW: Final = b""
 class Backlog:
     """What a client sends while it has no broker: it waits here, in order, until it has one."""
 
-    packets: list[bytes] = field(default_factory=list)
+    packets: deque[bytes] = field(default_factory=deque)
     bytes_held: int = 0
     leaving: bool = False  # it said goodbye, behind what waits
 
@@ -60,15 +60,16 @@ class Backlog:
             case _:
                 return False
 
-    def take(self) -> list[bytes]:
-        """Everything that waits, which then waits no more."""
-        packets, self.packets, self.bytes_held = self.packets, [], 0
-        return packets
+    def take(self) -> bytes:
+        """What waits longest, which then waits no more."""
+        packet = self.packets.popleft()
+        self.bytes_held -= len(packet)
+        return packet
 
-    def put_back(self, packets: list[bytes]) -> None:
-        """Let ``packets`` wait on, behind what came while they were taken."""
-        self.packets = [*self.packets, *packets]
-        self.bytes_held = sum(map(len, self.packets))
+    def clear(self) -> None:
+        """Let nothing wait."""
+        self.packets.clear()
+        self.bytes_held = 0
 
 
 @dataclass(slots=True, eq=False)
@@ -95,6 +96,7 @@ class Upstream:
     _released: set[int] = field(default_factory=set)  # QoS 2: the client sent its PUBREL
     _received: set[int] = field(default_factory=set)  # QoS 2: this broker sent its PUBREC
     _resend: deque[tuple[int, bytes]] | None = None
+    _sent_again: int = 0  # of these, and not answered
 
     @property
     def in_flight(self) -> int:
@@ -164,7 +166,7 @@ class Upstream:
             free -= 1
         for packet_id, packet in self._in_flight.items():
             queue.append((packet_id, wire.again(packet, packet_id)))
-        self._resend = queue
+        self._resend, self._sent_again = queue, 0
         self._pump(out)
 
     def take_puback(self, packet_id: int) -> bool:
@@ -215,20 +217,19 @@ class Upstream:
         if self._received:
             self._received.discard(packet_id)
         if self._resend is not None:
+            self._sent_again -= 1
             self._pump(out)
         return answer
 
     def _pump(self, out: list[bytes]) -> None:
         queue = self._resend
         assert queue is not None
-        waiting = {packet_id for packet_id, _ in queue}
-        sent = len(self._own) + sum(1 for each in self._in_flight if each not in waiting)
-        while queue and sent < self._window:
+        while queue and self._sent_again < self._window:
             packet_id, packet = queue.popleft()
             if packet_id not in self._in_flight:
                 self._own[packet_id] = packet
             out.append(packet)
-            sent += 1
+            self._sent_again += 1
         if not queue and not self._own:
             self._resend = None
             self.open = True

@@ -22,6 +22,9 @@ from federator.gateway.wire.kinds import (
 
 LENGTH_BYTES_MAX: Final = 4
 
+ALL: Final = 2**31
+"""More than one read brings."""
+
 _BOTH: Final = (Kind.PUBACK, Kind.PUBREC, Kind.PUBCOMP)
 _FROM_CLIENT: Final = (Kind.CONNECT, Kind.PINGREQ)
 _FROM_SERVER: Final = (Kind.CONNACK, Kind.SUBACK, Kind.UNSUBACK, Kind.PINGRESP)
@@ -68,17 +71,21 @@ class Splitter:
         limit: Bytes of a packet, its fixed header included. May be changed between reads. More
             than any packet can have, for a broker that we trust.
         firsts: ``FROM_CLIENT`` or ``FROM_SERVER``.
+        at_once: Packets that ``feed`` returns at most.
 
     Attributes:
+        more: Whether ``feed``, with nothing, may return what it did not return last.
         fault: Why the packet after those that ``feed`` returned last is refused. The caller
             handles these first, then ends the connection: an answer to a good CONNECT must not
             depend on whether the garbage behind it came in the same read.
     """
 
-    __slots__ = ("_firsts", "_held", "_needed", "fault", "limit")
+    __slots__ = ("_at_once", "_firsts", "_held", "_needed", "fault", "limit", "more")
 
-    def __init__(self, *, limit: int = 2**31, firsts: bytes) -> None:
+    def __init__(self, *, limit: int = 2**31, firsts: bytes, at_once: int = ALL) -> None:
         self.limit = limit
+        self.more = False
+        self._at_once = at_once
         self.fault: MalformedError | None = None
         self._firsts = firsts
         self._held = bytearray()
@@ -103,6 +110,7 @@ class Splitter:
         """
         if self.fault is not None:
             raise self.fault
+        self.more = False
         if self._held:
             self._held += data
             if len(self._held) < self._needed:
@@ -133,11 +141,15 @@ class Splitter:
                 break
             packets.append((first, at, body, end))
             at = end
+            if len(packets) == self._at_once and at < available:
+                self.more = True
+                self._needed = 0
+                break
         if at < available and self.fault is None:
             self._held += memoryview(data)[at:]
             if available - at < 2:
                 self._needed = 2
-        return data, packets
+        return data[:at] if self.more else data, packets
 
     def _long_length(self, data: bytes, at: int) -> tuple[int, int] | None:
         """Return remaining length and start of the body; ``None`` if incomplete or at fault."""

@@ -5,7 +5,12 @@ on its new route for some minutes, and returns it when the old street has long b
 
 Nothing moves unless it relieves a link over the threshold or saves more than a margin. Rates are
 medians (``estimate``), a jam must last, a flow that moved stays for a while unless a link to be
-relieved is over 95 %, and an answer that relieves nothing is not asked for again at once.
+relieved is over 95 % beyond doubt and others cannot relieve it, and an answer that relieves nothing
+is not asked for again at once.
+
+Of a link whose capacity nobody knows it is not known whether it is too full, so it is never
+relieved. Where other capacities were told, it counts as endless; where they were learnt, as no
+wider than the narrowest of those, or than what it carries already.
 
 Source: docs/steering.md.
 """
@@ -13,17 +18,33 @@ Source: docs/steering.md.
 from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from math import inf
 from typing import Final
 
 import numpy as np
 
 from federator.planner.flow.instance import FloatArray
 from federator.planner.flow.watch import UNWATCHED, Watch
+from federator.planner.steering.backlogs import Backlogs
 from federator.planner.steering.estimate import Estimate
-from federator.planner.steering.fitting import FILL_MAX, Fit, Problem, Wish, fit
+from federator.planner.steering.fitting import FILL_MAX, ROOMY, Fit, Problem, Wish, fit, within
 from federator.planner.steering.jams import FlowKey, Jams, Present
-from federator.planner.steering.moves import Decision, Manner, Move, better, broken, named
-from federator.planner.steering.network import Ends, Network, capacities_of, network_of
+from federator.planner.steering.moves import (
+    Decision,
+    Manner,
+    Move,
+    better,
+    broken,
+    fullest,
+    named,
+)
+from federator.planner.steering.network import (
+    Ends,
+    Network,
+    capacities_of,
+    narrowest_learnt,
+    network_of,
+)
 from federator.protocol.messages.steering import (
     BROKERS_MAX,
     FLOWS_MAX,
@@ -67,6 +88,10 @@ EXPLAINED: Final = 0.95
 """Of the flows on links too full, the heaviest that make this share of their load may move."""
 
 
+_Answer = tuple[list[FlowKey], Problem, Fit, dict[Ends, float]]
+"""Who may move, the question, where they go, and how full links are then."""
+
+
 @dataclass(slots=True)
 class _Flow:
     rate: Estimate = field(default_factory=Estimate)
@@ -88,6 +113,9 @@ class Decider:
         self._heard: dict[BrokerId, tuple[Load, Millis]] = {}
         self._flows: dict[FlowKey, _Flow] = {}
         self._background: dict[Ends, Estimate] = {}
+        self._backlogs = Backlogs()
+        self._draining = 0.0  # bit/s that leave queues and nobody publishes now
+        self._narrowest = inf  # capacity that was learnt
         self._jams = Jams(self.manner.threshold)
         self._tried: tuple[Millis, dict[Ends, float]] | None = None
         self._moved_ms: Millis | None = None
@@ -106,6 +134,7 @@ class Decider:
         if before is not None and before[0].epoch == load.epoch and before[0].at_ms == load.at_ms:
             return  # told already
         self._heard[load.broker] = load, now_ms
+        self._backlogs.take(load)
         self._new.add(load.broker)
         told: set[FlowKey] = set()
         for each in load.flows:
@@ -175,6 +204,8 @@ class Decider:
             return Decision(self.trees, why="we were away and listen first")
         self._forget(now_ms)
         loads = [load for load, _ in self._heard.values()]
+        self._draining = self._backlogs.draining(loads)
+        self._narrowest = narrowest_learnt(loads)
         network = self._network = self._network_of(loads)
         dropped = self._drop_broken(network)
         now = self._now = self._look(network, capacities_of(loads, network), now_ms)
@@ -257,7 +288,13 @@ class Decider:
             if (link := network.at.get(ends)) is not None:
                 load[link] += max(0.0, estimate.value)  # less than none is noise, or lost
                 variance[link] += estimate.error**2
-        return Present(network, capacity, ways, load, np.sqrt(variance), changing)
+        assumed = self._assumed(capacity, load)
+        return Present(network, capacity, assumed, ways, load, np.sqrt(variance), changing)
+
+    def _assumed(self, capacity: FloatArray, load: FloatArray) -> FloatArray:
+        """``capacity``, with a guess where nobody knows it and others were learnt."""
+        guess = np.maximum(self._narrowest, load / ROOMY)
+        return np.where(np.isfinite(capacity), capacity, guess)
 
     def _way(
         self, key: FlowKey, flow: _Flow, network: Network, *, settled: bool
@@ -272,7 +309,10 @@ class Decider:
                 ends = broker, each.neighbour
                 if (link := network.at.get(ends)) is not None:
                     rest = min(each.rate, RATE_MAX) - float(by_flows[link])
-                    self._background.setdefault(ends, Estimate()).add(rest)
+                    known = self._background.setdefault(ends, Estimate())
+                    if rest > known.value:  # unless a backlog explains it
+                        rest = max(known.value, rest - self._draining)
+                    known.add(rest)
 
     def _told(self, network: Network, by_flows: FloatArray) -> FloatArray:
         """What links carry as was told last: by whom they leave, and of the flows on them."""
@@ -280,7 +320,7 @@ class Decider:
         for load, _ in self._heard.values():
             for each in load.links:
                 if (link := network.at.get((load.broker, each.neighbour))) is not None:
-                    newest[link] = max(newest[link], each.rate)
+                    newest[link] = max(newest[link], each.rate - self._draining)
         return newest
 
     def measured(self) -> Problem | None:
@@ -297,7 +337,7 @@ class Decider:
             and now.network.open[list(way)].all()
         ]
         keys = sorted((key for key, _ in going), key=lambda key: -self._flows[key].rate.value)
-        return self._problem(now, keys) if keys else None
+        return self._problem(now, keys, now.capacity) if keys else None
 
     # -- moving ----------------------------------------------------------------------------------
 
@@ -316,19 +356,11 @@ class Decider:
             worse = any(before[at] > then.get(at, 0.0) + WORSE for at in jam)
             if now_ms - tried_ms < RETRY_MS and not worse:
                 return nothing("nothing better was found of late")
-        keys = self._candidates(now, jam, now_ms)
         self._tried = now_ms, {at: before[at] for at in jam}
-        if not keys:
-            return nothing("no flow there may move")
-        problem = self._problem(now, keys)
-        found = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=watch)
-        load = now.load.copy()
-        for wish, way in zip(problem.wishes, found.ways, strict=True):
-            load[list(wish.way)] -= wish.rate
-            load[list(way)] += wish.rate
-        after = now.shares(load)
-        if not better(before, after, self.manner.threshold):
-            return nothing("no other way would relieve it")
+        answer = self._answer(now, jam, now_ms, watch)
+        if isinstance(answer, str):
+            return nothing(answer)
+        keys, problem, found, after = answer
         moves = self._move(now, keys, found, before, now_ms)
         self._moved_ms, self._tried = now_ms, None
         self._jams.forget(ends for ends, share in after.items() if share != before[ends])
@@ -346,20 +378,52 @@ class Decider:
             problem,
         )
 
-    def _candidates(self, now: Present, jam: set[Ends], now_ms: Millis) -> list[FlowKey]:
+    def _answer(self, now: Present, jam: set[Ends], now_ms: Millis, watch: Watch) -> _Answer | str:
+        """Which flows may move, and where to; or why none does.
+
+        What moved of late moves again only where a jammed link is over ``FILL_MAX``, and it helps
+        beyond what others can do.
+        """
+        pressed = now.surely_over(jam, FILL_MAX)
+        answer: _Answer | None = None
+        why, shares = "no flow there may move", now.shares(now.load)
+        for held_too in (False, True) if pressed else (False,):
+            keys = self._candidates(now, jam, now_ms, held_too=held_too)
+            if not keys or (answer is not None and keys == answer[0]):
+                continue
+            problem = self._problem(now, keys, now.assumed)
+            time = within(watch, 0.5) if pressed and not held_too else watch
+            found = fit(problem, threshold=self.manner.threshold, seed=self._seed, watch=time)
+            load = now.load.copy()
+            for wish, way in zip(problem.wishes, found.ways, strict=True):
+                load[list(wish.way)] -= wish.rate
+                load[list(way)] += wish.rate
+            after = now.shares(load)
+            fuller = [load[link] / now.assumed[link] for link in np.flatnonzero(load > now.load)]
+            filled = max(fuller, default=0.0) > ROOMY and not pressed  # soon it would be the next
+            if filled or not better(shares, after, self.manner.threshold):
+                why = "no other way would relieve it"
+                continue
+            answer, shares = (keys, problem, found, after), after
+            if fullest(after) <= FILL_MAX:
+                break
+        return answer or why
+
+    def _candidates(
+        self, now: Present, jam: set[Ends], now_ms: Millis, *, held_too: bool
+    ) -> list[FlowKey]:
         """The heaviest flows of the jammed links, and those that have trees; heaviest first.
 
-        What moved of late is left out, unless a jammed link is over ``FILL_MAX``.
+        What moved of late is left out, unless ``held_too``.
         """
         jammed = {now.network.at[ends] for ends in jam}
-        pressed = any(now.load[link] > FILL_MAX * now.capacity[link] for link in jammed)
         heads = now.network.head[now.network.open].tolist()
         relied_on = {now.network.brokers[node] for node in heads}
         on_jam, others = [], []
         for key, flow in self._flows.items():
             way = now.ways[key]
             held = flow.moved_ms is not None and now_ms - flow.moved_ms < self.manner.hold_ms
-            if held and not pressed:
+            if held and not held_too:
                 continue
             if not (way and _may_move(key, flow, now.network, way, relied_on)):
                 continue
@@ -379,14 +443,15 @@ class Decider:
         kept = chosen[: self.manner.candidates_max]
         return sorted(kept, key=lambda key: -self._flows[key].rate.value)
 
-    def _problem(self, now: Present, keys: list[FlowKey]) -> Problem:
+    def _problem(self, now: Present, keys: list[FlowKey], capacity: FloatArray) -> Problem:
         wishes = []
-        room = now.capacity - now.load
+        room = capacity - now.load
         for key in keys:
             flow, way = self._flows[key], now.ways[key]
             wishes.append(Wish(key[0], flow.destinations, flow.rate.value, way, key[1]))
             room[list(way)] += flow.rate.value
-        return Problem(now.network, tuple(wishes), room, now.capacity)
+        guessed = np.isfinite(capacity) & np.isinf(now.capacity)
+        return Problem(now.network, tuple(wishes), room, capacity, guessed)
 
     def _move(
         self,
@@ -426,8 +491,8 @@ class Decider:
             after[way] -= rate
             after[ordinary] += rate
             new = [link for link in ordinary if link not in way]
-            fullest = float((after[new] / now.capacity[new]).max(initial=0.0))
-            good = bool(ordinary) and fullest <= manner.threshold - GIVE_BACK_BELOW
+            share = float((after[new] / now.assumed[new]).max(initial=0.0))
+            good = bool(ordinary) and share <= manner.threshold - GIVE_BACK_BELOW
             flow.good_since_ms = (flow.good_since_ms or now_ms) if good else None
             held = flow.moved_ms is not None and now_ms - flow.moved_ms < manner.hold_ms
             costs = now.network.cost

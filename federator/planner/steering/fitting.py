@@ -13,6 +13,7 @@ from typing import Final
 import numpy as np
 
 from federator.planner.flow.instance import (
+    BoolArray,
     Capacity,
     FloatArray,
     Instance,
@@ -34,11 +35,12 @@ FILL_MAX: Final = 0.95
 BELOW_THRESHOLD: Final = 0.05
 """So far below the threshold links are best: at it, noise would move something again."""
 
-MIDWAY: Final = 0.88
-"""The next best: rates are known to some per cent, and what just fits may be too much."""
+ROOMY: Final = 0.9
+"""The next best, whatever it costs: rates are known to some per cent, and of links that are just
+as full as they may be noise makes some that are too full."""
 
 DEARER_MAX: Final = 0.03
-"""What emptier links may cost more, as a share."""
+"""What links below the threshold may cost more, as a share."""
 
 EXACT_CELLS_MAX: Final = 3_000
 """Requests times arcs up to which the exact method is quick."""
@@ -48,6 +50,9 @@ TIGHT_SHARE: Final = 0.7
 
 RATE_UNIT: Final = 100.0
 """The greatest rate in an instance: tolerances of solvers are absolute."""
+
+GUESSED_PRICE: Final = 0.5
+"""What it costs to fill a link too much of which that is a guess, beside one that is known."""
 
 OVERLOAD_PRICE: Final = 1e3
 """What a link that is too full by its whole capacity costs, in the dearest arcs."""
@@ -84,12 +89,14 @@ class Problem:
     Attributes:
         room: What each link has for the wishes at a fill of 1, bit/s; infinite: unbounded.
         capacity: Of each link, likewise.
+        guessed: Links whose capacity is a guess; ``None``: none.
     """
 
     network: Network
     wishes: tuple[Wish, ...]  # heaviest first
     room: FloatArray
     capacity: FloatArray
+    guessed: BoolArray | None = None
 
     def arcs_of(self, way: Iterable[int]) -> IntArray:
         """The arcs of its instances that ``way`` leads over, ascending."""
@@ -133,21 +140,21 @@ class Problem:
 def fit(problem: Problem, *, threshold: float, seed: int, watch: Watch) -> Fit:
     """Ways for all wishes; where it costs hardly more, links stay below ``threshold``."""
     empty = threshold - BELOW_THRESHOLD
-    tight = _solved(problem.instance(FILL_MAX), seed, _until(watch, TIGHT_SHARE))
+    tight = _solved(problem.instance(FILL_MAX), seed, within(watch, TIGHT_SHARE))
     chosen, fill = tight, FILL_MAX
-    emptier = [] if tight.unmet else [each for each in (empty, MIDWAY) if each < FILL_MAX]
+    emptier = [] if tight.unmet else [each for each in (empty, ROOMY) if each < FILL_MAX]
     for each in emptier:
         if watch.over():
             break
-        roomy = _solved(problem.instance(each), seed, _until(watch, TIGHT_SHARE))
-        if not roomy.unmet and roomy.cost <= (1 + DEARER_MAX) * tight.cost:
+        roomy = _solved(problem.instance(each), seed, within(watch, TIGHT_SHARE))
+        if not roomy.unmet and (each == ROOMY or roomy.cost <= (1 + DEARER_MAX) * tight.cost):
             chosen, fill = roomy, each
             break
     # Whoever finds no place is put somewhere all the same, so no way may cost more than none.
     instance = replace(problem.instance(fill), unmet_penalty=_DEARER_THAN_ANY)
     bench = Workbench(instance)
     bench.load(chosen.routing, np.zeros(instance.topics))
-    left_out = _place_the_rest(instance, bench, chosen)
+    left_out = _place_the_rest(problem, instance, bench, chosen)
     _leave_what_can_stay(problem, instance, bench)
     arcs = np.flatnonzero(problem.network.open)
     ways = tuple(tuple(sorted(arcs[each].tolist())) for each in bench.arcs)
@@ -171,24 +178,29 @@ def _solved(instance: Instance, seed: int, watch: Watch) -> Outcome:
     return best
 
 
-def _until(watch: Watch, share: float) -> Watch:
+def within(watch: Watch, share: float) -> Watch:
     """``watch``, for that share of the time that is left."""
     if watch.time_limit_s == inf:
         return watch
     return replace(watch, started_s=watch.seconds(), time_limit_s=watch.left_s() * share)
 
 
-def _place_the_rest(instance: Instance, bench: Workbench, outcome: Outcome) -> int:
+def _place_the_rest(
+    problem: Problem, instance: Instance, bench: Workbench, outcome: Outcome
+) -> int:
     """Put whole flows of which somebody is left out where links become the least too full."""
     met = outcome.account.met
     lacking = [k for k in range(instance.topics) if not met[instance.requests_of(k)].all()]
     dearest = OVERLOAD_PRICE * max(float(instance.cost.max(initial=0.0)), 1.0)
+    price = np.full(len(instance.cost), dearest)
+    if problem.guessed is not None:
+        price[problem.guessed[problem.network.open]] *= GUESSED_PRICE
     for topic in lacking:
         bench.remove(topic)
         over = np.maximum(0.0, instance.rate[topic] - bench.room)
         over /= np.maximum(instance.capacity, instance.rate[topic])
         allowed = instance.head != instance.publisher[topic]
-        bench.put(topic, *bench.best_tree(topic, allowed, over * dearest))
+        bench.put(topic, *bench.best_tree(topic, allowed, over * price))
     return len(lacking)
 
 

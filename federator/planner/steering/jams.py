@@ -26,6 +26,11 @@ not make it a jam. After so many the rates of a lasting shift are known, too.
 DOUBT: Final = 2.0
 """Standard errors by which a link has to be over a limit to count as over it."""
 
+SURE: Final = 4.5
+"""The same where a move would break a promise: told rates are means of ten seconds, told every two,
+so five of them say as much as one, and standard errors are 2.2 times what they seem to be.
+"""
+
 UNKNOWN: Final = 0.05
 """A load that chance may make so much more or less, as a share of the link, is not known yet while
 rates change: what is told is the mean of some seconds, and moves by it would have to be mended.
@@ -38,6 +43,7 @@ class Present:
 
     network: Network
     capacity: FloatArray  # infinite where nobody knows
+    assumed: FloatArray  # the same, but for guesses
     ways: Mapping[FlowKey, tuple[int, ...]]
     load: FloatArray
     error: FloatArray  # standard error of ``load``
@@ -47,6 +53,11 @@ class Present:
         """Load over capacity, where that is known."""
         known = np.flatnonzero(np.isfinite(self.capacity))
         return {self.network.links[k]: float(load[k] / self.capacity[k]) for k in known.tolist()}
+
+    def surely_over(self, links: Iterable[Ends], limit: float) -> bool:
+        """Whether one of ``links`` is fuller than that share of its capacity, beyond doubt."""
+        sure = self.shares(self.load - SURE * self.error)
+        return any(sure.get(ends, 0.0) > limit for ends in links)
 
     def doubtful(self, links: Iterable[Ends]) -> list[Ends]:
         """Those of ``links`` whose load is not known well yet, as rates there have changed."""

@@ -120,3 +120,9 @@ def capacities_of(loads: Iterable[Load], network: Network) -> FloatArray:
             if each.capacity and (load.broker, each.neighbour) in network.at:
                 capacity[network.at[load.broker, each.neighbour]] = each.capacity
     return capacity
+
+
+def narrowest_learnt(loads: Iterable[Load]) -> float:
+    """The least capacity that an agent learnt, bit/s; infinite where none was."""
+    learnt = [each.capacity for load in loads for each in load.links if each.learnt]
+    return min((each for each in learnt if each), default=inf)

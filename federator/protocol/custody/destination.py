@@ -227,7 +227,7 @@ class Destination:
         """Our broker is up. It may have lost the marker."""
         self._up_ms = now_ms
         if self.started:
-            self.delivery.mark(self._journal.marker())
+            self.delivery.mark(self._journal.marker(), asks=True)
 
     def on_marker(self, payload: bytes) -> None:
         """Our broker tells how far we got in an earlier life."""
@@ -299,18 +299,26 @@ class Destination:
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
             self.outlet.tell(Notice("custody.gone", "warning", details))
 
+    def queue(self, frame: Frame) -> None:
+        """Publish a frame that custody does not count, behind what arrived before it."""
+        self._due.append(Placed(frame, ()))
+
     def flush(self, now: Now) -> None:
         """Publish everything whose turn came, between the journal and the marker."""
         due, self._due = self._due, []
         again, self._again = self._again, []
         if again or (self._given and not self.recall):
-            self._deliver(again, now)
+            self._deliver([placed.frame for placed in again], now)
         if not due:
             return
+        counted = [_entry(placed) for placed in due if placed.links]
         # A journal that cannot be written holds up nobody: after a kill now, some comes twice.
-        self.disk.write_journal([_entry(placed) for placed in due])
-        self._deliver([placed for placed in due if self._is_new(placed.frame)], now)
-        self.delivery.mark(self._journal.marker())
+        if counted:
+            self.disk.write_journal(counted)
+        new = [each.frame for each in due if not each.links or self._is_new(each.frame)]
+        self._deliver(new, now)
+        if counted:
+            self.delivery.mark(self._journal.marker())
 
     def _is_new(self, frame: Frame) -> bool:
         """Whether it was not delivered lately: a chain that was taken back goes its way again.
@@ -319,26 +327,42 @@ class Destination:
         by a lie, is another frame. So is one whose Message Expiry ran on while it waited.
         """
         named = (frame.origin, frame.epoch, frame.seq, frame.publications)
-        mark = hash((*named, bytes(frame.body)))
+        mark = hash((*named, frame.body))
         if mark in self._recent:
             self.receiver.duplicates += 1
             return False
         self._recent.put(mark, None)
         return True
 
-    def _deliver(self, due: Sequence[Placed], now: Now) -> None:
+    def _deliver(self, frames: Sequence[Frame], now: Now) -> None:
         """Publish frames, each once while some are recalled beside those whose turn it is."""
         recalling = len(self.recall) > 0 and len(self._given) < GIVEN_MAX
-        for frame in (placed.frame for placed in due):
-            number = (frame.origin, frame.seq)
-            if number in self._given:
+        together: list[Frame] = []  # of one bundle
+        for frame in frames:
+            if frame.acknowledged:
+                number = (frame.origin, frame.seq)
+                if number in self._given:
+                    continue
+                if recalling:
+                    self._given.add(number)
+            if not frame.publications:
                 continue
-            if recalling:
-                self._given.add(number)
-            if frame.publications:
+            if together and frame.order is not together[0].order:
+                self._deliver_together(together, now)
+                together = []
+            if frame.order:
+                together.append(frame)
+            else:
                 self.delivery.deliver(frame, now)
+        self._deliver_together(together, now)
         if not self.recall:
             self._given.clear()
+
+    def _deliver_together(self, frames: Sequence[Frame], now: Now) -> None:
+        if len(frames) > 1:
+            self.delivery.deliver_in_order(frames, now)
+        elif frames:
+            self.delivery.deliver(frames[0], now)
 
     def save(self, *, leaving: bool = False) -> None:
         """Bound the journal, and write down since when our clients want what.
@@ -374,7 +398,7 @@ class Destination:
         self.started = True
         valid = {at: position for at, position in positions.items() if at[0] not in self._left}
         self.receiver.restore(valid, now_ms=now_ms)
-        self.delivery.mark(self._journal.marker())
+        self.delivery.mark(self._journal.marker(), asks=True)
         return True
 
 

@@ -147,7 +147,8 @@ def answer(
 
     It takes the asked chains together, oldest frame first, because a frame of several filters can
     be delivered only when it is next on all of them. It is bounded: who asks gets the next part
-    when it asks again. What is gone from the archive is said to be gone.
+    when it asks again. What is gone from the archive is said to be gone; a damaged frame, to those
+    who have all before it.
     """
     repairs: list[Repair] = []
     runs: list[list[int]] = []
@@ -157,10 +158,18 @@ def answer(
             repairs.append(Repair(None, key, through, not_before_us))
         runs.append(archive.select(key, max(after, through), limit=frames_max))
     size, last = 0, 0
+    lost = [0] * len(runs)  # how many the run of each chain begins with
     for seq in heapq.merge(*runs):
         if seq == last:
             continue
         frame = archive.read(seq)
+        if frame is None and archive.is_lost(seq) and len(repairs) < frames_max:
+            last = seq
+            for index, run in enumerate(runs):
+                if run[lost[index] : lost[index] + 1] == [seq]:
+                    lost[index] += 1
+                    repairs.append(Repair(None, chains[index].key, seq))
+            continue
         if frame is None:
             break
         if size and (size + len(frame.body) > bytes_max or len(repairs) >= frames_max):
@@ -178,10 +187,9 @@ def _nothing_through(archive: Log, key: bytes, after: int, not_before_us: int) -
     through = max(after, archive.floor(key, after))
     if not_before_us:
         first = archive.first_since(key, not_before_us)
-        frame = archive.read(first) if first is not None else None
-        if frame is None:
+        if first is None:
             return max(through, archive.head(key))
-        through = max(through, frame.prevs[keys_in(frame.keys).index(key)])
+        through = max(through, archive.last(key, first - 1))
     return through
 
 

@@ -58,7 +58,10 @@ class Log(Protocol):
     """What we are the origin of, as it is read."""
 
     def read(self, seq: int) -> Record | None:
-        """The frame ``seq``."""
+        """The frame ``seq``; ``None`` when it cannot be read."""
+
+    def is_lost(self, seq: int) -> bool:
+        """Whether the frame ``seq``, which cannot be read, never will be."""
 
     def head(self, key: bytes) -> int:
         """The last frame on a chain; 0: none."""

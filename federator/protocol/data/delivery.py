@@ -6,9 +6,11 @@ out of place, and the broker would hang up on us.
 Source: docs/protocol.md sections 8 and 11.
 """
 
+import contextlib
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
+from itertools import groupby
 from typing import Final
 
 from mqtt5 import PublishPacket, QoS
@@ -17,6 +19,7 @@ from msgspec.structs import replace
 from federator.errors import DecodeError
 from federator.protocol.data.ports import DataLink, RetainedFlow, Stamps
 from federator.protocol.effects import Notice
+from federator.protocol.forwarding.bundles import Run, in_order, runs_of
 from federator.protocol.forwarding.counters import DataCounters, Delays
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.forwarding.publications import RunChecker, topics_of
@@ -65,13 +68,23 @@ class Delivery:
         """Our broker has acknowledged all that we published."""
         return self.link is not None and not self.link.unacknowledged
 
-    def mark(self, marker: bytes) -> None:
-        """Have our broker keep ``marker`` behind all that we published."""
-        if self.link is not None:
-            topic, qos = self.marker_topic, QoS.AT_LEAST_ONCE
-            written = PublishPacket(topic, marker, qos=qos, retain=True, packet_id=1).write()
-            encoded = topic.encode()
-            self.link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
+    def mark(self, marker: bytes, *, asks: bool = False) -> None:
+        """Have our broker keep ``marker`` behind all that we published.
+
+        At QoS 0 it leaves with the last of that, and our broker has no answer to send. What still
+        waits for room, or for a connection, only a QoS 1 publication stays behind; and with
+        ``asks`` it is one, for our broker may refuse it.
+        """
+        link, topic = self.link, self.marker_topic
+        if link is None:
+            return
+        plain = PublishPacket(topic, marker, retain=True).write()
+        if not (asks or link.waiting) and link.write_packets((plain,), 1):
+            return
+        qos = QoS.AT_LEAST_ONCE
+        written = PublishPacket(topic, marker, qos=qos, retain=True, packet_id=1).write()
+        encoded = topic.encode()
+        link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
 
     def malformed(self, error: DecodeError, now_ms: Millis) -> None:
         """Count a frame that is not what it should be, and say so now and then."""
@@ -97,8 +110,58 @@ class Delivery:
             if all_of_it:
                 self.waiting = None
 
+    def deliver_in_order(self, frames: Sequence[Frame], now: Now) -> None:
+        """Publish frames of one bundle, their packets in the order in which they were published.
+
+        Whole frames, one after the other, where that is the order, where stamps count what is alike
+        in a frame, and where one of them is malformed: the others must not be lost with it.
+        """
+        runs = runs_of(frames)
+        joined: list[tuple[Frame, list[Run]]] = []
+        counted = self.stamps is not None and self.stamps.counts_in_frames
+        if self.waiting is None and self.note_arrival is None and not counted:
+            with contextlib.suppress(DecodeError):
+                joined = list(self._joined(frames, runs))
+        if not joined:
+            for index in dict.fromkeys(index for index, _ in runs):
+                self.deliver(frames[index], now)
+            return
+        taken_of = [0] * len(frames)
+        for frame, pieces in joined:
+            taken = self._publish(frame, now)
+            for index, count in pieces:
+                taken_of[index] += min(count, taken)
+                taken -= min(count, taken)
+        for frame, taken in zip(frames, taken_of, strict=True):
+            self._note_delivered(frame, taken, now)
+
+    def _joined(
+        self, frames: Sequence[Frame], runs: Sequence[Run]
+    ) -> Iterator[tuple[Frame, list[Run]]]:
+        """The packets of ``frames`` in order, as few frames of one kind and one time: each with
+        its runs.
+
+        Raises:
+            DecodeError: One of them is malformed.
+        """
+        pieces = zip(runs, in_order([frame.body for frame in frames], runs), strict=True)
+
+        def kind_of(piece: tuple[Run, memoryview]) -> tuple[bool, int]:
+            frame = frames[piece[0][0]]
+            return frame.acknowledged, frame.origin_time_us
+
+        for _, alike in groupby(pieces, kind_of):
+            its_runs, bodies = zip(*alike, strict=True)
+            body, count = b"".join(bodies), sum(count for _, count in its_runs)
+            like = frames[its_runs[0][0]]
+            self._checker.check(body, acknowledged=like.acknowledged, publications=count)
+            yield replace(like, body=memoryview(body), publications=count), list(its_runs)
+
     def _deliver(self, frame: Frame, now: Now) -> None:
-        taken = self._publish(frame, now)
+        self._note_delivered(frame, self._publish(frame, now), now)
+
+    def _note_delivered(self, frame: Frame, taken: int, now: Now) -> None:
+        """Note that our broker took ``taken`` publications of ``frame``."""
         delay_us = now.us - frame.origin_time_us
         self.delays.note(frame.origin, frame.hops + 1, delay_us)
         if taken and self.frame_events is not None:
@@ -128,7 +191,8 @@ class Delivery:
             retained = self.retained if self._checker.retained else None
             here = run
             if self.stamps is not None:
-                here = self.stamps.arriving(frame, run, now_ms=now.ms)
+                may_bear = self._checker.properties
+                here = self.stamps.arriving(frame, run, now_ms=now.ms, may_bear=may_bear)
             if retained is not None:
                 here = retained.arrive(here, time_us=frame.origin_time_us, origin=frame.origin)
             if (landed := self.to_local_names(here)) is not run:

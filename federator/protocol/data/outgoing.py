@@ -16,14 +16,17 @@ again.
 Source: docs/protocol.md section 8; docs/guarantees.md, "Flow control".
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
-from federator.protocol.data.ports import Datagrams, DataLink, Seals
+from federator.protocol.data.ports import Datagrams, FrameLink, Seals
 from federator.protocol.data.unconfirmed import Unconfirmed
+from federator.protocol.forwarding.bundles import frames_of, pack_bundle, runs_of
 from federator.protocol.forwarding.counters import DataCounters
 from federator.protocol.forwarding.forwarding import Sends
-from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label, unpack
+from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, mask_bytes, pack_label
+from federator.protocol.forwarding.parts import PART_BYTES_MIN, cut
 from federator.protocol.forwarding.publications import variable_byte_integer
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.telemetry.frame_events import FrameEventSink, Refused, Sent
@@ -33,8 +36,9 @@ from federator.protocol.types import BrokerId, Millis
 REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
 
-PUBLISH_BYTES = 5
-"""Of a PUBLISH around a frame: its first byte, its length in mostly three, and no properties."""
+PUBLISH_BYTES, PUBLISH_BYTES_MAX = 5, 8
+"""Of a PUBLISH around a frame: its first byte, its length in mostly three, and no properties; at
+most an identifier, too."""
 
 QUIET_MS = Millis(1_000)
 """How long nothing must have waited, or been asked for again, before a link is trusted."""
@@ -45,6 +49,8 @@ SIGN_GAP_MS = Millis(2_000)
 
 DIRECT_BYTES_MAX = 15 * 1024 * 1024
 """Longer frames go by the broker, which says what it takes."""
+
+PART_NUMBERS = 1 << 32
 
 DIRECT_TOPIC, URGENT_TOPIC = "d", "u"
 """What a PUBLISH to a neighbour's agent says in place of a topic: the sort of its frame, by which
@@ -99,6 +105,30 @@ class CongestionControl:
         return bool(self._congested)
 
 
+@dataclass(frozen=True, slots=True)
+class Leaving:
+    """A frame on its way out with others: its label, body and next hops."""
+
+    frame: Frame
+    hops: int  # links that it travelled so far
+    sends: Sends
+    parts: Sequence[bytes | memoryview]
+    size: int  # of ``parts``
+
+
+@dataclass(eq=False, slots=True)
+class _Trial:
+    """What is done once when the broker takes a frame not, or one of its parts, for its length."""
+
+    give_up: Callable[[], None]
+    over: bool = False
+
+    def __call__(self) -> None:
+        if not self.over:
+            self.over = True
+            self.give_up()
+
+
 @dataclass(kw_only=True, eq=False)
 class Outgoing:
     """What leaves one agent for its neighbours, as PUBLISHes on ``topic`` of their brokers."""
@@ -113,23 +143,30 @@ class Outgoing:
 
     def __post_init__(self) -> None:
         self._topic_field = _topic_field(self.topic)
-        self._links: dict[BrokerId, DataLink] = {}  # in use
-        self._by_broker: dict[BrokerId, DataLink] = {}  # to the brokers of neighbours
+        self._links: dict[BrokerId, FrameLink] = {}  # in use
+        self._by_broker: dict[BrokerId, FrameLink] = {}  # to the brokers of neighbours
         self._direct: dict[BrokerId, Unconfirmed] = {}  # of neighbours whose agents are in use
         self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have others
+        self._take_bundles: set[BrokerId] = set()  # neighbours that know bundles
         self._congestion = CongestionControl()
+        self._cut = 0  # how often something was cut into parts
 
-    def reach(self, neighbour: BrokerId, link: DataLink | None) -> None:
+    def reach(
+        self, neighbour: BrokerId, link: FrameLink | None, *, takes_bundles: bool = False
+    ) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+        self._take_bundles.discard(neighbour)
         if link is None:
             for ways in (self._links, self._by_broker, self._direct):
                 ways.pop(neighbour, None)
             return
+        if takes_bundles:
+            self._take_bundles.add(neighbour)
         self._by_broker[neighbour] = link
         if neighbour not in self._direct:
             self._links[neighbour] = link
 
-    def go_direct(self, neighbour: BrokerId, link: DataLink, sent: Unconfirmed) -> None:
+    def go_direct(self, neighbour: BrokerId, link: FrameLink, sent: Unconfirmed) -> None:
         """Send what is meant for ``neighbour`` to its agent over ``link`` from now on.
 
         Only what ``sent`` has room for is sent; ``link`` refuses nothing unless it is broken.
@@ -160,9 +197,11 @@ class Outgoing:
     @property
     def overhead_bytes(self) -> int:
         """What a frame takes on its link beside label and body: the PUBLISH around it, its seal."""
-        return (
-            PUBLISH_BYTES + len(self._topic_field) + (SEAL_BYTES if self.seals is not None else 0)
-        )
+        return PUBLISH_BYTES + len(self._topic_field) + self._seal_bytes
+
+    @property
+    def _seal_bytes(self) -> int:
+        return SEAL_BYTES if self.seals is not None else 0
 
     def send(
         self,
@@ -176,71 +215,197 @@ class Outgoing:
         urgent: bool = False,
     ) -> int:
         """Send copies of ``frame`` to the next hops; return publications sent, of all copies."""
-        sent, count, whole = 0, frame.publications, (frame, parts, size)
+        sent = 0
         for hop, mask in sends:
-            if self.policies.active:
-                frame, parts, size = whole
-                let_out = self.policies.outgoing(hop, frame, parts)
-                if let_out is None:
-                    continue
-                if let_out is not frame:
-                    frame, parts, size = let_out, (let_out.body,), len(let_out.body)
-                count = frame.publications
-            link = self._links.get(hop)
-            if link is None:
-                self._note_unsent(frame, hop)
-                continue
-            if (
-                # The origin's log has it, and who misses it asks: better than a place in the queue.
-                frame.flags & CUSTODY_FLAG
-                and not urgent
-                and self._congestion
-                and self._congestion.keeps_out(hop, idle=link.idle, now_ms=now_ms)
-            ):
-                self._note_unsent(frame, hop)
-                continue
-            direct = self._direct.get(hop)
-            if direct is not None and size > DIRECT_BYTES_MAX:
-                direct, link = None, self._by_broker[hop]
-            if direct is not None and not direct.has_room:
-                self._note_unsent(frame, hop)
-                self._congestion.refused(hop, now_ms=now_ms)
-                continue
-            label = pack_label(frame, hops=hops, sender=self.self_id, mask=mask)
-            content: tuple[bytes | memoryview, ...] = (label, *parts)
-            content_bytes = len(label) + size
-            if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
-                sent += count
-                self._note_sent(frame, hop, content_bytes, content_bytes)
-                continue
-            unsealed = b""
-            if self.seals is not None or direct is not None:
-                unsealed = b"".join(content)
-                content = (unsealed,)
-            if self.seals is not None:
-                sealed = self.seals.guard.seal(DATA, "data", unsealed, hop)
-                if sealed is None:
-                    self._note_unsent(frame, hop)
-                    continue
-                content, content_bytes = (sealed,), len(sealed)
-            field = self._own_topics.get(hop, self._topic_field)
-            if direct is not None:
-                field = _URGENT_FIELD if urgent else _DIRECT_FIELD
-            taken = link.write_packets(_packet(field, content, content_bytes), 1, urgent=urgent)
-            if direct is not None:
-                if taken:
-                    direct.add(unsealed, urgent=urgent)
-                else:  # it is broken, and that will be told later in this turn of the loop
-                    self.go_by_broker(hop)
-                    self.send_by_broker(hop, unsealed)
-                taken = True
-            if taken:
-                sent += count
-                self._note_sent(frame, hop, content_bytes, len(label) + size)
-            else:
-                self._note_unsent(frame, hop)
-                self._congestion.refused(hop, now_ms=now_ms)
+            admitted = self._admit(hop, frame, parts, size, now_ms=now_ms, urgent=urgent)
+            if admitted is not None:
+                let_out, pieces, length = admitted
+                label = pack_label(let_out, hops=hops, sender=self.self_id, mask=mask)
+                length += len(label)
+                sent += self._carry(
+                    hop, (let_out,), (length,), (label, *pieces), now_ms=now_ms, urgent=urgent
+                )
         return sent
+
+    def send_bundle(self, leaving: Sequence[Leaving], *, now_ms: Millis) -> int:
+        """Send frames of one bundle to their next hops, to each all of its frames at once.
+
+        Returns:
+            Publications sent, of all copies.
+        """
+        by_hop: dict[BrokerId, list[tuple[Leaving, bytes]]] = {}
+        for each in leaving:
+            for hop, mask in each.sends:
+                by_hop.setdefault(hop, []).append((each, mask))
+        sent = 0
+        for hop, share in by_hop.items():
+            frames: list[Frame] = []
+            packed: list[tuple[tuple[bytes | memoryview, ...], int]] = []
+            for each, mask in share:
+                admitted = self._admit(
+                    hop, each.frame, each.parts, each.size, now_ms=now_ms, urgent=False
+                )
+                if admitted is not None:
+                    frame, pieces, length = admitted
+                    label = pack_label(frame, hops=each.hops, sender=self.self_id, mask=mask)
+                    frames.append(frame)
+                    packed.append(((label, *pieces), len(label) + length))
+            # A rule of the link may have left nothing of a frame but its label.
+            whole = all(frame.publications for frame in frames)
+            if len(frames) > 1 and whole and hop in self._take_bundles:
+                head, *content = pack_bundle(packed, runs_of(frames))
+                lengths = [length for _, length in packed]
+                lengths[0] += len(head)
+                sent += self._carry(hop, frames, lengths, (head, *content), now_ms=now_ms)
+                continue
+            for frame, (content_of_one, length) in zip(frames, packed, strict=True):
+                sent += self._carry(hop, (frame,), (length,), content_of_one, now_ms=now_ms)
+        return sent
+
+    def _admit(
+        self,
+        hop: BrokerId,
+        frame: Frame,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        now_ms: Millis,
+        urgent: bool,
+    ) -> tuple[Frame, Sequence[bytes | memoryview], int] | None:
+        """What of ``frame`` goes to ``hop`` now: frame, body and length; ``None``: nothing."""
+        if self.policies.active:
+            let_out = self.policies.outgoing(hop, frame, parts)
+            if let_out is None:
+                return None
+            if let_out is not frame:
+                frame, parts, size = let_out, (let_out.body,), len(let_out.body)
+        link = self._links.get(hop)
+        if link is None:
+            self._note_unsent(frame, hop)
+            return None
+        if (
+            # The origin's log has it, and who misses it asks: better than a place in the queue.
+            frame.flags & CUSTODY_FLAG
+            and not urgent
+            and self._congestion
+            and self._congestion.keeps_out(hop, idle=link.idle, now_ms=now_ms)
+        ):
+            self._note_unsent(frame, hop)
+            return None
+        return frame, parts, size
+
+    def _carry(
+        self,
+        hop: BrokerId,
+        frames: Sequence[Frame],
+        lengths: Sequence[int],
+        content: Sequence[bytes | memoryview],
+        *,
+        now_ms: Millis,
+        urgent: bool = False,
+    ) -> int:
+        """Send ``content``, one frame or a bundle of ``frames``, to ``hop`` by the way in use.
+
+        ``lengths`` are those of the frames in ``content``. Returns the publications sent.
+        """
+        link, direct, content_bytes = self._links[hop], self._direct.get(hop), sum(lengths)
+        if direct is not None and content_bytes > DIRECT_BYTES_MAX:
+            direct, link = None, self._by_broker[hop]
+        if direct is not None and not direct.has_room:
+            self._note_all_unsent(frames, hop)
+            self._congestion.refused(hop, now_ms=now_ms)
+            return 0
+        if self.datagrams is not None and not urgent and self.datagrams.send(hop, content):
+            return self._note_all_sent(frames, lengths, hop, content_bytes)
+        if direct is None:
+            sent_bytes = self._publish(hop, link, content, content_bytes, urgent=urgent)
+        else:
+            whole = b"".join(content)
+            sent_bytes = self._send_straight(hop, link, direct, whole, urgent=urgent)
+        if sent_bytes:
+            return self._note_all_sent(frames, lengths, hop, sent_bytes)
+        self._note_all_unsent(frames, hop)
+        if sent_bytes is not None:
+            self._congestion.refused(hop, now_ms=now_ms)
+        return 0
+
+    def _send_straight(
+        self, hop: BrokerId, link: FrameLink, direct: Unconfirmed, content: bytes, *, urgent: bool
+    ) -> int | None:
+        """Send ``content`` to the agent of ``hop``; return the bytes sent, ``None``: it has no keys
+        any more.
+        """
+        sealed: bytes | None = content
+        if self.seals is not None:
+            if direct.line is None:
+                sealed = self.seals.guard.seal(DATA, "data", content, hop)
+            else:
+                sealed = direct.line.seal(URGENT_TOPIC if urgent else DIRECT_TOPIC, content)
+        if sealed is None:
+            return None
+        field = _URGENT_FIELD if urgent else _DIRECT_FIELD
+        if link.write_packets(_packet(field, (sealed,), len(sealed)), 1, urgent=urgent):
+            direct.add(content, urgent=urgent)
+        else:  # it is broken, and that will be told later in this turn of the loop
+            self.go_by_broker(hop)
+            self.send_by_broker(hop, content)
+        return len(sealed)
+
+    def _publish(
+        self,
+        hop: BrokerId,
+        link: FrameLink,
+        content: Sequence[bytes | memoryview],
+        size: int,
+        *,
+        urgent: bool = False,
+    ) -> int | None:
+        """Publish ``content``, ``size`` bytes, on the broker of ``hop``, in parts where that takes
+        less.
+
+        Returns:
+            The bytes sent; 0: the link refused some. ``None``: there is no way, for want of keys or
+            to an agent that knows no parts. That is no congestion: what follows passes.
+        """
+        field = self._own_topics.get(hop, self._topic_field)
+        room = link.packet_bytes_max - PUBLISH_BYTES_MAX - len(field) - self._seal_bytes
+        pieces: Iterable[Sequence[bytes | memoryview]] = (content,)
+        if size > room:
+            if hop not in self._take_bundles:
+                return None
+            self._cut = (self._cut + 1) % PART_NUMBERS
+            whole = b"".join(content)
+            content, size = (whole,), max(room, PART_BYTES_MIN)
+            parts = cut(whole, size, sender=self.self_id, number=self._cut)
+            pieces = ((part,) for part in parts)
+        trial: _Trial | None = None
+        sent = 0
+        for piece in pieces:
+            if self.seals is not None:
+                sealed = self.seals.guard.seal(DATA, "data", b"".join(piece), hop)
+                if sealed is None:
+                    return None
+                piece = (sealed,)
+            length = sum(map(len, piece))
+            packet = _packet(field, piece, length)
+            if sum(map(len, packet)) <= link.packet_bytes_sure:
+                taken = link.write_packets(packet, 1, urgent=urgent)
+            else:
+                if trial is None:
+                    tried = (hop, link, b"".join(content), size)
+                    trial = _Trial(partial(self._too_long, *tried))
+                taken = link.try_packet(b"".join(packet), trial)
+            if not taken:
+                return 0
+            sent += length
+        return sent
+
+    def _too_long(self, hop: BrokerId, link: FrameLink, content: bytes, size: int) -> None:
+        """The broker of ``hop`` did not take ``content``, in packets of ``size`` bytes: cut it."""
+        if link is self._by_broker.get(hop) and size > PART_BYTES_MIN:
+            self.send_by_broker(hop, content)
+        else:
+            self._note_all_unsent([each for each, _ in frames_of(content)], hop)
 
     def send_repair(self, neighbour: BrokerId, frame: Frame, *, now_ms: Millis) -> bool:
         """Send a repair to a neighbour, unless many wait to be sent there already."""
@@ -257,25 +422,28 @@ class Outgoing:
     def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
         """Send a frame that went another way in vain, and that was counted as sent."""
         link = self._by_broker.get(neighbour)
-        sealed: bytes | None = frame
-        if self.seals is not None:
-            sealed = self.seals.guard.seal(DATA, "data", frame, neighbour)
-        taken = False
-        if link is not None and sealed is not None:
-            field = self._own_topics.get(neighbour, self._topic_field)
-            taken = link.write_packets(_packet(field, (sealed,), len(sealed)), 1)
+        taken = link is not None and self._publish(neighbour, link, (frame,), len(frame))
         if not taken:
-            self._note_unsent(unpack(frame), neighbour)
+            self._note_all_unsent([each for each, _ in frames_of(frame)], neighbour)
 
-    def _note_sent(self, frame: Frame, hop: BrokerId, size: int, unsealed_size: int) -> None:
-        self.counters.frames_out += 1
+    def _note_all_sent(
+        self, frames: Sequence[Frame], lengths: Sequence[int], hop: BrokerId, size: int
+    ) -> int:
+        """Note that ``frames`` were sent, in ``size`` bytes; return the publications in them."""
+        self.counters.frames_out += len(frames)
         self.counters.frame_bytes_out += size
         if self.frame_events is not None:
-            sent = Sent(
-                hop, frame.publications, unsealed_size,
-                frame.flags, frame.origin, frame.epoch, frame.seq,
-            )  # fmt: skip
-            self.frame_events.add(sent)
+            for frame, length in zip(frames, lengths, strict=True):
+                sent = Sent(
+                    hop, frame.publications, length,
+                    frame.flags, frame.origin, frame.epoch, frame.seq,
+                )  # fmt: skip
+                self.frame_events.add(sent)
+        return sum(frame.publications for frame in frames)
+
+    def _note_all_unsent(self, frames: Sequence[Frame], hop: BrokerId) -> None:
+        for frame in frames:
+            self._note_unsent(frame, hop)
 
     def _note_unsent(self, frame: Frame, hop: BrokerId) -> None:
         if self.frame_events is not None:
@@ -291,7 +459,7 @@ class Outgoing:
 
 
 def _packet(
-    topic_field: bytes, content: tuple[bytes | memoryview, ...], size: int
+    topic_field: bytes, content: Sequence[bytes | memoryview], size: int
 ) -> tuple[bytes | memoryview, ...]:
     """A PUBLISH of QoS 0, in pieces."""
     length = variable_byte_integer(len(topic_field) + 1 + size)

@@ -4,7 +4,7 @@ A connection says at once whether it takes what it is given: what happens next d
 of these calls raises, unless it says so.
 """
 
-from collections.abc import Iterable, MutableSequence, Sequence
+from collections.abc import Callable, Iterable, MutableSequence, Sequence
 from typing import NamedTuple, Protocol
 
 from mqtt5 import PublishPacket
@@ -48,6 +48,29 @@ class DataLink(Protocol):
     @property
     def unacknowledged(self) -> int:
         """QoS 1 and 2 messages that the broker has not acknowledged yet."""
+
+    @property
+    def waiting(self) -> int:
+        """Those of them that were not even sent: as many are on their way as may be."""
+
+
+class FrameLink(DataLink, Protocol):
+    """A connection that carries frames."""
+
+    @property
+    def packet_bytes_max(self) -> int:
+        """The longest packet that the broker takes, as far as it said."""
+
+    @property
+    def packet_bytes_sure(self) -> int:
+        """Longer QoS 0 packets had better be tried: the broker may drop them without a word."""
+
+    def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
+        """Send one QoS 0 PUBLISH packet so that the broker answers, in order with all others.
+
+        ``on_too_long`` is called when the broker did not take it for its length, and
+        ``packet_bytes_max`` is less by then.
+        """
 
 
 class Datagrams(Protocol):
@@ -111,8 +134,12 @@ class Stamps(Protocol):
     ) -> tuple[memoryview, Sequence[Inbound]]:
         """What our broker brings, as it goes on; the topic ``but`` is no publication's."""
 
-    def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis) -> bytes:
+    def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis, may_bear: bool = True) -> bytes:
         """What of the body of a frame is to be published here."""
+
+    @property
+    def counts_in_frames(self) -> bool:
+        """Whether stamps are made of what arrives: from its frame, and its place among its like."""
 
     @property
     def unsaved(self) -> MutableSequence[KnownStamp]:

@@ -164,7 +164,8 @@ class Stamps:
         """
         if self.turn is not None:
             return joined(list(self._taken(self.turn, chunk, publishes, but, now_ms)))
-        if not self.stamping and NAME not in bytes(chunk):
+        # Not searched for in the bytes: they are payload for the most part, which may be long.
+        if not self.stamping and not any(packet.user_properties for packet, _, _ in publishes):
             return chunk, publishes
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         altered = False
@@ -223,9 +224,17 @@ class Stamps:
 
     # From another broker
 
-    def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis) -> bytes:
-        """What of ``run``, the well-formed body of ``frame``, is published on our broker."""
-        found = NAME in run
+    @property
+    def counts_in_frames(self) -> bool:
+        """Whether stamps are made of what arrives: from its frame, and its place among its like."""
+        return self.turn is not None or self.stamping
+
+    def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis, may_bear: bool = True) -> bytes:
+        """What of ``run``, the well-formed body of ``frame``, is published on our broker.
+
+        ``may_bear``: some of its packets have properties, so perhaps stamps.
+        """
+        found = may_bear and NAME in run
         custody, turn = frame.acknowledged, self.turn
         stamps = turn is not None or (self.stamping and custody)
         if not found and not stamps:

@@ -11,9 +11,18 @@ from collections import deque
 from typing import Final
 
 from federator.errors import DecodeError
+from federator.protocol.trust.sealed_connection import SealedConnection
+from federator.protocol.types import Millis
 
 FRAME_BYTES: Final = 64
 """What a frame is counted to take beside its own bytes."""
+
+SILENCE_MS: Final = Millis(1_200)
+"""How long nothing may be confirmed while something should be: with the time between two looks less
+than 2 s."""
+
+SLOW_BYTES_PER_MS: Final = 128
+"""A long frame has more time: what it takes on a link of 1 Mbit/s."""
 
 
 class _Lane:
@@ -29,10 +38,12 @@ class Unconfirmed:
 
     Args:
         bytes_max: How much that may be, so that a neighbour which does not answer costs no more.
+        line: Seals frames for their places on the connection; ``None`` in an open federation.
     """
 
-    def __init__(self, bytes_max: int) -> None:
+    def __init__(self, bytes_max: int, line: SealedConnection | None = None) -> None:
         self._bytes_max = bytes_max
+        self.line = line
         self._data, self._urgent = _Lane(), _Lane()
         self.bytes = 0
 
@@ -48,6 +59,12 @@ class Unconfirmed:
     def confirmed(self) -> int:
         """Frames that were confirmed."""
         return self._data.confirmed + self._urgent.confirmed
+
+    @property
+    def patience_ms(self) -> Millis:
+        """How long it may take until more is confirmed."""
+        heads = [lane.frames[0] for lane in (self._data, self._urgent) if lane.frames]
+        return Millis(SILENCE_MS + max(map(len, heads), default=0) // SLOW_BYTES_PER_MS)
 
     def add(self, frame: bytes, *, urgent: bool) -> None:
         """Keep ``frame``, which was sent."""

@@ -305,7 +305,7 @@ class Discovery:
             registered=self._regular.remaining_ms(now_ms=now_ms),
             clients=self._table.records(self._is_kept),
             guesses=sorted(self._table.guesses),
-            lost=self._reconciliation.lost,
+            lost=self._reconciliation.lost or self._reconciliation.beyond,
             packet_id=self._continuity.last,
         )
 

@@ -68,7 +68,7 @@ class Interest:
         One less goes with the arguments of the one more before; a client holds each filter once.
         """
         plain = without_share(filter)
-        if not may_travel(plain):
+        if not plain or not may_travel(plain):  # ``$share/g`` matches nothing
             return
         local = by_client and self._parameters.match_all == "local" and is_match_all(plain)
         if not local:
@@ -100,7 +100,7 @@ class Interest:
     def _count_member(self, client: str, filter: str, change: int) -> bool:
         """Whether ``filter`` is a membership that is counted apart; it was counted then."""
         key = share_of(filter) if self._parameters.groups_span_brokers else None
-        if key is None:
+        if key is None or key[0] in ("+", "#"):  # Mosquitto grants such names; MQTT has none
             return False
         if change > 0:
             full = len(self._members) >= self._parameters.groups_max

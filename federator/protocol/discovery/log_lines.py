@@ -25,7 +25,7 @@ import re
 from dataclasses import dataclass
 
 from federator.protocol.discovery.subscription_table import SubscriptionTable
-from federator.protocol.filters import validate_filter
+from federator.protocol.filters import SHARE, validate_filter
 
 
 @dataclass(frozen=True, slots=True)
@@ -313,10 +313,18 @@ def _ends(tail: re.Pattern[str], rest: str) -> list[ClientEvent]:
 
 
 def _is_filter(text: str, *, cut: bool) -> bool:
-    """Whether ``text`` can be a filter or, when ``cut``, the beginning of one."""
+    """Whether ``text`` can be a filter or, when ``cut``, the beginning of one.
+
+    Mosquitto grants, and counts, ``$share/g``, which matches nothing, and ``$share/+/x``.
+    """
+    if text.startswith(SHARE) and not cut:
+        group, slash, path = text[len(SHARE) :].partition("/")
+        if not group or (slash and group == "#") or (path and not _is_filter(path, cut=False)):
+            return False
+        text = group
     try:
         validate_filter(text + "x" if cut and not text.endswith(("#", "+")) else text)
     except ValueError:
         # A share name may be cut before the filter begins.
-        return cut and text.startswith("$share/")
+        return cut and text.startswith(SHARE)
     return True

@@ -12,15 +12,17 @@ our other connections had then, not what they have now.
 - **More than we know**: a subscription was never reported. Not trusted until the counts agree.
 - **Exactly the sure ones**: trusted; the doubtful ones are gone.
 - **All doubtful ones as well**: they are alive. While trusted this is certain. After a gap it is
-  likely: something unknown may make up for something gone. It is believed for ``hopeful_ms``.
+  likely: something unknown may make up for something gone. It is believed for ``hopeful_ms``; but
+  where something unknown was counted, not of what became doubtful by itself.
 - **In between**: says little, trust stays what it was. But a broker that restarted may have kept
-  its persistent sessions only.
+  its persistent sessions only, where all that is doubtful became so with that gap.
 - **Less than the sure ones**: something vanished without a line, and where a line was lost, others
   may have been. Not trusted either: what went unheard makes up in the count for what came unheard.
 
-Once lines were **lost**, nothing is believed because numbers add up: whoever can make a broker lose
-lines can choose how many subscriptions go unheard. Trust returns with a count of exactly those that
-were heard since.
+Once lines were **lost**, or more was counted before a gap than may be known, nothing is believed
+because numbers add up: what is known to be unheard makes up for what is gone, and whoever can make
+a broker lose lines can choose how many subscriptions go unheard. Trust returns with a count of
+exactly those that were heard since.
 
 A count that has not changed for long is not even stored (2.0.x: 60 s). While one is missing we
 change it ourselves now and then with a subscription of our own (``ProbeCounts``).
@@ -75,17 +77,16 @@ class CallRoll:
 def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive | None:
     """Which doubtful subscriptions a count proves alive; ``None``: it does not agree with us.
 
-    ``hopeful``: all doubtful ones may be alive; ``by_class``: those of one class may be, alone.
+    ``hopeful``: all doubtful ones may be alive; ``by_class``: those of persistent sessions, alone.
     """
     if count == tally.sure:
         alive = tally.most == tally.sure
         return Alive(alive, alive)
     if count == tally.most and hopeful:
         return Alive(persistent=True, other=True)
-    only_persistent = count == tally.sure + tally.doubtful_persistent
-    only_other = count == tally.sure + tally.doubtful_other
-    if by_class and only_persistent != only_other:
-        return Alive(only_persistent, only_other)
+    unlike = tally.doubtful_persistent != tally.doubtful_other
+    if by_class and unlike and count == tally.sure + tally.doubtful_persistent:
+        return Alive(persistent=True, other=False)
     return None
 
 
@@ -98,6 +99,7 @@ class Reconciliation:
     # Why there may be more than we know; ``None``: the table is trusted.
     doubt: str | None = "starting: the broker has not been counted yet"
     lost: bool = False  # lines were, since the table was last trusted
+    beyond: bool = False  # more was counted than may be known, since the table was last trusted
     late: bool = False  # what we hear is too old to trust the table for it
     restarted: bool = False  # the broker did, since the last gap: its uptime is shorter
 
@@ -203,6 +205,7 @@ class Reconciliation:
     def on_broker_down(self) -> None:
         """Probe no more: the broker cannot be asked."""
         self._up = False
+        self.lost |= self.beyond  # makes up for what goes unheard now
         self._tick_ends_at_ms = None
 
     def on_unordered(self, *, now_ms: Millis) -> None:
@@ -285,6 +288,7 @@ class Reconciliation:
         if more := [k for k, count in self.counts.items() if count > tallies[k].most]:
             self.doubt = self._reason(more)
             self.want_roll(now_ms=now_ms)
+            self.beyond = True
         for kind, alive in compared.items():
             if alive is not None:
                 self.table.settle(kind, alive)
@@ -292,11 +296,14 @@ class Reconciliation:
     def _reconsider(self, *, now_ms: Millis) -> None:
         """Compare while we do not trust."""
         hopeful = now_ms < self._hopeful_until_ms and not self.table.guesses and not self.lost
-        compared = self._compare(hopeful=hopeful, by_class=hopeful and self.restarted)
+        hopeful = hopeful and not (self.beyond and self.table.mixed)
+        restarted = self.restarted and not self.table.mixed
+        compared = self._compare(hopeful=hopeful, by_class=hopeful and restarted)
         agree = {kind: alive for kind, alive in compared.items() if alive is not None}
         if disagree := [kind for kind in compared if kind not in agree]:
             self.doubt = self._reason(disagree)
             self.want_roll(now_ms=now_ms)
+        self.beyond |= self.unknown > 0
         all_agree = len(agree) == len(Kind)
         for kind, alive in agree.items():
             # While one kind disagrees, doubtful ones of the other may go, but are not believed.
@@ -304,7 +311,7 @@ class Reconciliation:
                 self.table.settle(kind, alive)
         if all_agree:
             self.doubt = self._roll_at_ms = None
-            self.lost = False
+            self.lost = self.beyond = False
             self._roll_gap_ms = ROLL_GAPS_MS[0]
 
     def _reason(self, kinds: list[Kind]) -> str:

@@ -138,6 +138,7 @@ class SubscriptionTable:
         self._bytes = 0
         self._guesses: set[tuple[str, str]] = set()
         self._touched: set[str] = set()  # clients with anything believed since the last gap
+        self._left = False  # some were doubtful before that
         # Clients heard of since the connection is back, with filters; ``None``: not of interest.
         self._heard: dict[str, set[str]] | None = None
         # Clients that are not connected under the name we know, but whose subscriptions must be
@@ -169,6 +170,12 @@ class SubscriptionTable:
             if id in self._clients and filter in self._clients[id].doubtful
         }
         return self._guesses
+
+    @property
+    def mixed(self) -> bool:
+        """Whether not all that is doubtful became so in the last gap, and by that alone."""
+        touched = (each for each in self._touched & self._clients.keys())
+        return self._left or any(self._clients[id].doubtful for id in touched)
 
     def is_connected(self, id: str) -> bool:
         """Whether the client is connected, as far as is known."""
@@ -305,6 +312,7 @@ class SubscriptionTable:
     def on_gap(self) -> None:
         """Doubt everything but our own: lines were missed. As long as what came since the last."""
         self.complete = False
+        self._left = any(client.doubtful for client in self._clients.values())
         touched, self._touched = self._touched, set()
         for id in sorted(touched & self._clients.keys()):
             if id.startswith(OWN_PREFIX):
@@ -326,10 +334,12 @@ class SubscriptionTable:
         if heard is None or not restarted:
             return
         self.complete = False
+        self._left |= any(c.doubtful for id, c in self._clients.items() if id in self._touched)
         for id, client in list(self._clients.items()):
             if not id.startswith(OWN_PREFIX):
                 self._doubt(client, client.sure.keys() - heard.get(id, set()))
                 if id not in heard:
+                    self._touched.discard(id)
                     self._disconnect(id, client)
 
     def set_own(self, id: str, filters: frozenset[str]) -> None:

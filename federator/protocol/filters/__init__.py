@@ -5,6 +5,7 @@ from federator.protocol.filters.cover import Cover, CoverChange
 from federator.protocol.filters.digests import DigestedSet, digest_of, filter_key
 from federator.protocol.filters.syntax import (
     LEVELS_MAX,
+    SHARE,
     is_match_all,
     may_travel,
     share_of,
@@ -17,6 +18,7 @@ from federator.protocol.filters.trie import FilterTrie
 
 __all__ = [
     "LEVELS_MAX",
+    "SHARE",
     "Cover",
     "CoverChange",
     "DigestedSet",

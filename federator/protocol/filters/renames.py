@@ -2,15 +2,17 @@
 
 A rename is a pair of prefixes, and all renames together one map between two sets of names. What
 our clients publish on ``plant7/x`` leaves as ``eu/plant7/x`` and what arrives as that is published
-here on ``plant7/x``; other names stay as they are. So that the map can be walked back, the names
-that it would give to two things are given to one: a local topic that looks like a federation name
+here on ``plant7/x``; other names stay as they are, which is the pair of two empty prefixes. The
+**longest** prefix of a topic gives its other name. So that the map can be walked back, a name that
+does not lead back to where it came from is no name: a local topic that looks like a federation name
 (``eu/plant7/x``) stays home, and a federation topic that looks like a local name (``plant7/x``)
-is not delivered here. Both ways round are then the identity wherever there is a way.
+is not delivered here. Both ways round are then the identity wherever there is a way. With an empty
+local prefix all our topics are renamed, with an empty one there only what has the prefix leaves.
 
 A filter stands for a set of topics, and its translation for the images of that set: ``+/x`` asks
 for ``+/x`` and for ``eu/plant7/x``. Where a wildcard meets the prefix a filter becomes several.
 The translation is never too narrow. It is too wide where a wildcard also covers names that belong
-to the other side of a rename: MQTT has no filter for "all of ``eu/#`` but ``eu/plant7/#``".
+to another rename: MQTT has no filter for "all of ``eu/#`` but ``eu/plant7/#``".
 
 Source: mosquitto.conf(5), ``topic`` of bridges, whose prefixes this takes over; docs/rules.md 2.
 """
@@ -18,11 +20,11 @@ Source: mosquitto.conf(5), ``topic`` of bridges, whose prefixes this takes over;
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 
-from federator.protocol.filters import LEVELS_MAX, contains, validate_topic
+from federator.protocol.filters import LEVELS_MAX, contains, matches, validate_topic
 from federator.protocol.filters.syntax import TEXT_BYTES_MAX
 
 Pair = tuple[str, str]
-"""A local prefix and the federation's, each ending with ``/``."""
+"""A local prefix and the federation's, each empty or ending with ``/``; or two whole topics."""
 
 Translate = Callable[[str], tuple[str, ...]]
 
@@ -32,26 +34,30 @@ class Renames:
 
     def __init__(self, pairs: Sequence[Pair] = ()) -> None:
         self.pairs = tuple(pairs)
-        self._back = tuple((there, here) for here, there in self.pairs)
+        every = list(pairs)
+        if all(here and there for here, there in pairs):
+            every.append(("", ""))  # other names stay as they are
+        self._out = sorted(every, key=_longest_first)
+        self._in = sorted(((there, here) for here, there in every), key=_longest_first)
 
     def __bool__(self) -> bool:
         return bool(self.pairs)
 
     def outward(self, topic: str) -> str | None:
         """The federation's name of our ``topic``; ``None`` when it has none and stays here."""
-        return _renamed(topic, self.pairs)
+        return _renamed(topic, self._out, self._in)
 
     def inward(self, topic: str) -> str | None:
         """The name here of the federation's ``topic``; ``None`` when it has none."""
-        return _renamed(topic, self._back)
+        return _renamed(topic, self._in, self._out)
 
     def filter_outward(self, filter: str) -> tuple[str, ...]:
         """What to ask the federation for when a client of ours asks for ``filter``."""
-        return _translated(filter, self.pairs)
+        return _translated(filter, self._out, self._in) if self.pairs else (filter,)
 
     def filter_inward(self, filter: str) -> tuple[str, ...]:
         """What to subscribe here when the federation asks for ``filter``."""
-        return _translated(filter, self._back)
+        return _translated(filter, self._in, self._out) if self.pairs else (filter,)
 
 
 class TranslatedFilters:
@@ -94,30 +100,38 @@ class TranslatedFilters:
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int, str] | None:
     """The first mistake in ``pairs``: which pair, which of its halves, and ``what: how to mend``.
 
-    Prefixes of different pairs may not begin with one another: a name would have two renames.
+    Two pairs may share no half, for a name would have two others.
     """
     for at, pair in enumerate(pairs):
         for half, prefix in enumerate(pair):
             if (what := _wrong_prefix(prefix)) is not None:
                 return at, half, what
-        if pair[0] == pair[1]:
-            return at, 1, f"{pair[1]!r} is the local prefix too: give another name, or remove it"
-    for at, pair in enumerate(pairs):
-        for earlier in range(at):
-            for half, prefix in enumerate(pair):
-                for other in pairs[earlier]:
-                    if prefix.startswith(other) or other.startswith(prefix):
-                        what = f"{prefix!r} overlaps {other!r} of rename[{earlier}]"
-                        return at, half, f"{what}: give every topic one rename"
+        if is_prefix(pair[0]) != is_prefix(pair[1]):
+            what = f"{pair[1]!r} and {pair[0]!r} are a topic and a beginning of topics"
+            return at, 1, f"{what}: end both with /, or none"
+        for half, prefix in enumerate(pair):
+            for earlier in range(at):
+                if prefix == pairs[earlier][half]:
+                    what = f"{prefix!r} is that of rename[{earlier}], too"
+                    return at, half, f"{what}: give every topic one rename"
+    for at, (here, there) in enumerate(pairs):
+        others = Renames([*pairs[:at], *pairs[at + 1 :]])
+        if here == there and others.outward(here or "x") == (here or "x"):
+            return at, 1, f"{there!r} is the local prefix too: give another name, or remove it"
     return None
+
+
+def is_prefix(half: str) -> bool:
+    """Whether it is the beginning of topics, not one whole topic."""
+    return not half or half.endswith("/")
 
 
 def _wrong_prefix(prefix: str) -> str | None:
     mend = "write one like plant7/"
-    if not prefix.endswith("/") or prefix == "/":
-        return f"{prefix[:60]!r} does not end with / after a name: {mend}"
     if prefix.startswith("$"):
         return f"{prefix[:60]!r} starts with $, which never leaves a broker: {mend}"
+    if not prefix:
+        return None
     try:
         validate_topic(prefix)
     except ValueError as error:
@@ -125,41 +139,63 @@ def _wrong_prefix(prefix: str) -> str | None:
     return None
 
 
-def _renamed(topic: str, pairs: Sequence[Pair]) -> str | None:
+def _longest_first(pair: Pair) -> int:
+    return -len(pair[0])
+
+
+def _named(topic: str, pairs: Sequence[Pair]) -> str:
+    """The other name of ``topic`` by the first of ``pairs`` that has it; empty: none does."""
     for old, new in pairs:
-        if topic.startswith(old):
-            renamed = new + topic[len(old) :]
-            return renamed if _fits(renamed) else None
-    for _, new in pairs:
-        if topic.startswith(new):
-            return None
-    return topic
+        if topic == old or (is_prefix(old) and topic.startswith(old)):
+            return new + topic[len(old) :]
+    return ""
 
 
-def _translated(filter: str, pairs: Sequence[Pair]) -> tuple[str, ...]:
+def _renamed(topic: str, pairs: Sequence[Pair], back: Sequence[Pair]) -> str | None:
+    if topic.startswith("$"):
+        return topic
+    other = _named(topic, pairs)
+    if not _may_be_named(other) or _named(other, back) != topic:
+        return None
+    return other
+
+
+def _translated(filter: str, pairs: Sequence[Pair], back: Sequence[Pair]) -> tuple[str, ...]:
     """The images of ``filter``, none inside another, sorted."""
-    if not pairs:
+    if filter.startswith("$"):
         return (filter,)
-    found = []
-    unchanged = True
+    found = set()
     for old, new in pairs:
-        rest = _beyond(filter, old)
-        if rest is not None:
-            if _fits(new + rest):
-                found.append(new + rest)
-            # Everything it matches has the prefix, so nothing keeps its name.
-            unchanged = unchanged and not filter.startswith(old)
-            if filter == old + "#":
-                found.append(old.removesuffix("/"))  # which has no prefix: it keeps its name
-        if filter.startswith(new):  # names that are nobody's here
-            unchanged = False
-            if filter == new + "#":
-                found.append(new.removesuffix("/"))
-    if unchanged:
-        found.append(filter)
-    return tuple(
-        sorted({f for f in found if not any(other != f and contains(other, f) for other in found)})
-    )
+        if not is_prefix(old):
+            if matches(filter, old) and _renamed(old, pairs, back) == new:
+                found.add(new)
+            continue
+        if (rest := _beyond(filter, old)) is None:
+            continue
+        part, image = old + rest, new + rest  # what it asks for below the prefix, and its name
+        owned = _owner(part, old, pairs)
+        if owned is not None and part == owned + "#":  # which matches a topic without the prefix
+            found.add(_renamed(owned[:-1], pairs, back) or "")
+        taken = _owner(image, new, back)
+        if taken is not None and image == taken + "#":
+            here = _renamed(taken[:-1], back, pairs)
+            found.add(taken[:-1] if here and matches(filter, here) else "")
+        if owned is None and taken is None:
+            found.add(image)
+    names = {f for f in found if _may_be_named(f)}
+    return tuple(sorted(f for f in names if not any(o != f and contains(o, f) for o in names)))
+
+
+def _owner(filter: str, prefix: str, pairs: Sequence[Pair]) -> str | None:
+    """Which longer prefix than ``prefix`` has all that ``filter`` asks for, or is that topic."""
+    for old, _ in pairs:
+        if len(old) > len(prefix) and (filter.startswith(old) if is_prefix(old) else filter == old):
+            return old
+    return None
+
+
+def _may_be_named(name: str) -> bool:
+    return bool(name) and not name.startswith("$") and _fits(name)
 
 
 def _fits(text: str) -> bool:

@@ -48,6 +48,8 @@ class DataCounters:
     # As ``dropped`` or kept out of a full queue, but under custody: to be asked for.
     deferred: int = 0
     redelivered: int = 0  # sent again by our broker, and in our log already
+    # Flows that moved and went on before their former ways were known to be empty.
+    flows_unsettled: int = 0
 
 
 @dataclass(slots=True)

@@ -203,7 +203,7 @@ class Forwarder:
     def reach(self, neighbour: BrokerId, up: bool) -> None:
         """Whether ``neighbour`` can be reached."""
         self.trees.reach(neighbour, up)
-        if len(self.trees):
+        if self.trees.known:
             self.trees_changed()
 
     def trees_changed(self) -> None:
@@ -333,25 +333,14 @@ class Forwarder:
         if topic.startswith("$"):
             return None
         routes = self._routes
-        found = []
-        flow = []
-        destinations: set[BrokerId] = set()
         matching = self._trie.match(topic)
         self.matches += len(matching)
-        for filter in matching:
-            route = routes[filter]
-            if route.wanted or route.next_hops:
-                found.append((self.key(filter), route.next_hops))
-                flow.append(filter)
-                destinations.update(route.destinations)
-        if not found or not self.allows_export(topic):
+        flow = [f for f in matching if (route := routes[f]).wanted or route.next_hops]
+        if not flow or not self.allows_export(topic):
             return None
         if self.keeping.keeps(topic, ((f, routes[f]) for f in matching), self._doubted):
             return KEPT
-        found.sort()
-        found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
-        tree = self.trees.of_flow(flow)
-        keys, sends = self._label(found, destinations, tree)
+        keys, sends = self.route_flow(flow)
         if len(self._topic_routes) >= self._topic_cache_max:
             self._topic_routes.clear()
         return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
@@ -370,6 +359,18 @@ class Forwarder:
                 destinations.update(self._routes[filter].destinations)
             found.append((key, tuple(sorted(hops))))
         return self._label(found, destinations)
+
+    def route_flow(self, flow: Iterable[str]) -> tuple[bytes, Sends]:
+        """Keys and next hops for topics that exactly these filters match, of what others want."""
+        found = []
+        destinations: set[BrokerId] = set()
+        for filter in flow:
+            if (route := self._routes.get(filter)) is not None:
+                found.append((self.key(filter), route.next_hops))
+                destinations.update(route.destinations)
+        found.sort()
+        found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
+        return self._label(found, destinations, self.trees.of_flow(flow))
 
     def _label(
         self,

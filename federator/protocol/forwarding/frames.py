@@ -81,6 +81,10 @@ class Frame(msgspec.Struct, gc=False):
     # The brokers that a repair has to pass after the receiver; the last one asked for it.
     route: tuple[BrokerId, ...] = ()
     proof: bytes = b""  # the origin's signature, with its certificate: see ``custody.proofs``
+    # Of a frame that came or goes with others: which of them it is, and the order of all packets,
+    # as (place, how many packets of that frame come next). See ``bundles``.
+    place: int = 0
+    order: Sequence[tuple[int, int]] = ()
 
     @property
     def acknowledged(self) -> bool:

@@ -51,6 +51,7 @@ class RunChecker:
 
     def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
         self.retained = False  # some publication of the last run is retained
+        self.properties = False  # some publication of the last run has properties
         self._known_topics_max = known_topics_max
         self._known: set[bytes] = set()
 
@@ -68,7 +69,7 @@ class RunChecker:
         known, qos_of = self._known, _QOS_OF
         qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
         places: list[Place] = []
-        at, size, count, first_bytes = 0, len(run), 0, 0
+        at, size, count, first_bytes, properties = 0, len(run), 0, 0, False
         try:
             while at < size:
                 first_byte = run[at]
@@ -88,6 +89,7 @@ class RunChecker:
                 if topic not in known:
                     self._check_topic(topic)
                 if run[properties_at]:
+                    properties = True
                     _check_properties(run, properties_at, end)
                 if qos:
                     places.append((at, end, topic_end, qos))
@@ -97,7 +99,7 @@ class RunChecker:
             raise DecodeError("run: ends inside a packet") from error
         if count != publications:
             raise DecodeError(f"run: {count} publications, {publications} wanted")
-        self.retained = first_bytes & 1 > 0
+        self.retained, self.properties = first_bytes & 1 > 0, properties
         return places
 
     def _check_topic(self, topic: bytes) -> None:

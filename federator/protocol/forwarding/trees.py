@@ -14,9 +14,14 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.messages.destinations import tree_key
 from federator.protocol.messages.steering import Tree, below, children_of, parents_of, tree_number
 from federator.protocol.types import BrokerId, Millis
+
+FORMER_MAX: Final = 256
+"""Trees no longer followed by which frames under way go on: our neighbours may hear of it later,
+and what is in a queue must not overtake what went out of it."""
 
 TORN_MS: Final = Millis(10_000)
 """How long a torn branch is not tried again."""
@@ -59,6 +64,7 @@ class TreeTable:
 
     def __init__(self) -> None:
         self._trees: dict[bytes, Branch] = {}
+        self._former: Recent[bytes, Branch] = Recent(FORMER_MAX)
         self._own: dict[tuple[str, ...], bytes] = {}
         self._reachable: set[BrokerId] = set()
         self._torn: dict[tuple[bytes, BrokerId], Millis] = {}  # until when
@@ -75,10 +81,25 @@ class TreeTable:
         table = {tree_key(tree_number(tree)): branch_of(tree, self_id) for tree in trees}
         if table == self._trees:
             return False
+        for key, branch in self._trees.items():
+            if key not in table:
+                self._former.put(key, branch)
+        for key in table:
+            self._former.pop(key, None)
         self._trees = table
         self._own = {b.filters: key for key, b in sorted(table.items()) if b.origin == self_id}
         self._torn = {torn: until for torn, until in self._torn.items() if torn[0] in table}
         return True
+
+    @property
+    def known(self) -> int:
+        """How many trees are known, with those that are no longer followed."""
+        return len(self._trees) + len(self._former)
+
+    @property
+    def own(self) -> frozenset[tuple[str, ...]]:
+        """The flows of our clients that have trees."""
+        return frozenset(self._own)
 
     def reach(self, neighbour: BrokerId, up: bool) -> None:
         """Whether ``neighbour`` can be reached."""
@@ -111,8 +132,8 @@ class TreeTable:
         return len(self._torn)
 
     def branch(self, key: bytes) -> Branch | None:
-        """The tree with that key."""
-        return self._trees.get(key)
+        """The tree with that key, be it one that is no longer followed."""
+        return self._trees.get(key) or self._former.get(key)
 
     def of_flow(self, filters: Iterable[str]) -> bytes:
         """The key of the tree for what our clients publish that exactly ``filters`` match; empty
@@ -129,7 +150,7 @@ class TreeTable:
         not reach is left; further down only what was to be reached by us, or, when we do not know
         the tree, everything.
         """
-        branch = self._trees.get(key)
+        branch = self.branch(key)
         if branch is None or origin not in (None, branch.origin):
             return Steps((), destinations)
         children: list[BrokerId] = []

@@ -380,7 +380,7 @@ class Links:
         if comes_up:
             neighbour.ups += 1
             neighbour.reason = ""
-            steps.append(e.NeighbourReachable(neighbour.id, conn))
+            steps.append(e.NeighbourReachable(neighbour.id, conn, hello.takes_bundles))
             steps.append(e.Notice("link.up", "info", {"neighbour": neighbour.id}))
         # A link may flap at the other end without our noticing, and what we said before that end
         # came up was thrown away: its count tells when to say everything again.
@@ -493,6 +493,7 @@ class Links:
                     sent_at_ms=now_ms,
                     address=self.connections[conn].address_told(self.address),
                     hears=hears,
+                    takes_bundles=True,
                 ),
             )
             for conn in sorted(conns)

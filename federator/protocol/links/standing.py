@@ -158,7 +158,8 @@ class LinkJudge:
             reason += "outbox there (ACL)?"
             return LinkFinding(id_, up=False, reason=reason)
         at = ours or "no address (broker.advertise)"
-        reason = f"{NOT_HEARD}: is it running, and does it reach our broker at {at}? If nobody "
+        reason = f"{NOT_HEARD}: is it running, does it refuse us (security or keys differ: "
+        reason += f"trust.refused in its log), and does it reach our broker at {at}? If nobody "
         reason += f'can connect to ours: links.dial = "out". {NO_LEAF}'
         return LinkFinding(id_, up=False, reason=reason)
 

@@ -18,7 +18,12 @@ when we let it go. So a topic on which the same publication keeps coming quickly
 
 ``LoopAccounts`` stop the copies of an established loop. When nobody would tell of its end it is put
 to the same test now and then.
-Nothing is dropped before a loop is established, and nothing is held where no bridge is known.
+Nothing is dropped before a loop is established.
+
+Once one loop is known its bridge is, and all other topics are suspects: **one** quick repetition
+raises the hand, be it of what we delivered here, and from then on everything on the topic is held
+but for what a test lets go. A first publication then goes round as often as its topic is tested,
+not until the tests begin.
 
 Source: docs/rules.md 3. The test is the "randomised intervention" of causal
 inference (J. Pearl, Causality, 2009, chapter 3): act at random, and see whether the effect follows.
@@ -45,8 +50,9 @@ HOLD_MIN, HOLD_MORE = 2.0, 2.0
 RETURNED_SHARE = 0.9
 """The share of what was released that must be back; a bridge under load may lose some."""
 
-WAY_MS_MIN = 30
-"""The shortest way round that is listened for: the machine has other things to do."""
+WAY_MS_MIN, WAY_MS_MIN_AGAIN = 30, 60
+"""The shortest way round that is listened for: the machine has other things to do. The second when
+one repetition is all that told of it."""
 
 FAILED_RETESTS_MAX = 2
 """Tests in a row that an established loop must fail to count as gone."""
@@ -73,7 +79,6 @@ class LoopParameters:
     turnaround_ms_max: int = 250
     repeats_min: int = 8
     window_ms: int = 2_000
-    retest: bool = True  # loops, now and then, because nobody will tell when one is over
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,9 +111,10 @@ class _Trial:
     way_ms: int
     passed: int = 0
     failed: int = 0  # in a row
-    held: int = 0
+    released: int = 0
     back: int = 0
     due: Counter[Digest] = field(default_factory=Counter)
+    copies: Counter[Digest] = field(default_factory=Counter)  # in our hands, of what came back
     dropped: int = 0
 
 
@@ -119,7 +125,13 @@ class _Phase(Enum):
 
 
 class LoopDetector:
-    """Decides about each publication that our clients bring in."""
+    """Decides about each publication that our clients bring in.
+
+    Args:
+        chance: Draws a number in [0, 1), another one each time.
+        trusted: Whether publications on a topic are never suspected.
+        retests: Whether to test loops now and then, because nothing tells when one is over.
+    """
 
     def __init__(
         self,
@@ -127,11 +139,11 @@ class LoopDetector:
         *,
         chance: Callable[[], float],
         trusted: Callable[[str], bool] = lambda topic: False,
+        retests: Callable[[], bool] = lambda: True,
     ) -> None:
         self.dropped = 0  # publications that came back and were not let in again
         self._parameters = parameters
-        self._chance = chance  # a number in [0, 1), drawn anew each time
-        self._trusted = trusted  # whether publications on a topic are never suspected
+        self._chance, self._trusted, self._retests = chance, trusted, retests
         self._accounts = LoopAccounts(window_ms=parameters.window_ms)
         self._suspicions = Suspicions(
             gap_ms_max=parameters.turnaround_ms_max, repeats_min=parameters.repeats_min
@@ -173,7 +185,8 @@ class LoopDetector:
         if loop is None:
             self._suspect(topic, digest, now_ms)
         tested = self._tested.get(topic)
-        if tested is not None and self._phase is _Phase.LISTENING and tested.due[digest] > 0:
+        returned = self._phase is _Phase.LISTENING and tested is not None and tested.due[digest] > 0
+        if tested is not None and returned:
             tested.due[digest] -= 1
             tested.back += 1
         if loop is not None and self._accounts.take(digest, now_ms=now_ms):
@@ -181,24 +194,40 @@ class LoopDetector:
             self.dropped += 1
             return Fate.DROP
         if tested is not None and self._phase is _Phase.HOLDING:
-            tested.held += 1
             return Fate.HOLD
+        if loop is not None:
+            self._accounts.expect(digest, now_ms=now_ms)
+        elif self._loops and (suspect := self._suspects.get(topic)) is not None:
+            suspect.copies[digest] += returned
+            return Fate.HOLD
+        return Fate.PASS
+
+    def on_released(self, topic: str, digest: Digest, *, now_ms: Millis) -> Fate:
+        """Decide about what was held; a publication that goes now is expected back."""
+        tested, loop = self._tested.get(topic), self._loops.get(topic)
+        if loop is not None and loop.copies[digest] > 0:
+            loop.copies[digest] -= 1
+            loop.dropped += 1
+            self.dropped += 1
+            return Fate.DROP
+        if tested is None and self._loops and topic in self._suspects:
+            return Fate.HOLD  # until its own test
+        if tested is not None:
+            tested.due[digest] += 1
+            tested.released += 1
         if loop is not None:
             self._accounts.expect(digest, now_ms=now_ms)
         return Fate.PASS
 
-    def on_released(self, topic: str, digest: Digest, *, now_ms: Millis) -> None:
-        """Expect a publication back that was held and goes now."""
-        tested = self._tested.get(topic)
-        if tested is not None:
-            tested.due[digest] += 1
-        if topic in self._loops:
-            self._accounts.expect(digest, now_ms=now_ms)
-
     def on_delivered(self, topic: str, digest: Digest, *, now_ms: Millis) -> None:
-        """Expect what we delivered here, if it is in a loop: a bridge may bring it in again."""
+        """Expect what we delivered here, if it is in a loop: a bridge may bring it in again.
+
+        On other topics that would be a repetition.
+        """
         if topic in self._loops:
             self._accounts.expect(digest, delivered=True, now_ms=now_ms)
+        elif self._loops:
+            self._suspicions.note(digest, now_ms=now_ms)
 
     def on_room_spent(self, *, now_ms: Millis) -> list[LoopEffect]:
         """End the test, which was too short to tell anything: no more can be held."""
@@ -228,17 +257,22 @@ class LoopDetector:
                 self._phase = _Phase.LISTENING
                 self._phase_ends_ms = Millis(now_ms + self._way_ms)
                 return [Release()]
-            return self._judge(now_ms) + self._end_test()
+            held = bool(self._loops)  # what came back, too
+            effects = self._judge(now_ms)
+            self._end_test()
+            return [*effects, Release()] if held else effects
         return []
 
     # Within
 
     def _suspect(self, topic: str, digest: Digest, now_ms: Millis) -> None:
-        gap_ms = self._suspicions.see(topic, digest, now_ms=now_ms)
+        known = bool(self._loops)
+        gap_ms = self._suspicions.see(topic, digest, now_ms=now_ms, at_once=known)
         if gap_ms is None or topic in self._suspects or self._trusted(topic):
             return
         if len(self._suspects) < SUSPECTS_MAX:
-            self._suspects[topic] = _Trial(max(2 * gap_ms, WAY_MS_MIN))
+            way_ms = max(2 * gap_ms, WAY_MS_MIN_AGAIN if known else WAY_MS_MIN)
+            self._suspects[topic] = _Trial(way_ms)
 
     def _begin_test(self, now_ms: Millis) -> None:
         self._tested = dict(self._suspects)
@@ -248,8 +282,9 @@ class LoopDetector:
         if not self._tested:
             return
         for trial in self._tested.values():
-            trial.held = trial.back = 0
+            trial.released = trial.back = 0
             trial.due.clear()
+            trial.copies.clear()
         self._way_ms = max(trial.way_ms for trial in self._tested.values())
         self._phase = _Phase.HOLDING
         hold_ms = self._way_ms * (HOLD_MIN + HOLD_MORE * self._chance())
@@ -258,7 +293,7 @@ class LoopDetector:
     def _plan_retest(self, now_ms: Millis) -> None:
         """Set a random time for the next test, in step with no client."""
         self._next_retest_ms = None
-        if self._parameters.retest and self._loops:
+        if self._loops and self._retests():
             self._next_retest_ms = Millis(now_ms + int(RETEST_MS * (0.5 + self._chance())))
 
     def _end_test(self) -> list[LoopEffect]:
@@ -270,8 +305,8 @@ class LoopDetector:
     def _judge(self, now_ms: Millis) -> list[LoopEffect]:
         effects: list[LoopEffect] = []
         for topic, trial in self._tested.items():
-            returned = trial.back >= RETURNED_SHARE * trial.held
-            if not trial.held:  # the topic has become silent, which tells nothing
+            returned = trial.back >= RETURNED_SHARE * trial.released
+            if not trial.released:  # the topic has become silent, which tells nothing
                 self._suspects.pop(topic, None)
             elif topic in self._loops:
                 effects += self._judge_loop(topic, trial, returned=returned)

@@ -56,9 +56,11 @@ class Suspicions:
     def __len__(self) -> int:
         return len(self._sights)
 
-    def see(self, topic: str, digest: Digest, *, now_ms: Millis) -> int | None:
+    def see(
+        self, topic: str, digest: Digest, *, now_ms: Millis, at_once: bool = False
+    ) -> int | None:
         """Note a publication; return the longest gap, in ms, between those that make ``topic``
-        suspicious, or ``None`` when it is not, or was cleared.
+        suspicious, or ``None`` when it is not, or was cleared. ``at_once``: two are enough.
         """
         sight = self._sights.get(digest)
         if sight is None:
@@ -71,12 +73,16 @@ class Suspicions:
             return None
         sight.repeats += 1
         sight.gap_ms = max(sight.gap_ms, gap_ms)
-        if sight.repeats < self._repeats_min:
+        if sight.repeats < (1 if at_once else self._repeats_min):
             return None
         gap_ms = sight.gap_ms
         sight.repeats = sight.gap_ms = 0
         until_ms, _ = self._cleared.get(topic, (Millis(0), 0))
         return None if now_ms < until_ms else gap_ms
+
+    def note(self, digest: Digest, *, now_ms: Millis) -> None:
+        """Note a publication that counts as no repetition, but of which the next one is."""
+        self._sights.put(digest, _Sight(now_ms))
 
     def _patience_ms(self, gap_ms: int, now_ms: Millis) -> int:
         """The longest gap that is quick, as things are; one of ``gap_ms`` has just been seen."""

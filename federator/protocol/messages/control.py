@@ -63,6 +63,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 
     ``conn`` names the connection that carries this copy; a neighbour returns it in ``hears``, which
     tells the sender who is at the other end of that connection.
+    ``takes_bundles``: frames may come several in one PUBLISH; earlier agents do not say so.
     """
 
     version: Natural
@@ -72,6 +73,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
     sent_at_ms: Natural
     address: _Address
     hears: Annotated[tuple[HeardNeighbour, ...], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
+    takes_bundles: bool = False
 
 
 class Bye(msgspec.Struct, frozen=True, array_like=True, tag=2):
@@ -430,13 +432,15 @@ TOKEN_BYTES = 16
 class DirectOffer(msgspec.Struct, frozen=True, array_like=True, tag=51):
     """Says that frames for the sender may come straight to its agent, at ``address``.
 
-    Who comes there shows ``token``, which was made for the receiver alone.
+    Who comes there shows ``token``, which was made for the receiver alone. ``places``: whether it
+    seals what is said there for its place (``trust.sealed_connection``); older agents do not.
     """
 
     sender: Id
     epoch: EpochField
     address: _Address
     token: Annotated[bytes, msgspec.Meta(min_length=TOKEN_BYTES, max_length=TOKEN_BYTES)]
+    places: bool = False
 
 
 class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):

@@ -1,6 +1,6 @@
 """What messages share: fields, with what is checked of each, and how bytes become one."""
 
-from typing import Annotated, TypeVar
+from typing import Annotated, Any, Final, TypeVar
 
 import msgspec
 
@@ -19,6 +19,18 @@ Token = Annotated[str, msgspec.Meta(min_length=1, max_length=128, pattern="^[A-Z
 
 _T = TypeVar("_T")
 Decoder = msgspec.json.Decoder[_T] | msgspec.msgpack.Decoder[_T]
+
+
+_anything: Final = msgspec.json.Decoder()
+
+
+def json_value(what: str, data: bytes, bytes_max: int) -> Any:  # noqa: ANN401 - of any shape
+    """The JSON in ``data``, as ``decoded``: Python's own reader is stopped by deep nesting alone.
+
+    Raises:
+        DecodeError: It is too long, or no JSON.
+    """
+    return decoded(_anything, what, data, bytes_max)
 
 
 def decoded(decoder: Decoder[_T], what: str, data: bytes, bytes_max: int) -> _T:

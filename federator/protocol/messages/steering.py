@@ -62,6 +62,7 @@ class LinkLoad(msgspec.Struct, frozen=True):
     queue: Natural = 0  # bytes that wait to be sent there
     capacity: _Amount | None = None  # bit/s, as configured or learnt; None: nobody knows
     open: bool = True  # no rule of ours keeps publications from crossing it
+    learnt: bool = False  # the capacity is what the link carried while it was full
 
 
 class FlowLoad(msgspec.Struct, frozen=True):

@@ -9,7 +9,7 @@ Source: docs/protocol.md 13; anti-entropy as in Demers et al., "Epidemic
 algorithms for replicated database maintenance", 1987.
 """
 
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import islice
@@ -125,6 +125,20 @@ class Round:
         self._waiting.clear()
         return unread
 
+    def set_aside(self, filter: str) -> Post:
+        """Leave what is below ``filter`` to another comparison, and go on with what waited."""
+        for key in [key for key in self._pulls if key[1] == filter]:
+            del self._pulls[key]
+        self._waiting = deque(pull for pull in self._waiting if pull.filter != filter)
+        self._asks = deque(ask for ask in self._asks if ask[1] != filter)
+        self._newest = {t: found for t, found in self._newest.items() if found.filter != filter}
+        return self._start_pulls()
+
+    def few_first(self) -> None:
+        """Ask for what is below filters with few values before what is below others."""
+        sizes = Counter(ask[1] for ask in self._asks)
+        self._asks = deque(sorted(self._asks, key=lambda ask: sizes[ask[1]]))
+
     @property
     def undecided(self) -> bool:
         """Whether ``decide`` has more to do."""
@@ -162,12 +176,17 @@ class Round:
         return erase, adopted
 
     def next_ask(self) -> tuple[Way, RetainedAsk] | None:
-        """Ask for a few values, after those asked for before have come."""
-        if not self._asks:
-            self._asked = None
-            return None
-        way, filter, topics = self._asked = self._asks.popleft()
-        return way, RetainedAsk(filter, tuple(topics))
+        """Ask for a few values, after those asked for before have come.
+
+        What is wanted no more by now, as everything was out of doubt, is not asked for.
+        """
+        self._asked = None
+        while self._asks:
+            way, filter, topics = self._asks.popleft()
+            if topics := [topic for topic in topics if self.wanted(topic)]:
+                self._asked = way, filter, topics
+                return way, RetainedAsk(filter, tuple(topics))
+        return None
 
     def on_values(
         self, way: Way, values: RetainedValues

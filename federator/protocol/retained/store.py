@@ -156,9 +156,13 @@ class RetainedStore:
         *,
         deleted: bool,
         here: bool = True,
+        found: bool = False,
         now_us: int,
     ) -> None:
-        """Note the state of ``topic``, whatever was known before."""
+        """Note the state of ``topic``, whatever was known before.
+
+        ``found``: nobody knows who set it; it takes nobody's place.
+        """
         before = self._entries.get(topic)
         if before is None:
             self._names.add(topic)
@@ -170,7 +174,9 @@ class RetainedStore:
         self._entries[topic] = Entry(
             version, digest, deleted, here, bucket_of(topic), mark, self.touched, noted_us
         )
-        gave_way, gone = self.places.take(topic, version.origin, found=version == self._unknown)
+        gave_way, gone = self.places.take(
+            topic, version.origin, found=found or version == self._unknown
+        )
         self._note(topic)
         if gave_way is not None:
             self._changed[gave_way] = None
@@ -200,13 +206,16 @@ class RetainedStore:
         self._changed = dict.fromkeys(self._entries)
         self.on_change()
 
-    def on_found(self, found: Mapping[str, int], *, since: int, now_us: int) -> list[str]:
+    def on_found(
+        self, found: Mapping[str, int], *, since: int, now_us: int, seen_us: int = 0
+    ) -> list[str]:
         """Place values that our broker holds.
 
         Args:
             found: The digest of each payload, by topic: all that a scan found, or some.
             since: ``touched`` when the scan began: entries changed later are not judged.
             now_us: Wall clock.
+            seen_us: When all this was looked at before: what differs was set later. 0: never.
 
         Returns:
             Topics that were deleted elsewhere and must be deleted on our broker.
@@ -214,11 +223,17 @@ class RetainedStore:
         return [
             topic
             for topic, digest in found.items()
-            if self._place(topic, digest, since=since, now_us=now_us)
+            if self._place(topic, digest, since=since, now_us=now_us, seen_us=seen_us)
         ]
 
     def on_scanned(
-        self, filters: Iterable[str], found: Collection[str], *, since: int, now_us: int
+        self,
+        filters: Iterable[str],
+        found: Collection[str],
+        *,
+        since: int,
+        now_us: int,
+        seen_us: int = 0,
     ) -> Iterator[None]:
         """Place what our broker does not hold any more, some with each step.
 
@@ -227,6 +242,7 @@ class RetainedStore:
             found: Every topic with a value.
             since: As for ``on_found``.
             now_us: Wall clock, for tombstones' age.
+            seen_us: As for ``on_found``.
         """
         asked = 0
         for step, _ in self._below(filters):
@@ -243,7 +259,7 @@ class RetainedStore:
                 if entry.deleted:
                     self._know(topic, entry, here=True)
                 elif entry.here:  # a client deleted it unseen
-                    version = entry.version.successor(self._self_id)
+                    version = self._unseen(entry.version, seen_us)
                     self.put(topic, version, 0, deleted=True, now_us=now_us)
                 else:
                     self._forget(topic)
@@ -251,12 +267,19 @@ class RetainedStore:
         while self.expire(now_us):
             yield
 
-    def _place(self, topic: str, digest: int, *, since: int, now_us: int) -> bool:
+    def _unseen(self, known: Version, seen_us: int) -> Version:
+        """The version of a change after ``known`` and after ``seen_us`` that nobody saw happen."""
+        return max(known.successor(self._self_id), Version(seen_us, 0, self._self_id))
+
+    def _place(self, topic: str, digest: int, *, since: int, now_us: int, seen_us: int) -> bool:
         """Place one value that was found; ``True`` when it must be deleted."""
         entry = self.get(topic)
         if entry is None:
             if self._allows_export(topic) and not self._kept(topic):
-                self._put_found(topic, self._unknown, digest, now_us)
+                # Where a place may have been lost, or a value was kept, it may be an old one.
+                sure = not self.places.refused and self._keeping.policy is None
+                version = Version(seen_us if sure else 0, 0, self._self_id)
+                self._put_found(topic, version, digest, now_us, found=True)
             return False
         if entry.touched > since:
             return False  # it changed while the scan was under way
@@ -265,12 +288,15 @@ class RetainedStore:
         elif entry.deleted and not entry.here:
             return True  # it was deleted elsewhere while our broker's state was not known
         elif not self._kept(topic):
-            newer = entry.version.successor(self._self_id)
-            self._put_found(topic, newer if entry.here else self._unknown, digest, now_us)
+            here = entry.here
+            newer = self._unseen(entry.version, seen_us) if here else self._unknown
+            self._put_found(topic, newer, digest, now_us, found=not here)
         return False
 
-    def _put_found(self, topic: str, version: Version, digest: int, now_us: int) -> None:
-        self.put(topic, version, digest, deleted=False, now_us=now_us)
+    def _put_found(
+        self, topic: str, version: Version, digest: int, now_us: int, *, found: bool
+    ) -> None:
+        self.put(topic, version, digest, deleted=False, now_us=now_us, found=found)
 
     def _below(
         self, filters: Iterable[str], *, after: str = ""

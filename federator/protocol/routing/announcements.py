@@ -185,23 +185,33 @@ class Announcements:
         route = self.routes.get(solicit.core)
         if route is None:
             return []
+        steps: list[Step] = []
+        if route.reachable and route.number <= asked < route.newest_number:
+            steps = self._adopt(route, now_ms)  # others need it sooner than we do
         if route.reachable and route.number > asked:
             answer = self._relayed(route)
-            return self._links.send(solicit.sender, answer)
+            return steps + self._links.send(solicit.sender, answer)
         if solicit.hops_left == 0:
-            return []
-        return self._solicit(route, solicit, now_ms)
+            return steps
+        return steps + self._solicit(route, solicit, now_ms)
 
     # -- routes --------------------------------------------------------------------------
 
     def _hear_newer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
-        """Adopt a newer number, unless a cheaper copy of it can be expected any moment."""
+        """Adopt a newer number, unless a cheaper copy of it can be expected.
+
+        A nearest parent that is up has only not been heard yet, be it that the queue of its link is
+        long: it is waited for as long as for a parent's own copy. Others are for a moment.
+        """
         newer = [n for n, heard in route.heard.items() if heard.number > route.number]
         costs = (route.cost_via(n, self._links.cost_to) for n in newer)
         if min(costs, default=UNREACHABLE) <= route.cost or not route.reachable:
             return self._adopt(route, now_ms)
-        hold_ms = Millis(now_ms + self._parameters.improvement_hold_ms)
-        self._timers.set_sooner((route.core, "hold"), hold_ms)
+        parents = [p for p in route.parents[: route.ties] if p in route.heard]
+        late = any(route.heard[p].number <= route.number for p in parents)
+        p = self._parameters
+        hold_ms = p.parent_settle_ms if late else p.improvement_hold_ms
+        self._timers.set_sooner((route.core, "hold"), Millis(now_ms + hold_ms))
         return []
 
     def _adopt(self, route: CoreRoute, now_ms: Millis) -> list[Step]:

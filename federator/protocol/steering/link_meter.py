@@ -3,8 +3,9 @@
 A rate is what left in the last ten seconds. What a link can carry shows when it cannot take all:
 while something waits in our queue all the time, what leaves is the link's capacity, as the flow
 through a tap tells its width only while it is open. That is averaged over such a stretch of up to
-ten seconds, so that it follows a link whose capacity changes, and remembered for ten minutes
-after, unless the link carries more by then. A link that has always kept up tells nothing.
+ten seconds, so that it follows a link whose capacity changes, and remembered for an hour after,
+unless the link carries more by then: whoever steers keeps flows away from it meanwhile. A link
+that has always kept up tells nothing.
 
 Source: docs/observability.md, "How full links are".
 """
@@ -19,7 +20,7 @@ SPAN_MS: Final = 10_000
 FULL_MS_MIN: Final = 3_000
 """A shorter stretch with a queue says little: what the kernel takes in pieces weighs too much."""
 
-FORGET_MS: Final = 600_000
+FORGET_MS: Final = 3_600_000
 OUTDONE: Final = 1.1
 """A capacity that was learnt is forgotten when the link carries so many times as much."""
 

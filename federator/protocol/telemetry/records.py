@@ -19,7 +19,7 @@ from typing import Annotated, Any, Final, Literal, TypeVar, get_args
 
 import msgspec
 
-from federator.errors import DecodeError
+from federator.protocol.messages.fields import decoded
 from federator.protocol.telemetry.sketch import BUCKETS_MAX
 from federator.protocol.types import BROKER_ID_MAX
 
@@ -328,9 +328,4 @@ def decode_as(
     Raises:
         DecodeError: It is longer than ``bytes_max``, or nothing that the decoder reads.
     """
-    if len(text) > bytes_max:
-        raise DecodeError(f"{what}: {len(text)} bytes, at most {bytes_max} wanted")
-    try:
-        return decoder.decode(text)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise DecodeError(f"{what}: {error}") from error
+    return decoded(decoder, what, text, bytes_max)

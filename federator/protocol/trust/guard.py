@@ -36,8 +36,9 @@ from federator.protocol.trust.primitives import TAG_BYTES, Identity, Verifier
 from federator.protocol.trust.proofs import ProofJudge, address_text, decode_proof, facts_of, prove
 from federator.protocol.types import BrokerId, Epoch
 
-CONTROL, DATA, DATAGRAM = 0, 1, 2
-"""Channels: each neighbour numbers its seals once, and each channel remembers which came."""
+CONTROL, DATA, DATAGRAM, DIRECT = 0, 1, 2, 3
+"""Channels: each neighbour numbers its seals once, and each channel remembers which came; but for
+the last one, where a seal names its place on a connection (``sealed_connection``)."""
 
 _READABLE, _ENCRYPTED = ord("M"), ord("C")
 _MARKS: Final = (b"M", b"C")
@@ -243,7 +244,7 @@ class Guard:
             whole, body = opened is not None, opened or b""
         if not whole:
             raise DistrustError(f"the seal of {sender} is broken")
-        if not peer.admit(channel, number):
+        if channel != DIRECT and not peer.admit(channel, number):
             raise DistrustError(f"number {number} of {sender} came before")
         return BrokerId(sender), body
 

@@ -11,7 +11,7 @@ from typing import Annotated, Final, Literal, TypeVar
 import msgspec
 
 from federator.errors import DecodeError
-from federator.protocol.messages.fields import Id, decoded
+from federator.protocol.messages.fields import Id, decoded, json_value
 from federator.protocol.trust.certificates import Certificate, decode_certificate, decode_signed
 
 KEY_FILE_BYTES_MAX: Final = 262_144
@@ -80,6 +80,9 @@ def read_key_file(text: bytes, kind: type[_P]) -> _P:
 
 def read_any_key_file(text: bytes) -> AnyKeyFile:
     """The key file with this text, of whatever kind; see ``read_key_file``."""
+    told = json_value("no key file", text, KEY_FILE_BYTES_MAX)
+    if not isinstance(told, dict) or "paper" not in told:
+        raise DecodeError("no key file: `federator keys` makes them")
     return decoded(_decoder, "no key file", text, KEY_FILE_BYTES_MAX)
 
 

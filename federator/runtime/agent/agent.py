@@ -46,6 +46,10 @@ HAND_OVER_POLLS = 500
 HAND_OVER_POLL_S = 0.01
 TEND_S = 1.0
 
+LINES_PER_TURN = 64
+"""Of the broker's log, and what else comes by the control connection: each may be a new filter,
+which costs the more the more filters overlap it."""
+
 
 class Agent:
     """The agent of one broker."""
@@ -96,7 +100,9 @@ class Agent:
             presence=services.presence,
             retained=data.retained,
         )
+        control.link.share_of_turn = lambda publishes: min(len(publishes), LINES_PER_TURN)
         control.data_link.share_of_turn = data.path.plane.share_of_turn
+        control.data_link.on_refused = self.data_connection.on_refused
         topics = (data.path.data_topic, data.marks.topic)
         control.data_link.subscribe(live_filter(topic, no_local=True) for topic in topics)
         data.cover.start()
@@ -287,19 +293,23 @@ class Agent:
             yield Part(tasks={"core placement": follow})
 
     async def _keep_data_connection(self) -> None:
-        """Run the data connection, once what waits under a name of former times is taken."""
-        state, data, link = self._state, self.data, self.control.data_link
+        """Run the data connection, beside it the one that takes what waits under a former name."""
+        state, link, former = self._state, self.control.data_link, None
         if state.former_session.exists():
-            subscribed = [*data.cover.session.recalled(), *link.wanted_filters]
-            await FormerSession(
+            session = FormerSession(
                 make_link=self.control.own_broker.former,
                 federation=self.settings.federation,
-                subscribed=subscribed,
-                data_path=data.path,
+                data_path=self.data.path,
                 take=self.data_connection.take,
-            ).empty()
-            state.former_session.unlink(missing_ok=True)
+                heir=self.data_connection,
+                stands=lambda: link.subscribed,
+                forget=lambda: state.former_session.unlink(missing_ok=True),
+            )
+            former = self._tasks.create_task(session.empty(), name="former session")
+            await session.found.wait()
         await link.run()
+        if former is not None:
+            former.cancel()
 
     async def _tend_custody(self) -> None:
         data = self.data

@@ -147,6 +147,7 @@ async def _be_agent(
             await move.start(agent, tasks)
         agent.start()
         tasks.create_task(view.measure_lag(LAG_PROBE_S), name="loop lag")
+        tasks.create_task(agent.data.state.inventory.follow(), name="inventory")
         _log.info("agent.started", id=settings.broker.id, epoch=control.epoch)
         async with (
             service_manager.told(view.ready, lambda: own_links) as reloading,

@@ -70,6 +70,7 @@ class OwnBroker:
             clean_start=clean_start,
             session_expiry_s=expiry_s.get(role, 0),
             acknowledge=role != "data",
+            may_forget=role == "data",
             will=will,
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,

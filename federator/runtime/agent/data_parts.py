@@ -205,14 +205,14 @@ class DataParts:
         from federator.runtime.direct.service import DirectLinks  # noqa: PLC0415 - as rare
 
         control = self.control
-        sealed = control.trust is not None  # a seal says whose a frame is, else the connection
         return DirectLinks(
             settings=self.settings,
+            trust=control.trust,
             tasks=self.tasks,
             epoch=lambda: control.epoch,
             tell=control.traffic.tell,
             # The data path is made later: it sends over these.
-            on_frames=lambda by, frames: self.path.on_frames(frames, None if sealed else by),
+            on_frames=lambda by, frames: self.path.on_frames(frames, by),
             outgoing=lambda: self.path.outgoing,
         )
 
@@ -272,7 +272,9 @@ class DataParts:
         plane.traces = self.tracing
         plane.intake.on_acknowledged = self.marks.on_acknowledged
         plane.intake.has_spare_time = self._data_link.has_spare_time = SpareTime()
-        return DataPath(plane, self.stores)
+        path = DataPath(plane, self.stores)
+        self.tracing.on_home = path.on_echo
+        return path
 
     def _sharing(self) -> Sharing:
         settings, control = self.settings, self.control

@@ -69,8 +69,8 @@ class Driver:
                 data.path.set_route(filter_, route, lost=lost)
                 if filter_.startswith("$"):
                     data.sharing.on_route(filter_, route, lost=lost)
-            case e.NeighbourReachable(neighbour, conn):
-                self._reach(neighbour, conn)
+            case e.NeighbourReachable(neighbour, conn, takes_bundles):
+                self._reach(neighbour, conn, takes_bundles=takes_bundles)
             case e.NeighbourUnreachable(neighbour):
                 self._reach(neighbour, None)
             case e.SetDestination(broker, next_hop):
@@ -107,13 +107,16 @@ class Driver:
             case _:
                 assert_never(effect)
 
-    def _reach(self, neighbour: BrokerId, conn: ConnId | None) -> None:
+    def _reach(
+        self, neighbour: BrokerId, conn: ConnId | None, *, takes_bundles: bool = False
+    ) -> None:
         """Send data to a neighbour over another connection from now on, or not at all."""
         control, data = self.control, self.data
         # A connection that ended since the node decided is gone here before the node hears of it.
         link = control.connections.data_of(conn) if conn is not None else None
         control.outboxes.on_neighbour(neighbour, reached=link is not None)
-        data.path.reach(neighbour, link, control.connections.data_topic(conn))
+        topic = control.connections.data_topic(conn)
+        data.path.reach(neighbour, link, topic, takes_bundles=takes_bundles)
         if data.datagrams is not None:
             data.datagrams.on_neighbour(neighbour, link is not None)
         if data.direct is not None:

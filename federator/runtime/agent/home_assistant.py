@@ -24,7 +24,8 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability import home_assistant as ha
 from federator.runtime.observability.readiness import Readiness
 from federator.runtime.process.clocks import beat
-from federator.runtime.storage.durable import DiskTrouble, write_whole
+from federator.runtime.storage import damage
+from federator.runtime.storage.durable import DiskTrouble
 
 CHECK_S: Final = 1.0
 AGAIN_CHECKS: Final = round(ha.EVERY_S / CHECK_S)
@@ -129,17 +130,14 @@ class HomeAssistantTeller:
 
     def _noted(self) -> _Topics:
         """What stands on the broker; a file that holds something else is as none."""
-        try:
-            return msgspec.json.decode(self._file.read_bytes(), type=_Topics)
-        except (OSError, msgspec.DecodeError):
-            return ()
+        return damage.read(self._file, msgspec.json.Decoder(_Topics).decode) or ()
 
     def _note(self, topics: _Topics) -> None:
         """Have the file name ``topics``; a disk that fails costs what we would take back later."""
         self._on_broker = topics
         try:
             if topics:
-                write_whole(self._file, msgspec.json.encode(topics))
+                damage.write(self._file, msgspec.json.encode(topics))
             else:
                 self._file.unlink(missing_ok=True)
         except OSError as error:

@@ -4,6 +4,7 @@ Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8; docs/security.m
 answers".
 """
 
+import asyncio
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
@@ -46,8 +47,9 @@ class ControlConnection(LinkObserver):
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us."""
-        self.discovery.on_up(link, session_present=session_present)
-        if not session_present:
+        ours = session_present and not self.presence.doubts
+        self.discovery.on_up(link, session_present=ours)
+        if not ours:
             self.loops.on_new_session()
 
     def on_subscribed(self, link: MqttLink) -> None:
@@ -106,6 +108,14 @@ class DataConnection(LinkObserver):
 
     def __post_init__(self) -> None:
         self._held: list[tuple[MqttLink, memoryview, list[Inbound]]] | None = None
+        self._is_cut: Callable[[PublishPacket], bool] | None = None
+        self._is_parted = False
+
+    def await_cut(self, is_cut: Callable[[PublishPacket], bool]) -> None:
+        """Leave what clients publish to another session of ours, until the mark comes that parts
+        both; what comes behind it waits until ``release``.
+        """
+        self._is_cut, self._held = is_cut, []
 
     def hold(self) -> None:
         """Let what clients publish wait until ``release``; our broker keeps it for us so long."""
@@ -114,13 +124,17 @@ class DataConnection(LinkObserver):
     def release(self) -> None:
         """Take what waited, and all that comes from now on."""
         held, self._held = self._held, None
+        if self._is_cut is not None:
+            self._is_cut = None
+            self.data_path.on_data_up(session_present=False)
         for link, chunk, publishes in held or ():
             self.on_publishes(link, chunk, publishes)
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us."""
         self.cover.on_up(session_present=session_present)
-        self.data_path.on_data_up(session_present=session_present)
+        if self._is_cut is None:
+            self.data_path.on_data_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
         """The broker granted our subscriptions."""
@@ -132,13 +146,22 @@ class DataConnection(LinkObserver):
             self._held.clear()  # it comes again
         self.cover.on_down()
         self.marks.on_down()
-        self.data_path.on_data_down()
+        if self._is_cut is None:
+            self.data_path.on_data_down()
         if self.retained is not None:
             self.retained.on_data_down()
         self.presence.on_lost(link)
 
+    def on_refused(self, packet: bytes | bytearray) -> None:
+        """A value that our broker refused is not there: no client deleted it."""
+        if self.retained is not None:
+            asyncio.get_running_loop().call_soon(self.retained.refused, packet)  # once it is noted
+
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Take what one socket read brought."""
+        if self._is_cut is not None and self._held is not None:
+            self._part(link, chunk, publishes, self._is_cut, self._held)
+            return
         if self._held is not None:
             frames = self.data_path.data_topic
             clients = [each for each in publishes if each[0].topic != frames]
@@ -155,11 +178,38 @@ class DataConnection(LinkObserver):
         if packet_ids:
             self.data_path.acknowledge(link, packet_ids)
 
+    def _part(
+        self,
+        link: MqttLink,
+        chunk: memoryview,
+        publishes: list[Inbound],
+        is_cut: Callable[[PublishPacket], bool],
+        held: list[tuple[MqttLink, memoryview, list[Inbound]]],
+    ) -> None:
+        """Hold what clients published behind the cut; another session has what is before it."""
+        ours: list[Inbound] = []
+        behind: list[Inbound] = []
+        ids: list[tuple[int, int]] = []
+        for each in publishes:
+            packet = each[0]
+            if packet.topic.startswith("$"):
+                ours.append(each)
+                self._is_parted |= packet.packet_id is not None and is_cut(packet)
+            elif self._is_parted:
+                behind.append(each)
+                continue
+            if packet.packet_id is not None:
+                ids.append((packet.packet_id, int(packet.qos)))
+        if behind:
+            held.append((link, memoryview(bytes(chunk)), behind))
+        self.take(chunk, ours)
+        link.acknowledge(ids, session_number=link.session_number)
+
     def take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Take what one socket read brought, without telling our broker that it is ours."""
         self.busy_poll.on_data()
         if self.cover.sorting:
             chunk, publishes = self.cover.once(chunk, publishes)
-        if self.loops.watching:
+        if self.loops.looks():
             chunk, publishes = self.loops.sift(chunk, publishes)
         self.enter(chunk, publishes)

@@ -20,7 +20,14 @@ import structlog
 from mqtt5 import PublishPacket
 
 from federator.protocol.discovery.log_lines import ERROR_TOPIC
+from federator.runtime.mqtt.failures import one_id
 from federator.runtime.mqtt.link import MqttLink
+
+ENDED_MAX: Final = 3
+"""After so many that end while another stands it is no accident."""
+
+DOUBTED_MAX: Final = 1
+"""So many may be: a broker that dies ends all of them, one by one."""
 
 NEXT_MOMENT_S: Final = 1.0
 """A connection that is closed so soon after the log's line was closed for that reason."""
@@ -65,12 +72,15 @@ class OwnBrokerPresence:
     """Whether one agent is at its own broker, with both its connections.
 
     Args:
+        username: As whom we log in, if at all.
         others: What else gives way with them.
         changed: Told when we came or went, with ``up``.
         complete: Whether all is there that must be before we are; when it is later, ``update``.
 
     Attributes:
         has_rival: Another agent with our id is there, and we leave it the place.
+        ended: How many ended while another stood, before we were there with both.
+        one_id: Why that is so, if it is the rule.
     """
 
     broker: int
@@ -79,10 +89,13 @@ class OwnBrokerPresence:
     data: MqttLink
     others: Callable[[], Iterable[MqttLink]]
     changed: Callable[[bool], None]
+    username: str | None = None
     complete: Callable[[], bool] = lambda: True
     looked: Callable[[], None] = lambda: None  # told after each ``update``
     up: bool = field(default=False, init=False)
     has_rival: bool = field(default=False, init=False)
+    one_id: str = field(default="", init=False)
+    ended: int = field(default=0, init=False)
 
     def __post_init__(self) -> None:
         self._takeovers = TakeoverDetector([self.control.client_id, self.data.client_id])
@@ -100,15 +113,28 @@ class OwnBrokerPresence:
         if up != self.up:
             self.up = up
             if up:
-                self.has_rival = False
+                self.has_rival, self.one_id = False, ""
+            self.ended = 0
             self.changed(up)
         self.looked()
+
+    @property
+    def doubts(self) -> bool:
+        """Whether the session of a connection may be that of another one of ours."""
+        return self.ended > DOUBTED_MAX
 
     def on_lost(self, link: MqttLink) -> None:
         """One of the two is gone; say so when somebody else came under its name."""
         seen = link.closed_by_broker and self._takeovers.threw_out(link.client_id)
         if seen or link.taken_over:
             _log.warning("connection.taken_over", client_id=link.name, broker=self.url)
+        ended = link.closed_by_broker or link.taken_over
+        links = (self.control, self.data, *self.others())
+        if ended and self.username and not self.up:
+            self.ended += any(each.connected for each in links if each is not link)
+            if self.ended == ENDED_MAX and not self.one_id:
+                self.one_id = one_id(self.username)
+                _log.error("broker.one_id", broker=self.url, reason=self.one_id)
         self.update()
 
     def give_way(self) -> None:

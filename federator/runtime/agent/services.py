@@ -160,6 +160,7 @@ class Services:
             data=control.data_link,
             others=lambda: data.retained_links,
             changed=self._on_presence,
+            username=settings.broker.username,
         )
         self.strangers = StrangerWatch(
             settings.broker,
@@ -180,6 +181,7 @@ class Services:
             node=node,
             neighbours=control.connections,
             traffic=control.traffic,
+            blocks=(data.stores.block, self.log_watch.block),
             hindrances=self.log_watch.hindrances,
         )
         self.health = HealthReporter(
@@ -411,15 +413,16 @@ class Services:
     def _tell_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
         """What our clients want otherwise, by its names in the federation."""
         data, widened = self.data, self.discovery.known.widened
-        doubted = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
-        data.forwarder.widen(widened, frozenset(chain.from_iterable(doubted)))
+        exported = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
+        doubted = frozenset(chain.from_iterable(exported))
+        data.forwarder.widen(widened, doubted)
         self.plans.doubt(widened)
         self.control.handle(LocalFiltersChanged(added, removed))
         if self.metrics is not None:
             self.metrics.on_interest(added, removed)
         data.sharing.on_interest(added, removed)
         if data.retained is not None:
-            data.retained.on_interest(added, removed, widened=widened)
+            data.retained.on_interest(added, removed, doubted=doubted)
 
     def _members_changed(self, changed: MembersChanged) -> None:
         self.data.sharing.on_members(changed.members, watched=changed.watched)

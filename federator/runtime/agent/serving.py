@@ -21,7 +21,7 @@ from federator.protocol.node import Node
 from federator.protocol.types import BrokerId
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.process.clocks import DeadlineTimer, both_clocks
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage import damage
 
 FILE: Final = "served"
 
@@ -36,8 +36,8 @@ class ServedFile:
 
     def read(self) -> tuple[Served | None, int]:
         """What was decided last, and when it was written or touched, in microseconds; 0: never."""
+        served = damage.read(self._path, _decode)
         try:
-            served = latest([self._path.read_text(errors="replace").strip()])
             return served, self._path.stat().st_mtime_ns // 1_000
         except OSError:
             return None, 0
@@ -45,7 +45,7 @@ class ServedFile:
     def write(self, served: Served) -> bool:
         """Keep this instead; whether it is written down."""
         try:
-            write_whole(self._path, served_record(served).encode())
+            damage.write(self._path, served_record(served).encode())
         except OSError as error:
             _log.warning("leaf.note_failed", reason=error.strerror or str(error))
             return False
@@ -55,6 +55,13 @@ class ServedFile:
         """It holds still, now."""
         with contextlib.suppress(OSError):
             os.utime(self._path)
+
+
+def _decode(content: bytes) -> Served:
+    served = latest([content.decode().strip()])
+    if served is None:
+        raise ValueError("it names no hub")
+    return served
 
 
 class LeafServingService:

@@ -18,6 +18,7 @@ from pathlib import Path
 from zlib import crc32
 
 from federator.protocol.forwarding.frames import keys_in
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import replace_file, write_at
 
 IDLE_MAX = 131_072
@@ -26,8 +27,8 @@ IDLE_MAX = 131_072
 TRIM_AT = 64
 HEADS_FILE = "heads"
 
-_MAGIC = b"fedhead1"
-_HEADER = struct.Struct("<8sQ")
+_MAGIC, _FORMER_MAGIC = b"fedhead2", b"fedhead1"
+_HEADER = struct.Struct("<8sQ")  # magic and epoch; twice, with a checksum
 _ENTRY = struct.Struct("<8sQI")  # key, head, CRC-32 of the two
 _ENTRY_CHECKED = 16
 
@@ -66,6 +67,8 @@ class Chains:
         else:
             live.move_to_end(key)
         seqs = chain.seqs
+        if seqs and prev > seqs[-1]:
+            seqs.append(prev)  # its record is damaged, and was not known to be on this chain
         seqs.append(seq)
         if len(seqs) > chain.trim_at:
             start = self._start(chain)
@@ -73,6 +76,15 @@ class Chains:
                 chain.dropped = seqs[start - 1]
                 del seqs[:start]
             chain.trim_at = max(TRIM_AT, 2 * len(seqs))
+
+    def add_damaged(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
+        """Put the damaged record ``seq`` on the chains on which it seems to have been.
+
+        Only where it names the number before: a key that is damaged, too, is no chain.
+        """
+        for key, prev in zip(keys_in(keys), prevs, strict=True):
+            if prev == self.head(key):
+                self._add_one(key, prev, seq)
 
     def head(self, key: bytes) -> int:
         """The last number on the chain of ``key``, held or not; 0 when none is known."""
@@ -166,14 +178,25 @@ class HeadsFile:
             content = self._path.read_bytes()
         except OSError:
             return heads
-        if content[: _HEADER.size] != _HEADER.pack(_MAGIC, epoch):
+        is_former = content.startswith(_HEADER.pack(_FORMER_MAGIC, epoch))
+        fields = damage.either(content, _HEADER.size)
+        if fields is None and not is_former:
+            damage.tell(self._path, "neither of its headers is sound", lost_bytes=len(content))
             return heads
-        end = len(content) - (len(content) - _HEADER.size) % _ENTRY.size
-        for at in range(_HEADER.size, end, _ENTRY.size):
-            key, head, checksum = _ENTRY.unpack_from(content, at)
-            if crc32(content[at : at + _ENTRY_CHECKED]) == checksum:
+        if not is_former and fields != _HEADER.pack(_MAGIC, epoch):
+            return heads
+        damaged = 0 if is_former else int(not damage.are_same(content, _HEADER.size))
+        at = _HEADER.size if is_former else len(damage.twice(_HEADER.pack(_MAGIC, epoch)))
+        for entry in range(at, len(content), _ENTRY.size):
+            stored = content[entry : entry + _ENTRY.size]
+            if crc32(stored[:_ENTRY_CHECKED]).to_bytes(4, "little") == stored[_ENTRY_CHECKED:]:
+                key, head, _ = _ENTRY.unpack(stored)
                 heads.pop(key, None)
                 heads[key] = head
+            else:
+                damaged += 1
+        if damaged:
+            damage.tell(self._path, "heads in it are damaged", places=damaged)
         return heads
 
     def append(self, idle: Mapping[bytes, int]) -> None:
@@ -195,7 +218,8 @@ class HeadsFile:
 
     def _rewrite(self) -> None:
         self.close()
-        content = _HEADER.pack(_MAGIC, self._epoch) + _encode_heads(self.idle)
+        header = damage.twice(_HEADER.pack(_MAGIC, self._epoch))
+        content = header + _encode_heads(self.idle)
         self._fd = replace_file(self._path, [content], sync=False)
         self._size, self._entries = len(content), len(self.idle)
 

@@ -16,16 +16,18 @@ that arrived.
 Numbers of entries are never used twice, as those of the custody log: when the end of the file may
 be lost, they leap ahead, and every marker written before speaks of all entries before.
 
-Layout, little-endian. Header: magic, journal id, boot, the number up to which entries are folded, a
-number that none below will be given to an entry, bytes of the snapshot, CRC-32 of all of it; the
-snapshot in MessagePack. Batches: bytes, number of the first entry, entries, CRC-32. Entry: origin,
-epoch, seq, number of keys, keys. A batch of no entries holds the number of a marker.
+Layout, little-endian. Header, twice: magic, journal id, boot, the number up to which entries are
+folded, a number that none below will be given to an entry, bytes of the snapshot, the key, CRC-32.
+Then pieces (``storage.damage``); a damaged one costs itself alone. Of the snapshot: since when a
+filter key is wanted; where a chain is: origin, key, epoch, seq, those before. Batches: number of
+the first entry, entries. Entry: origin, epoch, seq, number of keys, keys. A batch of no entries
+holds the number of a marker. A journal of an older release (``feddelv1``) is written anew.
 """
 
 import errno
 import os
 import struct
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from hashlib import blake2b
@@ -40,7 +42,7 @@ import msgspec
 from federator.protocol.custody import ports
 from federator.protocol.forwarding.frames import KEY_BYTES, keys_in
 from federator.protocol.types import BrokerId
-from federator.runtime.storage import durable
+from federator.runtime.storage import damage, durable
 from federator.runtime.storage.durable import write_at
 
 BYTES_MAX = 2 * 1024 * 1024
@@ -54,12 +56,22 @@ MARKER_BYTES_MAX = 80
 KEY_DRAWN_BYTES = 32
 PROOF_BYTES = 16
 
-_MAGIC = b"feddelv1"
-_HEADER = struct.Struct(f"<8sQ{durable.BOOT_BYTES}sQQII")
-_BATCH = struct.Struct("<IQI")  # bytes in all, number of the first entry, entries
+_MAGIC, _FORMER_MAGIC = b"feddelv2", b"feddelv1"
+_HEADER = struct.Struct(f"<8sQ{durable.BOOT_BYTES}sQQI{KEY_DRAWN_BYTES}s")
+_HEADER_BYTES = 2 * (_HEADER.size + 4)
+_FORMER_HEADER = struct.Struct(f"<8sQ{durable.BOOT_BYTES}sQQII")
+_POSITION = struct.Struct(f"<I{KEY_BYTES}s")  # origin, key; epoch, seq and those before follow
+_POSITIONS = [struct.Struct(f"<I{KEY_BYTES}s{n}Q") for n in range(2 + ports.UNDO_MAX + 1)]
+_SINCE = struct.Struct(f"<{KEY_BYTES}sq")
+_BATCH = struct.Struct("<QI")  # number of the first entry, entries
 _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
-_MARKED = struct.Struct("<Q")
-_CRC = struct.Struct("<I")
+_MARKED = _STEP = struct.Struct("<Q")
+
+_NO_KEY = bytes(KEY_DRAWN_BYTES)
+_BEFORE = _BEHIND = damage.PIECE_BYTES // 2
+"""What a piece has before and behind its content."""
+
+_Lost = Callable[[int, int], None]
 
 Positions = dict[tuple[BrokerId, bytes], tuple[int, ...]]
 """As in ``ports``."""
@@ -83,10 +95,11 @@ class JournalState(NamedTuple):
     entries: tuple[Entry, ...]  # those after, in order
     since_us: dict[bytes, int]  # filter key -> wall clock in us when our clients began to want it
     marked: int  # the newest marker that our broker is known to have had; 0: not known
-    key: bytes  # proves markers; empty in a journal of an older release
 
 
-class _Snapshot(msgspec.Struct, array_like=True, frozen=True):
+class _FormerSnapshot(msgspec.Struct, array_like=True, frozen=True):
+    """What a journal of an older release has in front of its batches."""
+
     positions: list[tuple[BrokerId, bytes, int, int]]  # origin, key, epoch, seq
     since_us: list[tuple[bytes, int]]
     key: bytes = b""
@@ -120,7 +133,7 @@ class DeliveryJournal:
         self._boot = boot or bytes(durable.BOOT_BYTES)
         self.journal_id = 0  # of 64 random bits, drawn when the file is made
         self.last = 0  # number of the last entry
-        self.lost_bytes = 0  # found damaged when it was opened, and cut off
+        self._lost = 0  # bytes found damaged, and not told yet
         self._fd = -1
         self._tail_at = self._size = 0
         self._marked_at = 0  # where the entries end of which our broker is known to have the marker
@@ -165,15 +178,24 @@ class DeliveryJournal:
             self._marked_at = self._size
 
     def _write_batch(self, entries: bytes, count: int) -> None:
-        size = _BATCH.size + len(entries) + _CRC.size
-        content = _BATCH.pack(size, self.last + 1, count) + entries
-        write_at(self._fd, content + _CRC.pack(crc32(content)), self._size)
-        self._size += size
+        content = damage.piece(_BATCH.pack(self.last + 1, count) + entries)
+        write_at(self._fd, content, self._size)
+        self._size += len(content)
         self.last += count
 
     def load(self) -> JournalState:
         """All that is in the file."""
-        return _state(self._read())
+        content = self._read()
+        header, positions, since_us = _folded(content, self._on_lost)
+        entries: list[Entry] = []
+        marked = 0
+        for at, _ in _batches(content, self._on_lost):
+            if _BATCH.unpack_from(content, at)[1]:
+                entries += map(Entry._make, _entries(content, at))
+            else:
+                (marked,) = _MARKED.unpack_from(content, at + _BATCH.size)
+        self._tell_lost()
+        return JournalState(header.folded_to, positions, tuple(entries), since_us, marked)
 
     def since_us(self) -> dict[bytes, int]:
         """Since when our clients want what, as of the last snapshot."""
@@ -220,15 +242,17 @@ class DeliveryJournal:
             folded_to: The number of the newest marker that our broker is known to have.
         """
         content = self._read()
-        header, known, saved = _folded(content)
-        batches = list(_sound_batches(content))
+        header, known, saved = _folded(content, self._on_lost)
+        batches = list(_batches(content, self._on_lost))
+        self._tell_lost()
         cut, folded, stays = self._tail_at, header.folded_to, 0
-        for at in batches:
-            size, first, count = _BATCH.unpack_from(content, at)
-            if first + count - 1 > folded_to and self._size - at <= self.bytes_max // 2:
+        for at, end in batches:
+            first, count = _BATCH.unpack_from(content, at)
+            fits = self._size - (at - _BEFORE) <= self.bytes_max // 2
+            if first + count - 1 > folded_to and fits:
                 break
-            cut, folded, stays = at + size, first + count - 1, stays + 1
-        gone = chain.from_iterable(_entries(content, at) for at in batches[:stays])
+            cut, folded, stays = end + _BEHIND, first + count - 1, stays + 1
+        gone = chain.from_iterable(_entries(content, at) for at, _ in batches[:stays])
         if positions is None:
             before: ports.Positions = _fold(known, gone)
         else:
@@ -236,8 +260,8 @@ class DeliveryJournal:
             known = _fold({at: known[at] for at in later if at in known}, gone, only=later)
             before = {at: positions[at] for at in positions if at not in later}
             before |= {at: known[at] for at in known if at in positions}
-        wanted = dict(saved.since_us) if since_us is None else since_us
-        self._write(self._encode_snapshot(before, wanted), content[cut:], folded_to=folded)
+        wanted = saved if since_us is None else since_us
+        self._write(_encode_snapshot(before, wanted), content[cut:], folded_to=folded)
 
     def marker(self, number: int | None = None) -> bytes:
         """What to leave at our broker behind the entry ``number``; the last one by default."""
@@ -270,55 +294,59 @@ class DeliveryJournal:
 
     def _write(self, snapshot: bytes, batches: bytes, *, folded_to: int) -> None:
         """Put a whole file in place."""
-        header = _Header(self.journal_id, self._boot, folded_to, self.last + 1, len(snapshot))
-        parts = [header.pack(snapshot), snapshot, batches]
+        fields = (self.journal_id, self._boot, folded_to, self.last + 1, len(snapshot), self._key)
+        parts = [_Header(*fields).pack(), snapshot, batches]
         fd = durable.replace_file(self._path, parts, sync=True)
         self.close()
         self._fd = fd
-        self._tail_at = _HEADER.size + len(snapshot)
+        self._tail_at = _HEADER_BYTES + len(snapshot)
         self._size = self._tail_at + len(batches)
         self._marked_at = 0
 
     def _recover(self, *, known_boot: bool) -> None:
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            content = b""
+        is_new = not self._path.exists()
+        content = b"" if is_new else self._path.read_bytes()
+        former = _renewed(content)
+        content = former or content
         header = _Header.of(content)
         if header is None:
-            self.lost_bytes = len(content)
+            if not is_new:
+                reason = "neither of its headers is sound"
+                damage.tell(self._path, reason, lost_bytes=len(content))
             self.journal_id = int.from_bytes(os.urandom(8))
             self._key = os.urandom(KEY_DRAWN_BYTES)
-            self._write(self._encode_snapshot({}, {}), b"", folded_to=0)
+            self._write(b"", b"", folded_to=0)
             return
         self.journal_id = header.journal_id
+        self._takes_unproven = header.key == _NO_KEY
+        self._key = os.urandom(KEY_DRAWN_BYTES) if self._takes_unproven else header.key
+        _, positions, since_us = _folded(content, self._on_lost)
+        sound = list(_batches(content, self._on_lost))
         self.last = header.next_number - 1
-        self._tail_at = self._size = header.end
-        for at in _sound_batches(content):
-            size, first, count = _BATCH.unpack_from(content, at)
-            self._size = at + size
+        for at, _ in sound:
+            first, count = _BATCH.unpack_from(content, at)
             self.last = max(self.last, first + count - 1)
-        self.lost_bytes = len(content) - self._size
-        state = _state(content)
-        self._takes_unproven = not state.key
-        self._key = state.key or os.urandom(KEY_DRAWN_BYTES)
-        leaps = bool(self.lost_bytes) or not known_boot or header.boot != self._boot
-        if leaps or self._takes_unproven:
+        if not damage.are_same(content, _HEADER.size):
+            self._lost += _HEADER.size
+        leaps = bool(self._lost) or damage.is_gone(self.folder)
+        leaps = leaps or not known_boot or header.boot != self._boot
+        self._tell_lost()
+        if leaps or former:
             self.last += durable.LEAP if leaps else 0
-            snapshot = self._encode_snapshot(state.positions, state.since_us)
-            batches = content[header.end : self._size]
+            batches = b"".join(content[at - _BEFORE : end + _BEHIND] for at, end in sound)
+            snapshot = _encode_snapshot(positions, since_us)
             self._write(snapshot, batches, folded_to=header.folded_to)
         else:
+            self._tail_at, self._size = header.end, len(content)
             self._fd = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
-    def _encode_snapshot(
-        self,
-        positions: ports.Positions,
-        since_us: Mapping[bytes, int],
-    ) -> bytes:
-        rows = [(*chain, at[0], at[1]) for chain, at in positions.items()]
-        steps = [at[2:] for at in positions.values()]
-        return msgspec.msgpack.encode(_Snapshot(rows, list(since_us.items()), self._key, steps))
+    def _on_lost(self, start: int, end: int) -> None:
+        self._lost += end - start
+
+    def _tell_lost(self) -> None:
+        if self._lost:
+            damage.tell(self._path, "some of what it says is damaged", lost_bytes=self._lost)
+            self._lost = 0
 
 
 class _Header(NamedTuple):
@@ -327,28 +355,50 @@ class _Header(NamedTuple):
     folded_to: int
     next_number: int
     snapshot_bytes: int
+    key: bytes  # _NO_KEY in a journal of an older release
 
     @classmethod
     def of(cls, content: bytes) -> "_Header | None":
-        """The header of ``content``, when that and the snapshot are sound."""
-        if len(content) < _HEADER.size:
-            return None
-        magic, *fields, checksum = _HEADER.unpack_from(content)
-        header = cls(*fields)
-        snapshot = content[_HEADER.size : header.end]
-        sound = magic == _MAGIC and header.checksum(snapshot) == checksum
-        return header if sound and len(snapshot) == header.snapshot_bytes else None
+        """The header of ``content``, when one of both is sound."""
+        found = damage.either(content, _HEADER.size)
+        magic, *fields = _HEADER.unpack(found) if found else (b"",)
+        return cls(*fields) if magic == _MAGIC else None
 
     @property
     def end(self) -> int:
         """Where the first batch begins."""
-        return _HEADER.size + self.snapshot_bytes
+        return _HEADER_BYTES + self.snapshot_bytes
 
-    def checksum(self, snapshot: bytes) -> int:
-        return crc32(snapshot, crc32(_HEADER.pack(_MAGIC, *self, 0)))
+    def pack(self) -> bytes:
+        return damage.twice(_HEADER.pack(_MAGIC, *self))
 
-    def pack(self, snapshot: bytes) -> bytes:
-        return _HEADER.pack(_MAGIC, *self, self.checksum(snapshot))
+
+def _renewed(content: bytes) -> bytes | None:
+    """A journal of an older release as we write it; ``None`` for any other."""
+    if len(content) < _FORMER_HEADER.size:
+        return None
+    magic, *fields, checksum = _FORMER_HEADER.unpack_from(content)
+    end = _FORMER_HEADER.size + fields[-1]
+    said = content[_FORMER_HEADER.size : end]
+    sound = crc32(said, crc32(_FORMER_HEADER.pack(magic, *fields, 0))) == checksum
+    if magic != _FORMER_MAGIC or not sound:
+        return None
+    former = msgspec.msgpack.decode(said, type=_FormerSnapshot)
+    rows = zip_longest(former.positions, former.steps, fillvalue=())  # older ones had none
+    positions: Positions = {(row[0], row[1]): (*row[2:], *before) for row, before in rows if row}
+    snapshot = _encode_snapshot(positions, dict(former.since_us))
+    journal_id, boot, folded_to, next_number, _ = fields
+    key = former.key or _NO_KEY
+    header = _Header(journal_id, boot, folded_to, next_number, len(snapshot), key)
+    return header.pack() + snapshot + content[end:]
+
+
+def _encode_snapshot(positions: ports.Positions, since_us: Mapping[bytes, int]) -> bytes:
+    piece = damage.piece
+    pieces = [piece(_SINCE.pack(key, at_us)) for key, at_us in since_us.items()]
+    for (origin, key), at in positions.items():
+        pieces.append(piece(_POSITIONS[len(at)].pack(origin, key, *at)))
+    return b"".join(pieces)
 
 
 def _sound_header(content: bytes) -> _Header:
@@ -358,46 +408,36 @@ def _sound_header(content: bytes) -> _Header:
     return header
 
 
-def _folded(content: bytes) -> tuple[_Header, Positions, _Snapshot]:
-    """What the snapshot says."""
+def _folded(content: bytes, lost: _Lost) -> tuple[_Header, Positions, dict[bytes, int]]:
+    """What the snapshot says: where each chain is, since when a key is wanted."""
     header = _sound_header(content)
-    snapshot = msgspec.msgpack.decode(content[_HEADER.size : header.end], type=_Snapshot)
-    rows = zip_longest(snapshot.positions, snapshot.steps, fillvalue=())  # older ones had none
-    return header, {(row[0], row[1]): (*row[2:], *before) for row, before in rows if row}, snapshot
-
-
-def _state(content: bytes) -> JournalState:
-    header, positions, snapshot = _folded(content)
-    entries: list[Entry] = []
-    marked = 0
-    for at in _sound_batches(content):
-        if _BATCH.unpack_from(content, at)[2]:
-            entries += map(Entry._make, _entries(content, at))
+    positions: Positions = {}
+    since_us: dict[bytes, int] = {}
+    for at, end in damage.read_pieces(content, _HEADER_BYTES, header.end, lost):
+        if end - at == _SINCE.size:
+            key, at_us = _SINCE.unpack_from(content, at)
+            since_us[key] = at_us
         else:
-            (marked,) = _MARKED.unpack_from(content, at + _BATCH.size)
-    since_us = dict(snapshot.since_us)
-    return JournalState(header.folded_to, positions, tuple(entries), since_us, marked, snapshot.key)
+            steps = (end - at - _POSITION.size) // _STEP.size
+            origin, key, *known = _POSITIONS[steps].unpack_from(content, at)
+            positions[origin, key] = tuple(known)
+    return header, positions, since_us
 
 
-def _sound_batches(content: bytes) -> Iterator[int]:
-    """Where each batch begins, up to the first that is not sound."""
+def _batches(content: bytes, lost: _Lost) -> Iterator[tuple[int, int]]:
+    """Where what each sound batch holds, which is not folded yet, begins and ends."""
     header = _sound_header(content)
-    at, total, number = header.end, len(content), header.folded_to + 1
-    while at + _BATCH.size + _CRC.size <= total:
-        size, first, count = _BATCH.unpack_from(content, at)
-        end = at + size - _CRC.size
-        if end < at + _BATCH.size or end + _CRC.size > total or first < number:
-            return
-        if crc32(memoryview(content)[at:end]) != _CRC.unpack_from(content, end)[0]:
-            return
-        yield at
-        at += size
-        number = first + count
+    number = header.folded_to + 1
+    for at, end in damage.read_pieces(content, header.end, len(content), lost):
+        first, count = _BATCH.unpack_from(content, at)
+        if first >= number:
+            yield at, end
+            number = first + count
 
 
 def _entries(content: bytes, at: int) -> Iterator[tuple[int, BrokerId, int, int, bytes]]:
     """The entries of the sound batch at ``at``; fields as of ``Entry``."""
-    _, first, count = _BATCH.unpack_from(content, at)
+    first, count = _BATCH.unpack_from(content, at)
     at += _BATCH.size
     for number in range(first, first + count):
         origin, epoch, seq, k = _ENTRY.unpack_from(content, at)
@@ -406,9 +446,9 @@ def _entries(content: bytes, at: int) -> Iterator[tuple[int, BrokerId, int, int,
         yield number, origin, epoch, seq, content[keys_at:at]
 
 
-def _chains(content: bytes, batches: Sequence[int]) -> set[tuple[BrokerId, bytes]]:
+def _chains(content: bytes, batches: Sequence[tuple[int, int]]) -> set[tuple[BrokerId, bytes]]:
     """The chains that the entries of ``batches`` speak of."""
-    entries = chain.from_iterable(_entries(content, at) for at in batches)
+    entries = chain.from_iterable(_entries(content, at) for at, _ in batches)
     return {(origin, key) for _, origin, _, _, keys in entries for key in keys_in(keys)}
 
 

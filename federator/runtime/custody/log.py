@@ -4,10 +4,13 @@ A diary in loose pages: records are numbered and only appended; pages (segments)
 the front when they are too old or too many. Whoever missed a record asks for it by number, so the
 log knows nothing of who has what.
 
-**Restarts.** The numbering goes on where it ended. When the end may be lost, because a file is
-damaged or the machine was booted since (what was not synchronised is gone, but may have been sent),
-it goes on ``LEAP`` further, so that no number means two things. Only a log without any sound
-segment begins a new epoch.
+**Restarts.** The numbering goes on where it ended. When the end may be lost, because it is damaged
+or the machine was booted since (what was not synchronised is gone, but may have been sent), it goes
+on ``LEAP`` further, so that no number means two things. Only a log without any sound segment begins
+a new epoch.
+
+**Damage.** A damaged record, or segment, loses itself alone. Its number stays on the chains on
+which it is known to have been, so that who asks for it is told that it is gone.
 
 **Memory.** 8 bytes for a record and 8 for each of its filters; bodies are read from disk.
 
@@ -15,6 +18,7 @@ Source: Kafka's segmented log; RFC 5740 (NORM) for repair from what the sender k
 """
 
 import contextlib
+import errno
 import os
 from bisect import bisect_right
 from collections import OrderedDict
@@ -27,7 +31,7 @@ from federator.protocol.custody.ports import Record
 from federator.runtime.custody.chains import Chains, HeadsFile
 from federator.runtime.custody.segment import Segment, decode, encode, file_name, segment_files
 from federator.runtime.process.clocks import wall_clock_us
-from federator.runtime.storage import durable
+from federator.runtime.storage import damage, durable
 from federator.runtime.storage.durable import write_at
 
 SEGMENT_BYTES = 8 * 1024 * 1024
@@ -76,8 +80,7 @@ class CustodyLog:
         self.epoch = 0  # grows whenever numbering begins anew
         self.bytes = self.records = self._entries = 0  # of all files
         self.dropped_by_age = self.dropped_for_room = 0  # records, since it was opened
-        self.lost_bytes = 0  # found damaged when it was opened, and cut off
-        self.unreadable = 0  # records that were asked for and could not be read
+        self._lost: set[int] = set()  # held numbers whose records are damaged
         self._chains = chains = Chains()
         self.chains, self.head, self.last = chains.heads, chains.head, chains.last
         self.select, self.floor = chains.select, chains.floor
@@ -129,7 +132,7 @@ class CustodyLog:
         for record in records:
             assert record.seq == seq, f"record {record.seq}, {seq} wanted"
             seq += 1
-            parts.append(encode(record))
+            parts.append(encode(record, segment.salt))
         before = segment.size
         write_at(self._fd, b"".join(parts) if len(parts) != 1 else parts[0], before)
         try:
@@ -151,17 +154,24 @@ class CustodyLog:
     def read(self, seq: int) -> Record | None:
         """The record ``seq``; ``None`` when it is not held or cannot be read (any more)."""
         segment = self._segment_of(seq)
-        if segment is None:
+        if segment is None or seq in self._lost:
             return None
         offset, size = segment.place(seq)
         try:
-            record = decode(os.pread(self._handle(segment), size, offset))
-        except OSError:
+            record = decode(os.pread(self._handle(segment), size, offset), segment.salt)
+        except OSError as error:
+            if error.errno != errno.EIO:  # as when there are no descriptors just now
+                return None
             record = None
         if record is None or record.seq != seq:
-            self.unreadable += 1
+            self._lost.add(seq)
+            damage.tell(segment.path, f"record {seq} cannot be read", lost_bytes=size)
             return None
         return record
+
+    def is_lost(self, seq: int) -> bool:
+        """Whether the record ``seq``, which is on a chain and held, can never be read again."""
+        return seq in self._lost or self._segment_of(seq) is None
 
     def recent(self, count: int) -> Iterator[Record]:
         """The newest ``count`` records, the newest first."""
@@ -214,8 +224,10 @@ class CustodyLog:
 
     def _time_ms(self, seq: int) -> int:
         segment = self._segment_of(seq)
-        assert segment is not None, f"record {seq} is on a chain and not held"
-        return segment.time_ms(seq)
+        if segment is not None:
+            return segment.time_ms(seq)
+        at = bisect_right(self._segments, seq, key=attrgetter("first_seq")) - 1
+        return self._segments[max(0, at)].latest_us // 1000  # it is lost, with the end of a page
 
     def _handle(self, segment: Segment) -> int:
         if segment is self._segments[-1]:
@@ -283,7 +295,9 @@ class CustodyLog:
             else:
                 self.dropped_for_room += len(first)
         if gone:
-            self._heads.append(self._chains.drop(self.oldest_seq))
+            oldest = self.oldest_seq
+            self._heads.append(self._chains.drop(oldest))
+            self._lost = {seq for seq in self._lost if seq >= oldest}
         for segment in gone:
             self._remove(segment)
 
@@ -302,7 +316,7 @@ class CustodyLog:
         self.epoch = files[-1][0] if files else 0
         found = [(first, path) for epoch, first, path in files if epoch == self.epoch]
         self._chains.idle.update(self._heads.load(self.epoch))
-        damaged = self._read_all([path for _, path in found])
+        end_lost = self._read_all([path for _, path in found])
         if not self._segments:
             self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1, self.epoch_min)
             self._chains.idle.clear()
@@ -311,7 +325,8 @@ class CustodyLog:
             self._write_to(segment, _create(segment, sync=True))
         else:
             last = self._segments[-1]
-            if damaged or self._boot is None or last.boot != self._boot:
+            end_lost |= damage.is_gone(self.folder)
+            if end_lost or self._boot is None or last.boot != self._boot:
                 leapt = max(last.end_seq, found[-1][0]) + durable.LEAP
                 segment = self._new_segment(leapt, previous=last)
                 self._write_to(segment, _create(segment, sync=True))
@@ -321,29 +336,40 @@ class CustodyLog:
         kept = {segment.path for segment in self._segments}
         for _, _, path in files:
             if path not in kept:
-                self.lost_bytes += path.stat().st_size
                 path.unlink()
         self._chains.oldest = self.oldest_seq
 
     def _read_all(self, paths: Sequence[Path]) -> bool:
-        """Take on the segments at ``paths`` up to the first damage; whether there was any."""
+        """Take on what is sound in the segments at ``paths``; whether their end may be lost.
+
+        Of a missing segment in front of the first nothing is known.
+        """
+        end_lost = False
         for path in paths:
             content = path.read_bytes()
             segment = Segment.from_header(path, content)
+            end_lost = segment is None
+            if segment is None:
+                damage.tell(path, "neither of its headers is sound", lost_bytes=len(content))
+                continue
             previous = self._segments[-1] if self._segments else None
-            if segment is None or (previous and segment.previous_end != previous.end_seq):
-                return True
             if previous:
                 segment.latest_us = previous.latest_us
-            segment.scan(content, self._chains.add)
+                if segment.previous_end != previous.end_seq:
+                    which = f"records {previous.end_seq} to {segment.previous_end - 1}"
+                    damage.tell(path, f"{which}, in front of it, are missing")
+            lost = segment.scan(content, self._chains.add, self._chains.add_damaged)
+            end_lost = segment.size < len(content)
+            self._lost.update(lost)
+            if lost or end_lost:
+                reason = f"{len(lost)} records in it are damaged"
+                left = len(content) - segment.size
+                damage.tell(path, reason, lost_bytes=left, places=len(lost) + end_lost)
             self._segments.append(segment)
             self.bytes += segment.size
             self.records += len(segment)
             self._entries += segment.entries
-            if segment.size < len(content):
-                self.lost_bytes += len(content) - segment.size
-                return True
-        return False
+        return end_lost
 
 
 def _create(segment: Segment, *, sync: bool) -> int:

@@ -2,11 +2,14 @@
 
 A segment is a page of a diary: numbered, written top down, torn out whole when it is too old. The
 header says which record comes first and where the page before ended, so that a missing page is
-noticed; each record ends with a checksum, so that half a record is.
+noticed; each record ends with a checksum, so that half a record is. A damaged one is passed over:
+the next is found by its number and checksum.
 
-Layout, little-endian. Header: magic, epoch, first seq, the seq before which the previous segment
-ended, the boot in which it was begun, CRC-32. Record: size in bytes, seq, time, publications,
-number of keys; keys of 8 bytes, prevs of 8, body, CRC-32.
+Layout, little-endian. Header, twice: magic, epoch, first seq, the seq before which the previous
+segment ended, the boot in which it was begun, CRC-32. Record: size in bytes, seq, time,
+publications, number of keys; keys of 8 bytes, prevs of 8, body, CRC-32. That goes on from the
+header's: no client, who does not know the boot, can hide in a body what is taken for a record once
+the true one is damaged. Older segments (``fedlog2``) have one header, and checksums from 0.
 """
 
 import re
@@ -19,14 +22,16 @@ from zlib import crc32
 
 from federator.protocol.custody.ports import Record
 from federator.protocol.forwarding.frames import KEY_BYTES
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import BOOT_BYTES
 
 SUFFIX = ".log"
 
-_MAGIC = b"fedlog2\n"
+_MAGIC, _FORMER_MAGIC = b"fedlog3\n", b"fedlog2\n"
 _HEADER = struct.Struct(f"<8sQQQ{BOOT_BYTES}s")
 _CRC = struct.Struct("<I")
-HEADER_BYTES = _HEADER.size + _CRC.size
+_FORMER_HEADER_BYTES = _HEADER.size + _CRC.size
+HEADER_BYTES = 2 * _FORMER_HEADER_BYTES
 
 _LABEL = struct.Struct("<IQQII")  # size, seq, time_us, publications, keys
 _COMMON = struct.Struct("<IQQII8sQ")  # the label, one key, its prev
@@ -39,27 +44,28 @@ _SEQ_MAX = 2**63
 _TIME_MAX = 2**32 - 1
 
 
-def encode(record: Record) -> bytes:
-    """The stored form of ``record``."""
+def encode(record: Record, salt: int = 0) -> bytes:
+    """The stored form of ``record``; its checksum goes on from ``salt``."""
     keys, prevs, body = record.keys, record.prevs, record.body
     k = len(prevs)
     assert len(keys) == KEY_BYTES * k, f"{len(keys)} bytes of keys for {k} prevs"
     size = _RECORD_BYTES_MIN + 16 * k + len(body)
     if k == 1:
-        content = _COMMON_PACK(
+        head = _COMMON_PACK(
             size, record.seq, record.time_us, record.publications, 1, keys, prevs[0]
         )
-        content += body
     else:
         label = _LABEL.pack(size, record.seq, record.time_us, record.publications, k)
-        content = b"".join((label, keys, struct.pack(f"<{k}Q", *prevs), body))
-    return content + _CRC_PACK(crc32(content))
+        head = b"".join((label, keys, struct.pack(f"<{k}Q", *prevs)))
+    return b"".join((head, body, _CRC_PACK(crc32(body, crc32(head, salt)))))
 
 
-def decode(stored: bytes) -> Record | None:
+def decode(stored: bytes, salt: int = 0) -> Record | None:
     """The record in ``stored``, or ``None`` when that is not a whole record."""
     end = len(stored) - _CRC.size
-    if end < LABEL_BYTES or crc32(memoryview(stored)[:end]) != _CRC.unpack_from(stored, end)[0]:
+    if end < LABEL_BYTES:
+        return None
+    if crc32(memoryview(stored)[:end], salt) != _CRC.unpack_from(stored, end)[0]:
         return None
     size, seq, time_us, publications, k = _LABEL.unpack_from(stored)
     prevs_at = LABEL_BYTES + KEY_BYTES * k
@@ -100,7 +106,9 @@ class Segment:
     first_seq: int  # number of its first record
     previous_end: int  # where the segment before it ended: one more than its last number
     boot: bytes
-    size: int = field(default=HEADER_BYTES, init=False)  # of the file, as far as it is sound
+    header_bytes: int = HEADER_BYTES
+    salt: int = field(default=0, init=False)  # what checksums of records go on from
+    size: int = field(init=False)  # of the file, up to the end of its last sound record
     entries: int = field(default=0, init=False)  # keys of all its records, counted
     last_us: int = field(default=0, init=False)  # when its last record was made; 0 without one
     latest_us: int = field(default=0, init=False)  # of a record, here or in the segments before
@@ -108,8 +116,13 @@ class Segment:
     _offsets: "array[int]" = field(default_factory=lambda: array("I"), init=False)
     _times: "array[int]" = field(default_factory=lambda: array("I"), init=False)
 
+    def __post_init__(self) -> None:
+        self.size = self.header_bytes
+        if self.header_bytes == HEADER_BYTES:
+            self.salt = crc32(self._fields())
+
     def __len__(self) -> int:
-        """How many records it holds."""
+        """How many records it holds, the damaged ones among them."""
         return len(self._offsets)
 
     @property
@@ -119,8 +132,10 @@ class Segment:
 
     def header(self) -> bytes:
         """The beginning of its file."""
-        fields = _HEADER.pack(_MAGIC, self.epoch, self.first_seq, self.previous_end, self.boot)
-        return fields + _CRC.pack(crc32(fields))
+        return damage.twice(self._fields())
+
+    def _fields(self) -> bytes:
+        return _HEADER.pack(_MAGIC, self.epoch, self.first_seq, self.previous_end, self.boot)
 
     @classmethod
     def from_header(cls, path: Path, content: bytes) -> "Segment | None":
@@ -128,15 +143,16 @@ class Segment:
 
         ``None`` when the header is damaged, or is of another file.
         """
-        if len(content) < HEADER_BYTES:
+        fields = damage.either(content, _HEADER.size)
+        if fields is None:
             return None
-        magic, epoch, first_seq, previous_end, boot = _HEADER.unpack_from(content)
-        (checksum,) = _CRC.unpack_from(content, _HEADER.size)
-        if magic != _MAGIC or crc32(memoryview(content)[: _HEADER.size]) != checksum:
+        magic, epoch, first_seq, previous_end, boot = _HEADER.unpack(fields)
+        if magic not in {_MAGIC, _FORMER_MAGIC} or path.name != file_name(epoch, first_seq):
             return None
-        if path.name != file_name(epoch, first_seq):
-            return None
-        return cls(path, epoch=epoch, first_seq=first_seq, previous_end=previous_end, boot=boot)
+        size = HEADER_BYTES if magic == _MAGIC else _FORMER_HEADER_BYTES
+        if size == HEADER_BYTES and not damage.are_same(content, _HEADER.size):
+            damage.tell(path, "one of its headers is not sound")
+        return cls(path, epoch, first_seq, previous_end, boot, header_bytes=size)
 
     def add(self, times_us: Sequence[int], sizes: Sequence[int], entries: int) -> None:
         """Take on the next records, of ``sizes`` bytes on disk and ``entries`` keys in all."""
@@ -171,29 +187,69 @@ class Segment:
         """
         return self._base_ms + self._times[seq - self.first_seq]
 
-    def scan(self, content: bytes, found: Callable[[bytes, tuple[int, ...], int], None]) -> None:
-        """Take on the records of the whole file's ``content``, up to the first unsound one.
+    def scan(
+        self,
+        content: bytes,
+        found: Callable[[bytes, tuple[int, ...], int], None],
+        damaged: Callable[[bytes, tuple[int, ...], int], None],
+    ) -> list[int]:
+        """Take on the records of the whole file's ``content``; the numbers of those between them
+        that are damaged.
 
-        ``found`` is called with the keys, prevs and number of each.
+        ``found`` is called with the keys, prevs and number of each, in order; ``damaged`` with what
+        a damaged one seems to have had.
         """
-        view = memoryview(content)
+        view, salt = memoryview(content), self.salt
         at, total, seq, entries = self.size, len(content), self.end_seq, 0
         times_us: list[int] = []
         sizes: list[int] = []
+        lost: list[int] = []
         while at + _RECORD_BYTES_MIN <= total:
             size, seq_there, time_us, _, k = _LABEL.unpack_from(content, at)
             end = at + size - _CRC.size
             prevs_at = at + LABEL_BYTES + KEY_BYTES * k
-            if end + _CRC.size > total or prevs_at + 8 * k > end or seq_there != seq:
+            fits = end + _CRC.size <= total and prevs_at + 8 * k <= end and seq_there == seq
+            is_sound = fits and crc32(view[at:end], salt) == _CRC.unpack_from(content, end)[0]
+            if fits:
+                keys = content[at + LABEL_BYTES : prevs_at]
+                links = keys, struct.unpack_from(f"<{k}Q", content, prevs_at), seq
+            if is_sound:
+                found(*links)
+                times_us.append(time_us)
+                sizes.append(size)
+                entries += k
+                at += size
+                seq += 1
+                continue
+            after = self._next_sound(content, at, seq)
+            if after == total:
                 break
-            if crc32(view[at:end]) != _CRC.unpack_from(content, end)[0]:
-                break
-            keys = content[at + LABEL_BYTES : prevs_at]
-            found(keys, struct.unpack_from(f"<{k}Q", content, prevs_at), seq)
-            times_us.append(time_us)
-            sizes.append(size)
-            entries += k
-            at += size
-            seq += 1
+            if fits and after == at + size:
+                damaged(*links)
+            _, seq_after, time_us, _, _ = _LABEL.unpack_from(content, after)
+            lost += range(seq, seq_after)
+            times_us += [time_us] * (seq_after - seq)
+            sizes += [after - at, *[0] * (seq_after - seq - 1)]
+            at, seq = after, seq_after
         if sizes:
             self.add(times_us, sizes, entries)
+        return lost
+
+    def _next_sound(self, content: bytes, at: int, seq: int) -> int:
+        """Where the first sound record begins behind the damaged ``seq`` at ``at``."""
+        view, salt, total = memoryview(content), self.salt, len(content)
+        unpack, crc_of = _LABEL.unpack_from, _CRC.unpack_from
+
+        def is_sound(there: int) -> bool:
+            size, seq_there, _, _, k = unpack(content, there)
+            end = there + size - _CRC.size
+            if not (seq < seq_there <= seq + (there - at) // _RECORD_BYTES_MIN and end < total):
+                return False
+            if there + LABEL_BYTES + 16 * k > end or end + _CRC.size > total:
+                return False
+            (checksum,) = crc_of(content, end)
+            return crc32(view[there:end], salt) == int(checksum)
+
+        guess = at + unpack(content, at)[0]
+        least = _RECORD_BYTES_MIN
+        return damage.next_sound(at, total, guess=guess, least=least, is_sound=is_sound)

@@ -1,8 +1,8 @@
 """Stamps that were published here, on disk: a restart does not make what comes again look new.
 
 A leaf that goes on at its other hub looks some seconds back, also when its hub was only restarted.
-Nine bytes a stamp are appended; when the file is twice as long as it need be, it is written anew
-with the newest. Half a stamp at the end is what a killed agent had not done yet.
+Each stamp is a piece of 17 bytes (``storage.damage``); older releases wrote nine bytes. When the
+file is twice as long as it need be, it is written anew with the newest.
 """
 
 import os
@@ -12,13 +12,14 @@ from pathlib import Path
 from typing import Final
 
 from federator.protocol.data.ports import KnownStamp
-from federator.runtime.storage import durable
+from federator.runtime.storage import damage, durable
 
 NAME: Final = "stamps"
 SAVED_MAX: Final = 16_384
 """Stamps kept: at 300 publications a second those of the last minute."""
 
 _WIRE: Final = struct.Struct(">Q?")
+_PIECE_BYTES: Final = _WIRE.size + damage.PIECE_BYTES
 
 
 class StampFile:
@@ -38,9 +39,24 @@ class StampFile:
     def load(self) -> list[KnownStamp]:
         """The newest that are kept, the oldest first. Raises ``OSError``: it cannot be read."""
         content = self._path.read_bytes() if self._path.exists() else b""
-        self._size = len(content) - len(content) % _WIRE.size
-        newest = content[: self._size][-self._saved_max * _WIRE.size :]
-        return [KnownStamp(*fields) for fields in _WIRE.iter_unpack(newest)]
+        self._size = len(content)
+        lost: list[int] = []
+        pieces = list(
+            damage.read_pieces(content, 0, len(content), lambda at, end: lost.append(end - at))
+        )
+        is_former = not pieces and len(content) % _WIRE.size == 0  # of an older release
+        if is_former:
+            pieces = [(at, at + _WIRE.size) for at in range(0, len(content), _WIRE.size)]
+        elif lost:
+            reason = "stamps in it are damaged"
+            damage.tell(self._path, reason, lost_bytes=sum(lost), places=len(lost))
+        newest = pieces[-self._saved_max :]
+        stamps = [KnownStamp(*_WIRE.unpack(content[at:end])) for at, end in newest]
+        if content and (is_former or lost):
+            written = _packed(stamps)
+            os.close(durable.replace_file(self._path, [written], sync=False))
+            self._size = len(written)
+        return stamps
 
     def append(self, stamps: Sequence[KnownStamp]) -> None:
         """Keep ``stamps``, too. Raises ``OSError``: the disk is full or broken."""
@@ -48,17 +64,21 @@ class StampFile:
             return
         if self._fd < 0:
             self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
-        content = b"".join(_WIRE.pack(*stamp) for stamp in stamps)
+        content = _packed(stamps)
         durable.write_at(self._fd, content, self._size)
         self._size += len(content)
-        if self._size > 2 * self._saved_max * _WIRE.size:
-            newest = [_WIRE.pack(*stamp) for stamp in self.load()]
-            fd = durable.replace_file(self._path, newest, sync=False)
+        if self._size > 2 * self._saved_max * _PIECE_BYTES:
+            newest = _packed(self.load())
+            fd = durable.replace_file(self._path, [newest], sync=False)
             os.close(self._fd)
-            self._fd, self._size = fd, len(newest) * _WIRE.size
+            self._fd, self._size = fd, len(newest)
 
     def close(self) -> None:
         """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
+
+
+def _packed(stamps: Sequence[KnownStamp]) -> bytes:
+    return b"".join(damage.piece(_WIRE.pack(*stamp)) for stamp in stamps)

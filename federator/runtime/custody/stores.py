@@ -47,11 +47,18 @@ class CustodyStores:
         self.subscribed = FilterFile(folder, SUBSCRIBED)  # what our session may hold
         self._stamps = StampFile(folder)
         self._trouble = DiskTrouble()
+        self._log_failure = ""  # why the last write to the log failed, until one works
 
     @property
     def failures(self) -> int:
         """Writes that failed."""
         return self._trouble.failures
+
+    def block(self) -> str:
+        """Why publications of QoS 1 and 2 wait at our broker; empty: they do not."""
+        if not self._log_failure:
+            return ""
+        return f"the custody log cannot be written: {self._log_failure}: QoS 1 and 2 wait"
 
     def close(self) -> None:
         """Write down what is not written yet."""
@@ -70,7 +77,14 @@ class CustodyStores:
 
     def write_log(self, records: Sequence[Record]) -> bool:
         """Append ``records`` to the log, all or none; whether it has them."""
-        return self._tried("custody.log_failed", lambda: self.log.append(records))
+        try:
+            self.log.append(records)
+        except OSError as error:
+            self._trouble.on_error("custody.log_failed", error)
+            self._log_failure = error.strerror or str(error)
+            return False
+        self._log_failure = ""
+        return True
 
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
         """Enter what is delivered next; whether it is written down."""

@@ -10,12 +10,13 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Final
 
-from federator.protocol.data.ports import DataLink, Inbound
+from federator.protocol.data.ports import FrameLink, Inbound
 from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import RepairRequest
+from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms, wall_clock_us
@@ -70,6 +71,8 @@ class DataPath:
     def _arm(self) -> None:
         """Wake up when the plane is due. After every read: nothing is called that need not be."""
         intake_ms, custody_ms = self.intake.due_ms, self.custody.due_ms
+        if (moves_ms := self.plane.moves.due_ms) is not None:
+            intake_ms = earliest(intake_ms, moves_ms)
         if self.intake.gathers:
             if self._gap_timer is None:
                 from federator.runtime.process.fine_timer import FineTimer  # noqa: PLC0415 - ctypes
@@ -89,13 +92,20 @@ class DataPath:
 
     # What the control plane says
 
-    def reach(self, neighbour: BrokerId, link: DataLink | None, topic: str | None = None) -> None:
+    def reach(
+        self,
+        neighbour: BrokerId,
+        link: FrameLink | None,
+        topic: str | None = None,
+        *,
+        takes_bundles: bool = False,
+    ) -> None:
         """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached.
 
         On ``topic``, where that is not the one that frames come in on everywhere.
         """
         self.outgoing.publish_on(neighbour, topic)
-        self.plane.reach(neighbour, link, self._now())
+        self.plane.reach(neighbour, link, self._now(), takes_bundles=takes_bundles)
         self._arm()
 
     def set_route(self, filter: str, route: FilterRoute | None, *, lost: bool = False) -> None:
@@ -148,6 +158,7 @@ class DataPath:
         """We go: write down what a later life should know."""
         if self._gap_timer is not None:
             self._gap_timer.close()
+        self.plane.moves.end(self._now())
         self.custody.destination.save(leaving=True)
 
     # What our broker says
@@ -187,3 +198,8 @@ class DataPath:
     def trace(self, route: TopicRoute, sends: Sends, body: bytes) -> int:
         """Send a trace to ``sends``, next hops of ``route``; its number."""
         return self.plane.trace(route, sends, body, self._now())
+
+    def on_echo(self, broker: BrokerId, number: int) -> None:
+        """``broker`` says that our trace ``number`` came there."""
+        self.plane.moves.on_echo(broker, number)
+        self._arm()

@@ -1,10 +1,15 @@
 """Takes, once, what waits in the session of a name that could be guessed.
 
 The data connection was ``federator-<id>-data`` once. What clients published at QoS 1 while its
-agent was away waits under that name, and nobody else asks for it. So before an agent first connects
-under its own, secret name it resumes that session, ends its subscriptions, takes all that waits as
-it takes what comes on the data connection, and has the broker forget it. A mark of ours, which
-queues behind all of it, tells when that is through.
+agent was away waits under that name, and nobody else asks for it. So an agent resumes that session,
+takes all that waits as it takes what comes on the data connection, and has the broker forget it.
+
+Meanwhile clients publish. The former session keeps its subscriptions until the new one, under the
+secret name, has its own, so that each publication comes by one of both, or by both. A *cut*, a mark
+of ours that both subscribe, parts them: what the broker queued in front of it is taken from the
+former session, what is behind it from the new one. The cut is made when the former session has
+nothing left that waits, so that it comes at once; what is behind it is not acknowledged there, and
+comes again to an agent that is killed now.
 """
 
 import asyncio
@@ -12,9 +17,10 @@ import contextlib
 import secrets
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
+from mqtt5 import PublishPacket
 
 from federator.protocol.messages.topics import cover_topic
 from federator.runtime.data.data_path import DataPath
@@ -22,10 +28,21 @@ from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 
 MARK_GAP_S: Final = 1.0
+LOOK_S: Final = 0.05
 MARKS_MAX: Final = 10
 """Marks sent in vain, after which what still waits is given up: an ACL may keep us from them."""
 
 _log = structlog.get_logger()
+
+
+class Heir(Protocol):
+    """Takes what comes on the data connection, under the secret name."""
+
+    def await_cut(self, is_cut: Callable[[PublishPacket], bool]) -> None:
+        """Leave what clients publish to another session until the cut, and then hold it."""
+
+    def release(self) -> None:
+        """Take what is held, and all that comes from now on."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -37,39 +54,74 @@ class FormerSession(LinkObserver):
 
     make_link: Callable[[LinkObserver], MqttLink]
     federation: str
-    subscribed: Iterable[str]  # what the session may subscribe
     data_path: DataPath  # takes custody of what comes
     take: Callable[[memoryview, list[Inbound]], None]  # takes what comes, as on that connection
+    heir: Heir
+    stands: Callable[[], bool]  # whether the heir's session subscribes all that is wanted
+    forget: Callable[[], None]  # called when nothing is left of it
 
     def __post_init__(self) -> None:
         self._link = self.make_link(self)
         self._mark_topic = cover_topic(self.federation)
-        self._mark = secrets.token_bytes(16)
+        self._secret = secrets.token_bytes(16)
+        self._cut = self._secret + b"cut"
         self._owed: set[int] = set()  # packet ids that are not acknowledged yet
-        self._marked = False
+        self._marks: set[bytes] = set()  # that came
         self._taken = 0
+        self._is_there: bool | None = None  # not known yet
+        self._is_parted = False  # the cut came to the heir
+        self._awaited = b""  # the mark that is waited for
         self._through = asyncio.Event()
-        self._link.recall(self.subscribed)
+        self.found = asyncio.Event()
         self._link.subscribe([live_filter(self._mark_topic)])
 
     async def empty(self) -> None:
-        """Take what waits, and have the broker forget the session; tries until it is reached."""
+        """Take what waits, and have the broker forget the session; tries until it is reached.
+
+        From ``found`` on the heir's connection is to run.
+        """
         running = asyncio.create_task(self._link.run(), name="former session")
+        whole = True
         try:
-            marks = 0
-            while not self._through.is_set() and marks < MARKS_MAX:
-                if self._link.subscribed:
-                    marks += 1
-                    self._link.publish(self._mark_topic, self._mark, qos=1)
-                with contextlib.suppress(TimeoutError):
-                    async with asyncio.timeout(MARK_GAP_S if self._link.connected else 0.05):
-                        await self._through.wait()
+            await self.found.wait()
+            if self._is_there:
+                whole = await self._comes(self._secret + b"waited")
+                whole = await self._comes(self._cut) and whole
             await self._link.close(keep_session=False)
             await running
         finally:
             running.cancel()
-        whole = self._through.is_set()
+        self.forget()
+        self.heir.release()
         _log.info("session.moved", publications=self._taken, whole=whole)
+
+    async def _comes(self, mark: bytes) -> bool:
+        """Send ``mark`` until it came, with all before it in custody; ``False``: in vain."""
+        self._awaited = mark
+        self._through.clear()
+        tries, taken = 0, -1
+        while not self._through.is_set() and tries < MARKS_MAX:
+            if ready := self._link.subscribed and self.stands():
+                tries = tries + 1 if taken == self._taken else 1  # a long queue takes its time
+                taken = self._taken
+                self._link.publish(self._mark_topic, mark, qos=1)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(MARK_GAP_S if ready else LOOK_S):
+                    await self._through.wait()
+        return self._through.is_set()
+
+    def _look(self) -> None:
+        is_parted = self._awaited != self._cut or self._is_parted
+        if self._awaited in self._marks and not self._owed and is_parted:
+            self._through.set()
+
+    def _parts(self, packet: PublishPacket) -> bool:
+        """Whether ``packet``, which came to the heir, is the cut."""
+        if packet.payload != self._cut:
+            return False
+        self._is_parted = True
+        self._look()
+        return True
 
     # As the link of what came over it
 
@@ -83,32 +135,41 @@ class FormerSession(LinkObserver):
         known = list(packet_ids)
         self._link.acknowledge(known, session_number=session_number)
         self._owed.difference_update(packet_id for packet_id, _ in known)
-        if self._marked and not self._owed:
-            self._through.set()
+        self._look()
 
     # As its observer
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
         """The broker accepted us; perhaps it knows no such session."""
         self.data_path.on_data_up(session_present=session_present)
-        if not session_present:
-            self._through.set()
+        if self._is_there is None:
+            self._is_there = session_present
+            if session_present:
+                self.heir.await_cut(self._parts)
+            self.found.set()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """What was not acknowledged comes again."""
-        self._owed.clear()
-        self._marked = False
+        """What was not acknowledged comes again, a mark behind it, too."""
+        if self._owed:
+            self._owed.clear()
+            self._marks.clear()
         self.data_path.on_data_down()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take what one socket read brought."""
-        ids = [(p.packet_id, int(p.qos)) for p, _, _ in publishes if p.packet_id is not None]
+        """Take what one socket read brought in front of the cut."""
+        others: list[Inbound] = []
+        ids: list[tuple[int, int]] = []
+        for each in publishes:
+            packet = each[0]
+            if self._cut in self._marks:
+                break
+            if packet.topic != self._mark_topic:
+                others.append(each)
+            elif packet.packet_id is not None:  # at QoS 0 a stranger's would overtake what waits
+                self._marks.add(packet.payload)
+            if packet.packet_id is not None:
+                ids.append((packet.packet_id, int(packet.qos)))
         self._owed.update(packet_id for packet_id, _ in ids)
-        # At QoS 0 somebody who heard the mark could have it overtake what waits.
-        self._marked |= any(
-            p.packet_id is not None and p.payload == self._mark for p, _, _ in publishes
-        )
-        others = [each for each in publishes if each[0].topic != self._mark_topic]
         self._taken += len(others)
         self.take(chunk, others)
         self.data_path.acknowledge(self, ids)

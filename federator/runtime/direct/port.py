@@ -2,8 +2,10 @@
 
 It speaks as much of a broker's half of MQTT as such an agent uses: it lets in who shows the token
 that we made for that neighbour, takes PUBLISH packets of QoS 0, says how many came, and answers
-pings. Whoever has shown nothing yet may send little, and is not kept for long; there are never many
-of them. So strangers cost us a socket each for a moment, and nothing else.
+pings. In a federation with keys a caller must then say something under the neighbour's seal before
+it takes that one's place, and what it says later opens in its place or ends the connection. Whoever
+has shown nothing yet may send little, and is not kept for long; there are never many of them. So
+strangers cost us a socket each for a moment, and nothing else.
 
 Source: docs/direct.md; OASIS MQTT 5.0, sections 3.1 to 3.3, 3.12 to 3.14.
 """
@@ -11,6 +13,7 @@ Source: docs/direct.md; OASIS MQTT 5.0, sections 3.1 to 3.3, 3.12 to 3.14.
 import asyncio
 import contextlib
 import hmac
+import secrets
 import socket
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -18,24 +21,31 @@ from typing import Final
 
 from mqtt5 import ConnAckPacket, PingRespPacket, PublishPacket
 
-from federator.errors import ConfigError, LinkError
+from federator.errors import ConfigError, DecodeError, LinkError
+from federator.protocol.data.outgoing import URGENT_TOPIC
+from federator.protocol.trust.guard import Guard
+from federator.protocol.trust.sealed_connection import DRAWN_BYTES, SealedConnection, welcome
 from federator.protocol.types import BrokerId
 from federator.runtime.direct.wire import (
     CONFIRM_TOPIC,
     CONFIRMATION,
     Greeting,
-    read_frames,
     read_greeting,
+    read_packets,
 )
 from federator.runtime.mqtt.link import PACKETS_PER_TURN_MAX
 from federator.runtime.mqtt.transport import PacketTransport
+from federator.runtime.process.antechamber import Antechamber, Place
 from federator.runtime.process.listening import bound, place_taken
 
 GREETING_S: Final = 3.0
 """Within what time a caller must have shown its token."""
 
 STRANGERS_MAX: Final = 64
-"""Callers that have shown none: the one that came first makes room."""
+"""Callers that have shown none: the one that came first gives way,"""
+
+STRANGERS_PER_ADDRESS_MAX: Final = 16
+"""and of one address sooner: it crowds out itself alone."""
 
 GREETING_BYTES_MAX: Final = 512
 FRAME_PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
@@ -56,6 +66,8 @@ class DirectPort:
         listen: ``host:port`` for TCP.
         path: Of a Unix socket beside it, if there is to be one.
         on_frames: Takes what a neighbour sent, in order.
+        guard: Knows the neighbours' keys; ``None`` in an open federation.
+        on_refused: Told of each packet that bears no seal for its place.
 
     Raises:
         ConfigError: A place cannot be had.
@@ -70,13 +82,18 @@ class DirectPort:
         listen: str,
         path: Path | None,
         on_frames: Callable[[BrokerId, Sequence[bytes]], None],
+        guard: Guard | None = None,
+        on_refused: Callable[[DecodeError], None] = lambda _: None,
     ) -> None:
         self._path = path
-        self.on_frames = on_frames
+        self.on_frames, self.guard, self.on_refused = on_frames, guard, on_refused
         self.refused = self.frames = 0
         self._tokens: dict[BrokerId, bytes] = {}
         self._callers: dict[BrokerId, _Caller] = {}
-        self._strangers: dict[_Caller, None] = {}
+        self.gave_way = self.over_share = 0
+        self.antechamber = Antechamber(
+            self, unfinished_max=STRANGERS_MAX, per_address_max=STRANGERS_PER_ADDRESS_MAX
+        )
         self._servers: list[asyncio.AbstractServer] = []
         self._sockets = [bound(listen, socket.SOCK_STREAM, key="direct.listen")]
         self.port: int = self._sockets[0].getsockname()[1]
@@ -101,7 +118,8 @@ class DirectPort:
             server.close()
         for each in self._sockets[len(self._servers) :]:  # nobody listens on them
             each.close()
-        for caller in [*self._callers.values(), *self._strangers]:
+        self.antechamber.clear()
+        for caller in self._callers.values():
             caller.pipe.abort()
         if self._path is not None:
             with contextlib.suppress(OSError):
@@ -125,24 +143,10 @@ class DirectPort:
     # -- callers ----------------------------------------------------------------------------------
 
     def _on_call(self) -> PacketTransport:
-        if len(self._strangers) >= STRANGERS_MAX:
-            self._send_away(next(iter(self._strangers)))
-        caller = _Caller(self)
-        self._strangers[caller] = None
-        return caller.pipe
+        return _Caller(self).pipe
 
-    def _send_away(self, caller: "_Caller") -> None:
-        self._strangers.pop(caller, None)
-        self.refused += 1
-        caller.pipe.abort()
-
-    def on_silence(self, caller: "_Caller") -> None:
-        """It has said nothing for long; who was let in may."""
-        if caller in self._strangers:
-            self._send_away(caller)
-
-    def admit(self, caller: "_Caller", greeting: Greeting) -> None:
-        """Let a caller in; a neighbour that comes again has lost its former connection.
+    def check_token(self, greeting: Greeting) -> None:
+        """Hear a caller out.
 
         Raises:
             LinkError: It is no neighbour.
@@ -150,43 +154,71 @@ class DirectPort:
         token = self._tokens.get(greeting.sender)
         if token is None or not hmac.compare_digest(greeting.token, token):
             raise LinkError("a caller without the token of a neighbour")
-        former = self._callers.get(greeting.sender)
+
+    def admit(self, caller: "_Caller", neighbour: BrokerId) -> None:
+        """Let a caller in; a neighbour that comes again has lost its former connection."""
+        former = self._callers.get(neighbour)
         if former is not None:
             former.pipe.abort()
-        del self._strangers[caller]
-        self._callers[greeting.sender] = caller
+        caller.place.leave()
+        self._callers[neighbour] = caller
+        caller.admitted = True
 
     def on_lost(self, caller: "_Caller") -> None:
-        """A connection has ended."""
-        if self._strangers.pop(caller, self) is None:
+        """A connection has ended; it was refused if it never became a neighbour's."""
+        caller.place.leave()
+        if not caller.admitted:
             self.refused += 1
-        if caller.neighbour is not None and self._callers.get(caller.neighbour) is caller:
+        elif caller.neighbour is not None and self._callers.get(caller.neighbour) is caller:
             del self._callers[caller.neighbour]
 
 
-class _Caller:
-    """One connection to the port; ``neighbour`` once it is let in."""
+class _Pipe(PacketTransport):
+    """Of a caller, which takes its place as soon as its address is known."""
 
-    def __init__(self, port: DirectPort) -> None:
-        self.neighbour: BrokerId | None = None
-        self._port = port
-        self._came = self._came_urgent = self._confirmed = 0
-        self._loop = asyncio.get_running_loop()
-        self._timer: asyncio.TimerHandle | None = None
-        self.pipe = PacketTransport(
-            self._on_read,
+    def __init__(self, caller: "_Caller") -> None:
+        super().__init__(
+            caller.on_read,
             packet_bytes_max=GREETING_BYTES_MAX,
             queue_bytes_max=ANSWERS_BYTES_MAX,
         )
-        self.pipe.lost.add_done_callback(lambda _: self._on_lost())
-        self._patience = self._loop.call_later(GREETING_S, port.on_silence, self)
+        self._on_connected = caller.on_connected
 
-    def _on_read(self, chunk: memoryview) -> int:
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """It is there."""
+        super().connection_made(transport)
+        self._on_connected()
+
+
+class _Caller:
+    """One connection to the port; of ``neighbour``, once it has shown that one's token."""
+
+    place: Place
+
+    def __init__(self, port: DirectPort) -> None:
+        self.neighbour: BrokerId | None = None
+        self.admitted = False
+        self._port = port
+        self._line: SealedConnection | None = None  # once it is let in, in a federation with keys
+        self._came = self._came_urgent = self._confirmed = 0
+        self._loop = asyncio.get_running_loop()
+        self._timer: asyncio.TimerHandle | None = None
+        self.pipe = _Pipe(self)
+        self.pipe.lost.add_done_callback(lambda _: self._on_lost())
+        self._patience = self._loop.call_later(GREETING_S, self.pipe.abort)
+
+    def on_connected(self) -> None:
+        """Take a place among those that have shown nothing yet."""
+        place = self._port.antechamber.enter(self.pipe.peer, self.pipe.abort)
+        assert place is not None, "nobody among them waits for us"
+        self.place = place
+
+    def on_read(self, chunk: memoryview) -> int:
         if self.neighbour is None:
             return self._on_greeting(chunk)
-        read = read_frames(chunk, packets_max=PACKETS_PER_TURN_MAX)
-        if read.frames:
-            self._on_frames(self.neighbour, read.frames, read.urgent)
+        read = read_packets(chunk, packets_max=PACKETS_PER_TURN_MAX)
+        if read.said:
+            self._on_said(self.neighbour, read.said)
         for _ in range(read.pings):
             self.pipe.send(PingRespPacket().write(), urgent=True, refusable=False)
         return read.used
@@ -196,12 +228,42 @@ class _Caller:
         if read is None:
             return 0
         used, greeting = read
-        self._port.admit(self, greeting)
+        self._port.check_token(greeting)
         self.neighbour = greeting.sender
-        self._patience.cancel()
-        self.pipe.packet_bytes_max = FRAME_PACKET_BYTES_MAX
+        if self._port.guard is None:
+            self._admit(self.neighbour)
         self.pipe.send(ConnAckPacket().write(), urgent=True, refusable=False)
         return used
+
+    def _admit(self, neighbour: BrokerId) -> None:
+        self._port.admit(self, neighbour)
+        self._patience.cancel()
+        self.pipe.packet_bytes_max = FRAME_PACKET_BYTES_MAX
+
+    def _on_said(self, neighbour: BrokerId, said: list[tuple[str, bytes]]) -> None:
+        guard = self._port.guard
+        try:
+            if guard is not None and self._line is None:
+                self._on_first(guard, neighbour, *said.pop(0))
+            line, frames, urgent = self._line, list[bytes](), 0
+            for sort, payload in said:
+                if sort == CONFIRM_TOPIC:
+                    raise DecodeError("a publication that is no frame")
+                frames.append(payload if line is None else line.open(sort, payload))
+                urgent += sort == URGENT_TOPIC
+        except DecodeError as error:  # all that came in this read will come again by the broker
+            self._port.on_refused(error)
+            raise LinkError(str(error)) from error
+        if frames:
+            self._on_frames(neighbour, frames, urgent)
+
+    def _on_first(self, guard: Guard, neighbour: BrokerId, sort: str, payload: bytes) -> None:
+        if sort != CONFIRM_TOPIC:
+            raise DecodeError("frames before a greeting under seal")
+        drawn = secrets.token_bytes(DRAWN_BYTES)
+        answer, self._line = welcome(guard, neighbour, payload, drawn)
+        self._admit(neighbour)
+        self.pipe.send(PublishPacket(CONFIRM_TOPIC, answer).write(), refusable=False)
 
     def _on_frames(self, neighbour: BrokerId, frames: Sequence[bytes], urgent: int) -> None:
         self._came_urgent += urgent
@@ -220,7 +282,9 @@ class _Caller:
             self._timer = None
         self._confirmed = self._came + self._came_urgent
         counts = CONFIRMATION.pack(self._came, self._came_urgent)
-        self.pipe.send(PublishPacket(CONFIRM_TOPIC, counts).write(), refusable=False)
+        said = counts if self._line is None else self._line.seal(CONFIRM_TOPIC, counts)
+        if said is not None:
+            self.pipe.send(PublishPacket(CONFIRM_TOPIC, said).write(), refusable=False)
 
     def _on_lost(self) -> None:
         self._patience.cancel()

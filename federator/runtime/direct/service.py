@@ -4,6 +4,10 @@ Two agents use such links when each has told the other, on the control topics, w
 other in, and by which token. Each direction is a connection of its own, made by the agent that
 sends; while it stands, frames go over it, and when it breaks, by the neighbour's broker at once.
 
+With keys all that counts is sealed for its place on the connection: frames, confirmations, and
+first a packet each way. Frames go straight only when the neighbour has answered so. What is not
+sealed (CONNECT, CONNACK, pings, the ends of connections) can cost the connection and nothing else.
+
 Source: docs/direct.md.
 """
 
@@ -21,21 +25,31 @@ from federator.config.settings import Settings
 from federator.config.transports import split_endpoint, told_endpoint
 from federator.errors import DecodeError
 from federator.protocol.data.outgoing import Outgoing
-from federator.protocol.data.unconfirmed import Unconfirmed
+from federator.protocol.data.unconfirmed import SILENCE_MS, Unconfirmed
 from federator.protocol.messages.control import TOKEN_BYTES, DirectOffer
 from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.trust.sealed_connection import (
+    DRAWN_BYTES,
+    SealedConnection,
+    greet,
+    welcomed,
+)
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.direct.endpoint import DirectEndpoint
 from federator.runtime.direct.port import DirectPort
-from federator.runtime.direct.wire import CONFIRMATION
+from federator.runtime.direct.wire import CONFIRM_TOPIC, CONFIRMATION
 from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.process.clocks import monotonic_ms
+from federator.runtime.trust.guarding import Trust
 
 OFFER_S: Final = 5.0
-LOOK_S: Final = 1.0
+LOOK_S: Final = 0.5
 KEEP_ALIVE_MAX_S: Final = 10
 DIAL_GAP_MS: Final = 1_000
 """Between two offers of one neighbour that are taken up: each ends a connection and begins one."""
+
+REST_MS: Final = 5_000
+"""Before a connection that went silent is tried again."""
 
 COMPLAINT_GAP_MS: Final = Millis(600_000)
 COMPLAINTS_MAX: Final = 256
@@ -51,7 +65,8 @@ class _Peer:
     offer: DirectOffer | None = None
     link: MqttLink | None = None
     task: asyncio.Task[None] | None = None
-    dialled_ms: Millis | None = None
+    dials_from_ms: Millis = Millis(0)  # no connection is begun before that
+    drawn: bytes | None = None  # what we said first, under a seal, until that is answered
     sent: Unconfirmed | None = None  # while frames go straight
     confirmed: int = 0  # at the last look that found it grown
     waits_since_ms: Millis = Millis(0)
@@ -75,11 +90,13 @@ class DirectLinks:
         ConfigError: The port, or the folder for sockets, cannot be had.
 
     Args:
+        trust: Seals what is said; ``None`` in an open federation.
         tell: Sends a control message to a neighbour, if there is a way.
         on_frames: Takes what a neighbour sent.
     """
 
     settings: Settings
+    trust: Trust | None
     tasks: asyncio.TaskGroup
     epoch: Callable[[], Epoch]
     tell: Callable[[BrokerId, DirectOffer], None]
@@ -95,7 +112,11 @@ class DirectLinks:
         direct = self.settings.direct
         self._folder = None if direct.folder is None else Path(direct.folder)
         self._port = DirectPort(
-            direct.listen, self._socket_of(self.settings.broker_id), self.on_frames
+            direct.listen,
+            self._socket_of(self.settings.broker_id),
+            self.on_frames,
+            None if self.trust is None else self.trust.guard,
+            self._refuse,
         )
         self.advertised = told_endpoint(  # where neighbours shall come
             direct.listen,
@@ -148,33 +169,32 @@ class DirectLinks:
     def on_offer(self, offer: DirectOffer) -> None:
         """Take up a neighbour's offer to come straight to it."""
         peer, now_ms = self._peers.get(offer.sender), monotonic_ms()
-        if peer is None or offer == peer.offer:
-            return
-        if peer.dialled_ms is not None and now_ms - peer.dialled_ms < DIAL_GAP_MS:
+        if peer is None or offer == peer.offer or now_ms < peer.dials_from_ms:
             return  # it is repeated
-        peer.dialled_ms = now_ms
+        peer.dials_from_ms = Millis(now_ms + DIAL_GAP_MS)
         if not self._port.is_called_by(offer.sender):
             self._offer(offer.sender)  # the link may have come up here before it did there
         self._hang_up(offer.sender, peer)
         peer.offer = offer
+        self._dial(offer.sender, peer, offer)
+
+    def _dial(self, neighbour: BrokerId, peer: _Peer, offer: DirectOffer) -> None:
+        if self.trust is not None and not offer.places:
+            return  # an older agent confirms without a seal, so its frames go by its broker
         try:
             host, port = split_endpoint(offer.address)
         except ValueError:
-            if self._complaints.allow(offer.sender, now_ms):
+            if self._complaints.allow(neighbour, monotonic_ms()):
                 _log.warning(
                     "direct.bad_address",
-                    neighbour=offer.sender,
+                    neighbour=neighbour,
                     address=offer.address,
                     reason="not host:port",
                 )
             return
-        self._dial(offer.sender, peer, host, port)
-
-    def _dial(self, neighbour: BrokerId, peer: _Peer, host: str, port: int) -> None:
         links = self.settings.links
-        assert peer.offer is not None, "it says where to"
         endpoint = DirectEndpoint(
-            host, port, password=peer.offer.token, nearby=self._socket_of(neighbour)
+            host, port, password=offer.token, nearby=self._socket_of(neighbour)
         )
         soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
         peer.link = MqttLink(
@@ -189,18 +209,24 @@ class DirectLinks:
         )
         peer.task = self.tasks.create_task(peer.link.run(), name=f"direct link to {neighbour}")
 
-    def _hang_up(self, neighbour: BrokerId, peer: _Peer) -> None:
+    def _hang_up(self, neighbour: BrokerId, peer: _Peer, reason: str = "given up") -> None:
         """End the connection to a neighbour; frames go by its broker, if it is still reached."""
-        self._go_by_broker(neighbour, peer, "given up")
+        self._go_by_broker(neighbour, peer, reason)
         if peer.link is not None:
             self._counters.bytes_out += peer.link.counters.bytes_out
         if peer.task is not None:
             peer.task.cancel()
-        peer.link = peer.task = peer.offer = None
+        peer.link = peer.task = peer.offer = peer.drawn = None
 
     def _offer(self, neighbour: BrokerId) -> None:
         token = self._peers[neighbour].token
-        offer = DirectOffer(self.settings.broker_id, self.epoch(), self.advertised, token)
+        offer = DirectOffer(
+            self.settings.broker_id,
+            self.epoch(),
+            self.advertised,
+            token,
+            places=self.trust is not None,
+        )
         self.tell(neighbour, offer)
 
     def leave(self) -> None:
@@ -212,16 +238,34 @@ class DirectLinks:
     # -- frames -----------------------------------------------------------------------------------
 
     def on_up(self, neighbour: BrokerId, peer: _Peer, link: MqttLink) -> None:
-        """Its agent lets us in: frames for it go straight from now on."""
-        if peer.link is link and self._peers.get(neighbour) is peer:
-            peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max)
-            peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
-            self.outgoing().go_direct(neighbour, link, peer.sent)
-            _log.info("direct.used", neighbour=neighbour, address=link.endpoint.place)
+        """Somebody lets us in; with keys it must show that it is the neighbour's agent."""
+        if peer.link is not link or self._peers.get(neighbour) is not peer:
+            return
+        if self.trust is None:
+            self._go_direct(neighbour, peer, link)
+            return
+        peer.drawn, peer.waits_since_ms = secrets.token_bytes(DRAWN_BYTES), monotonic_ms()
+        greeting = greet(self.trust.guard, neighbour, peer.drawn)
+        if greeting is not None:
+            link.publish(CONFIRM_TOPIC, greeting)
+
+    def _go_direct(
+        self,
+        neighbour: BrokerId,
+        peer: _Peer,
+        link: MqttLink,
+        line: SealedConnection | None = None,
+    ) -> None:
+        """Frames for it go straight from now on."""
+        peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max, line)
+        peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
+        self.outgoing().go_direct(neighbour, link, peer.sent)
+        _log.info("direct.used", neighbour=neighbour, address=link.endpoint.place)
 
     def on_down(self, neighbour: BrokerId, peer: _Peer, link: MqttLink, reason: str) -> None:
         """The connection broke, unless it is one that was given up before."""
         if peer.link is link and self._peers.get(neighbour) is peer:
+            peer.drawn = None
             self._go_by_broker(neighbour, peer, reason)
 
     def _go_by_broker(self, neighbour: BrokerId, peer: _Peer, reason: str) -> None:
@@ -232,26 +276,50 @@ class DirectLinks:
         self._counters.by_broker += again
         _log.info("direct.left", neighbour=neighbour, reason=reason, again=again)
 
-    def on_confirmed(self, peer: _Peer, link: MqttLink, payload: bytes) -> None:
-        """A neighbour says how many frames have come over ``link``."""
+    def on_said(
+        self, neighbour: BrokerId, peer: _Peer, link: MqttLink, said: Sequence[bytes]
+    ) -> None:
+        """A neighbour lets us in, or says how many frames have come over ``link``."""
+        if peer.link is not link:
+            return
         try:
-            if len(payload) != CONFIRMATION.size:
-                raise DecodeError(f"a confirmation of {len(payload)} bytes")
-            if peer.sent is not None and peer.link is link:
-                peer.sent.confirm(*CONFIRMATION.unpack(payload))
+            for each in said:
+                if peer.sent is not None:
+                    _confirm(peer.sent, each)
+                elif self.trust is not None and peer.drawn is not None:
+                    drawn, peer.drawn = peer.drawn, None
+                    line = welcomed(self.trust.guard, neighbour, drawn, each)
+                    self._go_direct(neighbour, peer, link, line)
         except DecodeError as error:
+            self._refuse(error)
             link.drop(str(error))
 
+    def _refuse(self, error: DecodeError) -> None:
+        """Count what bears no seal for its place on a connection."""
+        if self.trust is not None:
+            self.trust.words.refuse("direct", error)
+
     def _look(self) -> None:
-        """Leave connections over which nothing is confirmed any more."""
+        """Leave connections over which nothing is confirmed any more, and try them again."""
         now_ms = monotonic_ms()
-        for peer in self._peers.values():
-            if peer.sent is None or peer.link is None:
+        for neighbour, peer in self._peers.items():
+            sent, patience_ms = peer.sent, SILENCE_MS
+            if peer.link is None:
+                if peer.offer is not None and now_ms >= peer.dials_from_ms:
+                    self._dial(neighbour, peer, peer.offer)
                 continue
-            if not peer.sent or peer.sent.confirmed != peer.confirmed:
-                peer.confirmed, peer.waits_since_ms = peer.sent.confirmed, now_ms
-            elif now_ms - peer.waits_since_ms > self.settings.links.hello_timeout_ms:
-                peer.link.drop("nothing is confirmed")
+            if sent is not None:
+                patience_ms = sent.patience_ms
+                if not sent or sent.confirmed != peer.confirmed:
+                    peer.confirmed, peer.waits_since_ms = sent.confirmed, now_ms
+            elif peer.drawn is None:
+                continue  # there is no connection
+            if now_ms - peer.waits_since_ms > min(
+                patience_ms, self.settings.links.hello_timeout_ms
+            ):
+                offer = peer.offer
+                self._hang_up(neighbour, peer, "nothing is confirmed")
+                peer.offer, peer.dials_from_ms = offer, Millis(now_ms + REST_MS)
 
     # -- what is told -----------------------------------------------------------------------------
 
@@ -316,5 +384,14 @@ class _Observer(LinkObserver):
         self.links.on_down(self.neighbour, self.peer, link, reason)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """It confirms what came."""
-        self.links.on_confirmed(self.peer, link, publishes[-1][0].payload)
+        """It lets us in, or confirms what came."""
+        said = [bytes(packet.payload) for packet, _, _ in publishes]
+        self.links.on_said(self.neighbour, self.peer, link, said)
+
+
+def _confirm(sent: Unconfirmed, said: bytes) -> None:
+    """Raises ``DecodeError``."""
+    counts = said if sent.line is None else sent.line.open(CONFIRM_TOPIC, said)
+    if len(counts) != CONFIRMATION.size:
+        raise DecodeError(f"a confirmation of {len(counts)} bytes")
+    sent.confirm(*CONFIRMATION.unpack(counts))

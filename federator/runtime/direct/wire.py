@@ -18,6 +18,7 @@ CONFIRMATION: Final = struct.Struct(">QQ")
 """Frames that came, and urgent ones that came, since the connection began."""
 
 CONFIRM_TOPIC: Final = "t"
+"""Of confirmations; and of a connection's first packet each way, where frames are sealed."""
 
 _CONNECT, _PUBLISH, _DISCONNECT = 0x10, 0x30, 0xE0
 _PROTOCOL: Final = b"\x00\x04MQTT\x05"
@@ -25,8 +26,8 @@ _FLAGS: Final = 0x42
 """A password and a clean start: no name, no Will."""
 
 _HEADS: Final = {
-    b"\x00\x01" + DIRECT_TOPIC.encode() + b"\x00": False,
-    b"\x00\x01" + URGENT_TOPIC.encode() + b"\x00": True,
+    b"\x00\x01" + topic.encode() + b"\x00": topic
+    for topic in (DIRECT_TOPIC, URGENT_TOPIC, CONFIRM_TOPIC)
 }
 _HEAD_BYTES: Final = 4
 
@@ -43,14 +44,12 @@ class Read(NamedTuple):
 
     Attributes:
         used: Bytes of whole packets.
-        frames: In the order in which they came.
-        urgent: How many of those.
+        said: Their sorts and contents, in the order in which they came.
         pings: To be answered.
     """
 
     used: int
-    frames: list[bytes]
-    urgent: int
+    said: list[tuple[str, bytes]]
     pings: int
 
 
@@ -77,14 +76,14 @@ def read_greeting(chunk: memoryview) -> tuple[int, Greeting] | None:
     return size, Greeting(BrokerId(int(name)), token)
 
 
-def read_frames(chunk: memoryview, *, packets_max: int) -> Read:
+def read_packets(chunk: memoryview, *, packets_max: int) -> Read:
     """The whole packets of ``chunk``, ``packets_max`` at most.
 
     Raises:
         LinkError: One is of a form that agents do not use, or it says good-bye. What came before it
             is lost with the connection, and will come again by the broker.
     """
-    at, size, frames, urgent, pings = 0, len(chunk), list[bytes](), 0, 0
+    at, size, said, pings = 0, len(chunk), list[tuple[str, bytes]](), 0
     for _ in range(packets_max):
         if at >= size:
             break
@@ -97,15 +96,14 @@ def read_frames(chunk: memoryview, *, packets_max: int) -> Read:
             sort = _HEADS.get(bytes(chunk[head : head + _HEAD_BYTES]))
             if sort is None or head + _HEAD_BYTES > end:
                 raise LinkError("a publication that is no frame")
-            frames.append(bytes(chunk[head + _HEAD_BYTES : end]))
-            urgent += sort
+            said.append((sort, bytes(chunk[head + _HEAD_BYTES : end])))
         elif chunk[at:end] == PINGREQ:
             pings += 1
         else:
-            said = "it leaves" if chunk[at] == _DISCONNECT else "no packet for a port for frames"
-            raise LinkError(said)
+            leaves = chunk[at] == _DISCONNECT
+            raise LinkError("it leaves" if leaves else "no packet for a port for frames")
         at = end
-    return Read(at, frames, urgent, pings)
+    return Read(at, said, pings)
 
 
 def _body_bytes(length: int) -> int:

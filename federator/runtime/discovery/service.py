@@ -21,7 +21,6 @@ import structlog
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.config.sections import DiscoverySettings, ShareSettings
-from federator.errors import DecodeError
 from federator.protocol import discovery as pure
 from federator.protocol.effects import Notice
 from federator.protocol.messages.topics import probe_topic, registrations_topic
@@ -36,7 +35,7 @@ from federator.runtime.process.clocks import (
     wall_clock_ms,
 )
 from federator.runtime.process.notices import log_notice
-from federator.runtime.storage.durable import PRIVATE_FILE, write_whole
+from federator.runtime.storage import damage
 
 FILE_NAME = "subscriptions.msgpack"
 SAVE_GAP_S = 1.0
@@ -337,7 +336,7 @@ class Discovery:
 
     def _write(self, content: bytes) -> None:
         try:
-            write_whole(self._path, content, mode=PRIVATE_FILE)  # it has our own names
+            damage.write(self._path, content)
         except OSError as error:
             if not self._complained:  # it is tried again every second
                 self._complained = True
@@ -351,21 +350,14 @@ class Discovery:
 
     def _read(self, path: Path) -> tuple[pure.DiscoveryRecord, int | None] | None:
         """The record in a file, and how long ago it was closed (``None``: it never was)."""
-        try:
-            content = path.read_bytes()
-        except FileNotFoundError:
-            return None
-        try:
-            saved = msgspec.msgpack.decode(content, type=SavedDiscovery)
-            record = pure.decode_record(saved.record)
-        except (msgspec.DecodeError, UnicodeDecodeError, DecodeError) as error:
-            aside = self._path.with_name(self._path.name + ".unreadable")
-            with contextlib.suppress(OSError):
-                path.replace(aside)
-            _log.warning("discovery.file_unreadable", moved_to=str(aside), why=str(error))
-            return None
-        away_ms = wall_clock_ms() - saved.saved_at_ms
-        return record, away_ms if saved.closed and away_ms >= 0 else None
+        return damage.read(path, _decode)
+
+
+def _decode(content: bytes) -> tuple[pure.DiscoveryRecord, int | None]:
+    saved = msgspec.msgpack.decode(content, type=SavedDiscovery)
+    away_ms = wall_clock_ms() - saved.saved_at_ms
+    record = pure.decode_record(saved.record)
+    return record, away_ms if saved.closed and away_ms >= 0 else None
 
 
 def _utc(at_ms: int) -> str:

@@ -23,10 +23,15 @@ from federator.runtime.mqtt.probe import is_taken
 
 CONFIG_EXIT_CODE = 78
 QUEUE_LINE = "max_queued_messages 100000"
+RESTART_LINES = ("max_queued_messages", "max_packet_size")
+"""Sessions that there are keep the former limit when the broker reads its file again."""
 ADVERTISE = "set broker.advertise to what other hosts reach this broker by"
 PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
 LONG_S_MAX = 0.5
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
+CONTROL_PACKET_BYTES = 81_920  # a page of filters with its proof, or a letter of retained values
+TOPIC_ROOM_BYTES = 1_024  # a PUBLISH around its payload
+PAYLOADS = (131_072, 98_304, 65_536, 16_384, 4_096, 1_000, 100)
 
 Outcome = Literal["ok", "warn", "fail"]
 SUSPECT_VERSIONS = {
@@ -57,6 +62,7 @@ class Facts:
     data_connection: Sequence[TopicAccess]
     system_seen: bool
     speakers: Speakers
+    payload: int | None  # the longest of ``tried_lengths`` that came; ``None``: none was tried
     kept: int | None  # publications, of ``PUBLISHED``; ``None``: that could not be tried
     neighbours: NeighbourFacts
 
@@ -80,6 +86,11 @@ class Report:
     acl_lines: tuple[str, ...] = ()
 
     @property
+    def takes_restart(self) -> bool:
+        """Whether Mosquitto takes up one of ``config_lines`` at its start alone."""
+        return any(line.startswith(RESTART_LINES) for line in self.config_lines)
+
+    @property
     def exit_code(self) -> int:
         """0 when the broker can take part."""
         return CONFIG_EXIT_CODE if any(f.outcome == "fail" for f in self.findings) else 0
@@ -92,7 +103,8 @@ def judge(facts: Facts, settings: Settings) -> Report:
         _access("control topics", facts.control),
         _access("clients' topics", facts.clients),
         _data_connection(facts),
-        *_limits(facts.connack, settings),
+        _packet_size(facts, settings),
+        *_limits(facts.connack),
         *_queue(facts),
         _log_topics(facts, settings),
         _system(facts),
@@ -121,7 +133,8 @@ def _access(what: str, tried: TopicAccess) -> Finding:
         return Finding(what, "fail", found, "allow it in the ACL")
     if not tried.returned:
         found = "what we published did not come back to us"
-        return Finding(what, "fail", found, "allow reading it in the ACL")
+        mend = "allow reading it in the ACL; a listener with mount_point cannot be used"
+        return Finding(what, "fail", found, mend)
     return Finding(what, "ok", "can be published and read")
 
 
@@ -139,17 +152,53 @@ def _data_connection(facts: Facts) -> Finding:
     return Finding(name, "ok", f"{topics}: can be published and read")
 
 
-def _limits(connack: mqtt5.ConnAckPacket, settings: Settings) -> list[Finding]:
-    findings = []
-    bytes_max, wanted = connack.max_packet_size, settings.data.frame_bytes_max + FRAME_ROOM_BYTES
-    if bytes_max is not None and bytes_max < wanted:
-        mend = f"raise max_packet_size to {wanted}, or lower data.frame_bytes_max"
-        findings.append(Finding("packet size", "fail", f"at most {bytes_max} bytes", mend))
-    else:
-        shown = "no limit" if bytes_max is None else f"at most {bytes_max} bytes"
-        longest = min(bytes_max or PACKET_BYTES_MAX, PACKET_BYTES_MAX) - FRAME_ROOM_BYTES
+def _frame_packet_bytes(settings: Settings) -> int:
+    return settings.data.frame_bytes_max + FRAME_ROOM_BYTES
+
+
+def tried_lengths(settings: Settings, connack: mqtt5.ConnAckPacket) -> list[int]:
+    """Which payloads to try, the longest first: as far as the broker says that it takes them."""
+    longest = min(connack.max_packet_size or PACKET_BYTES_MAX, _frame_packet_bytes(settings))
+    lengths = {longest - TOPIC_ROOM_BYTES, *PAYLOADS}
+    return sorted((each for each in lengths if each + TOPIC_ROOM_BYTES <= longest), reverse=True)
+
+
+def _lacks_length(facts: Facts, settings: Settings) -> tuple[str, int] | None:
+    """Which setting of the broker is too low for frames, and what it takes; ``None``: none is."""
+    wanted, said = _frame_packet_bytes(settings), facts.connack.max_packet_size
+    if said is not None and said < wanted:
+        return "max_packet_size", said
+    if facts.payload is not None and facts.payload < wanted - TOPIC_ROOM_BYTES:
+        return "message_size_limit", facts.payload
+    return None
+
+
+def _packet_size(facts: Facts, settings: Settings) -> Finding:
+    name, wanted, said = (
+        "packet size",
+        _frame_packet_bytes(settings),
+        facts.connack.max_packet_size,
+    )
+    lacking = _lacks_length(facts, settings)
+    if lacking is None:
+        shown = "no limit" if said is None else f"at most {said} bytes"
+        longest = min(said or PACKET_BYTES_MAX, PACKET_BYTES_MAX) - FRAME_ROOM_BYTES
         shown += f"; publications of more than {longest} bytes may not cross"
-        findings.append(Finding("packet size", "ok", shown))
+        return Finding(name, "ok", shown)
+    setting, most = lacking
+    found = f"at most {most} bytes"
+    if setting != "max_packet_size":
+        found = f"payloads of {most} bytes come back, of more not all; longer ones tell nobody"
+    mend = f"raise {setting} to {wanted}: "
+    if most < CONTROL_PACKET_BYTES:
+        mend += "agents' long lists of filters do not pass it"
+        return Finding(name, "fail", found, mend)
+    mend += "its clients get no longer publications; frames for others pass it in parts"
+    return Finding(name, "warn", found, mend)
+
+
+def _limits(connack: mqtt5.ConnAckPacket) -> list[Finding]:
+    findings = []
     qos = int(connack.max_qos)
     mend = "" if qos == 2 else "set max_qos 2: publications of a higher QoS are refused"
     findings.append(Finding("QoS", "ok" if qos == 2 else "warn", f"up to {qos}", mend))
@@ -210,6 +259,9 @@ def _neighbours(facts: NeighbourFacts, settings: Settings) -> Iterator[Finding]:
         elif way.failure:
             mend = "start it, or correct the url; we try for ever"
             yield Finding("neighbour", "warn", f"{way.address}: {way.failure}", mend)
+        elif way.ours:
+            mend = "name another broker, or take this neighbour out"
+            yield Finding("neighbour", "fail", f"{way.address}: leads to our own broker", mend)
         elif way.back is not None:
             yield _way_back(way.address, way.back, settings)
         elif way.unreached and not heard:
@@ -217,7 +269,8 @@ def _neighbours(facts: NeighbourFacts, settings: Settings) -> Iterator[Finding]:
             yield Finding("neighbour", "fail", found, f'{ADVERTISE}, or links.dial = "out"')
         elif not heard:
             found = f"{way.address}: we may speak there, its agent is not heard here"
-            mend = 'start it; if nobody there can connect to our broker, set links.dial = "out"'
+            mend = "start it; if it runs, trust.refused in its log says whether security or keys "
+            mend += 'differ; if nobody there can connect to our broker, set links.dial = "out"'
             yield Finding("neighbour", "warn", found, mend)
         else:
             speaks = ", its agent speaks here" if way.address in heard else ""
@@ -262,9 +315,8 @@ def _config_lines(facts: Facts, settings: Settings) -> tuple[str, ...]:
         lines.append("sys_interval 10")
     if facts.kept is not None and facts.kept < PUBLISHED:
         lines.append(QUEUE_LINE)
-    wanted = settings.data.frame_bytes_max + FRAME_ROOM_BYTES
-    if (facts.connack.max_packet_size or wanted) < wanted:
-        lines.append(f"max_packet_size {wanted}")
+    if (lacking := _lacks_length(facts, settings)) is not None:
+        lines.append(f"{lacking[0]} {_frame_packet_bytes(settings)}")
     return tuple(lines)
 
 

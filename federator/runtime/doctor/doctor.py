@@ -17,6 +17,7 @@ from dataclasses import dataclass, field
 import mqtt5
 
 from federator.config.settings import Settings
+from federator.errors import ConfigError, LinkError
 from federator.protocol.discovery import VERSION_TOPIC
 from federator.protocol.discovery.log_lines import NOTICE_TOPIC
 from federator.protocol.messages.topics import (
@@ -27,10 +28,17 @@ from federator.protocol.messages.topics import (
     doctor_topic,
     retained_mark_topic,
 )
-from federator.runtime.doctor.diagnosis import PUBLISHED, Facts, TopicAccess
+from federator.runtime.doctor.diagnosis import (
+    CONFIG_EXIT_CODE,
+    PUBLISHED,
+    Facts,
+    TopicAccess,
+    tried_lengths,
+)
 from federator.runtime.doctor.log_kinds import LOG_LINES
 from federator.runtime.doctor.neighbours import try_neighbours
 from federator.runtime.doctor.strangers import who_may_speak
+from federator.runtime.mqtt.failures import one_id
 from federator.runtime.mqtt.probe import BrokerProbe, plain
 from federator.runtime.mqtt.secret_names import secret_name
 
@@ -44,6 +52,7 @@ LINE_SECONDS_MAX = 2.0
 SYSTEM_SECONDS_MAX = 12.0
 """A little more than Mosquitto's default ``sys_interval`` of 10 s."""
 
+LONG_SECONDS_MAX = 10.0
 SILENCE_SECONDS = 1.0
 
 
@@ -117,6 +126,40 @@ async def _kept_for_the_slow(settings: Settings, topic: str) -> int:
     return kept
 
 
+async def _stands_beside_another(probe: BrokerProbe, settings: Settings) -> None:
+    """Raise ``ConfigError`` where the broker ended ``probe`` when we came a second time."""
+    broker = settings.broker
+    try:
+        await probe.publish(doctor_topic(settings.federation, secrets.token_hex(4)), DOCTORS_WORD)
+    except LinkError as error:
+        if broker.username is None:
+            raise
+        text = f"{broker.reached_at}: {one_id(broker.username)}"
+        raise ConfigError(text, exit_code=CONFIG_EXIT_CODE) from error
+
+
+async def _longest_payload(settings: Settings, topic: str) -> int:
+    """The first of ``tried_lengths`` that comes back, 0 if none: they stay in order.
+
+    Mosquitto says nowhere how long a payload it takes (``message_size_limit``); longer ones of QoS
+    0 it drops in silence.
+
+    Source: mosquitto.conf(5), ``message_size_limit``.
+
+    Raises:
+        LinkError: The broker cannot be reached.
+    """
+    name = secret_name(f"{settings.broker.id}-doctor-long")
+    async with BrokerProbe(settings.broker, client_id=name) as probe:
+        await probe.subscribe(topic)
+        for length in tried_lengths(settings, probe.connack):
+            probe.publish_loosely(topic, bytes(length))
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(LONG_SECONDS_MAX):
+                return len((await probe.next_message()).payload)
+    return 0
+
+
 async def examine(
     settings: Settings,
     *,
@@ -127,6 +170,7 @@ async def examine(
 
     Raises:
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
+        ConfigError: It ends a connection of ours when another one comes.
     """
     nonce, federation = secrets.token_hex(4), settings.federation
     name = secret_name(f"{settings.broker.id}-doctor")
@@ -148,7 +192,7 @@ async def examine(
             await probe.unsubscribe(*topics)
         guest = f"{name}-guest"
         async with BrokerProbe(settings.broker, client_id=guest):
-            pass
+            await _stands_beside_another(probe, settings)
         heard = Findings(client_id=name, guest_id=guest, topics=(control, data))
         await heard.listen(probe, line_seconds_max, lambda: len(heard.logs) == len(LOG_LINES))
         await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
@@ -166,6 +210,7 @@ async def examine(
             speakers=await who_may_speak(
                 settings.broker, federation=federation, name=str(settings.broker.id)
             ),
+            payload=await _longest_payload(settings, control) if on_control.returned else None,
             kept=await _kept_for_the_slow(settings, control) if on_control.returned else None,
             neighbours=await try_neighbours(settings),
         )

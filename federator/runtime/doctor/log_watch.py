@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 import structlog
-from mqtt5 import PublishPacket
+from mqtt5 import PubAckReasonCode, PublishPacket
 
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
@@ -43,11 +43,13 @@ class LogWatch:
     name: str  # ours, for people who read the broker's log
     is_up: Callable[[], bool]
     missing: tuple[str, ...] = field(default=(), init=False)
+    _forbidden: bool = field(default=False, init=False)
     _heard: set[str] = field(default_factory=set, init=False)
 
     def on_line(self, packet: PublishPacket) -> None:
         """Take it from any line of the log that such lines are told."""
         self._heard.add(LOG_LINES[packet.topic])
+        self._forbidden = False
 
     def on_down(self) -> None:
         """Believe no line of before: our broker may come back with another configuration."""
@@ -60,6 +62,12 @@ class LogWatch:
         elif self.missing:
             lines = " and ".join(f"`log_type {kind}`" for kind in self.missing)
             yield f"our broker's mosquitto.conf lacks {lines}: see federator doctor"
+
+    def block(self) -> str:
+        """Why nothing comes to us from our broker; empty: it does."""
+        if not self._forbidden:
+            return ""
+        return f"broker {self.broker.reached_at}: its ACL forbids us everything: federator doctor"
 
     async def run(self) -> None:
         """Look whenever our broker is up, until cancelled."""
@@ -82,6 +90,9 @@ class LogWatch:
                     if not untold(self._heard):
                         break
                     await asyncio.sleep(LOOK_S)
+                nothing = len(untold(self._heard)) == len(LOG_KINDS)
+                answered = await probe.publish(topic, b"?") if nothing else None
+                self._forbidden = answered is PubAckReasonCode.NOT_AUTHORIZED
         except LinkError:
             return
         if self.is_up():

@@ -52,6 +52,7 @@ class WayThere:
     failure: str = ""
     refused: bool = False  # somebody must let us in; else it may be away just now
     back: "WayBack | None" = None  # what came of hearing it there; ``None``: it speaks at ours
+    ours: bool = False  # it is our own broker, under another name
     unreached: bool = False  # nobody there can connect to our broker, as its address shows
 
 
@@ -83,16 +84,19 @@ async def try_neighbours(settings: Settings) -> NeighbourFacts:
     name = secret_name(f"{settings.broker.id}-doctor-at-home")
     gate = asyncio.Semaphore(AT_ONCE)
 
-    async def speak(at: NeighbourSettings, *topics: str) -> WayThere:
+    async def speak(at: NeighbourSettings, *topics: str, home: object = None) -> WayThere:
         async with gate:
-            return await _speak(settings, at, topics)
+            return await _speak(settings, at, topics, home)
 
     heard: dict[BrokerId, str] = {}
     hello, ours = control_topic(federation, HELLO), data_topic(federation)
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(ours, hello)
         named = settings.neighbours[:TRIED_MAX]
-        tries = [speak(settings.neighbour_connection(each), hello, ours) for each in named]
+        tries = [
+            speak(settings.neighbour_connection(each), hello, ours, home=probe.place)
+            for each in named
+        ]
         tries.append(speak(NeighbourSettings(url=told).with_credentials_of(settings.broker), ours))
         *ways, to_us = await asyncio.gather(*tries)
         came_to_us = False
@@ -111,8 +115,10 @@ async def try_neighbours(settings: Settings) -> NeighbourFacts:
     return NeighbourFacts(ways, to_us, heard)
 
 
-async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str]) -> WayThere:
-    """Publish at ``at`` on ``topics``, as an agent would."""
+async def _speak(
+    settings: Settings, at: NeighbourSettings, topics: Iterable[str], home: object
+) -> WayThere:
+    """Publish at ``at`` on ``topics``, as an agent would; ``home`` is where our own broker is."""
     client_id = secret_name(f"{settings.broker.id}-doctor-abroad")
     try:
         async with BrokerProbe(at, client_id=client_id) as probe:
@@ -123,6 +129,8 @@ async def _speak(settings: Settings, at: NeighbourSettings, topics: Iterable[str
             if settings.takes_outbox(at):
                 in_websockets = at.address.path is not None
                 return WayThere(at.url, back=await _hear(settings, probe, long=in_websockets))
+            if probe.place == home:
+                return WayThere(at.url, ours=True)
             unreached = leads_nowhere(settings.broker.advertised, probe.peer)
     except RefusedError as error:
         return WayThere(at.url, _without(at, error), refused=True)

@@ -7,6 +7,7 @@ the others, as they do there.
 Source: docs/protocol.md 19.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 
 from mqtt5 import PublishPacket, Will
@@ -58,6 +59,7 @@ class OutboxLink(MqttLink):
         self._urgent = SendQueue(self._queue_bytes_max)
         self._data = SendQueue(self._queue_bytes_max)
         self._turns = (self._urgent, self._data)
+        self._trials: deque[Callable[[], None] | None] = deque()  # of each packet in ``_data``
         self._emptied = 0
 
     @property
@@ -82,9 +84,8 @@ class OutboxLink(MqttLink):
 
     @property
     def stint(self) -> tuple[int, int]:
-        """As of a plain connection; what waits for credit waits, too."""
-        connects, emptied = super().stint
-        return connects, emptied + self._emptied
+        """As of a plain connection, of what waits for credit: our broker always keeps up."""
+        return super().stint[0], self._emptied
 
     @property
     def _holds(self) -> bool:
@@ -95,13 +96,25 @@ class OutboxLink(MqttLink):
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
         """Send a run of ``count`` ready-made QoS 0 PUBLISH packets when there is credit."""
+        return self._offer(b"".join(parts), count, urgent=urgent)
+
+    def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
+        """Try a QoS 0 PUBLISH packet when there is credit."""
+        return self._offer(packet, 1, urgent=False, trial=on_too_long)
+
+    def _offer(
+        self, run: bytes, count: int, *, urgent: bool, trial: Callable[[], None] | None = None
+    ) -> bool:
+        """Send packets, or keep them until there is credit; whether they were taken."""
         if not self.connected or (self.credit.open and not self._holds):
-            return self._write(b"".join(parts), count, urgent=urgent)
+            return self._write(run, count, urgent=urgent, trial=trial)
         queue = self._urgent if urgent else self._data
-        if queue.push(b"".join(parts), count, refusable=True):
-            return True
-        self._counters.publishes_dropped += count
-        return False
+        if not queue.push(run, count, refusable=True):
+            self._counters.publishes_dropped += count
+            return False
+        if not urgent:
+            self._trials.append(trial)
+        return True
 
     def write_mark(self, topic: str, payload: bytes) -> bool:
         """Publish a mark behind what was published so far; whether it was taken."""
@@ -118,7 +131,8 @@ class OutboxLink(MqttLink):
             before = queue.publications
             packet = queue.pop(1)  # one piece, however long
             self._turns = (second, first)
-            self._write(packet, before - queue.publications, urgent=urgent)
+            trial = None if urgent else self._trials.popleft()
+            self._write(packet, before - queue.publications, urgent=urgent, trial=trial)
         if held and not self._holds:
             self._emptied += 1
 
@@ -127,9 +141,16 @@ class OutboxLink(MqttLink):
         self._counters.publishes_dropped += self._urgent.publications + self._data.publications
         self._urgent.clear()
         self._data.clear()
+        self._trials.clear()
 
-    def _write(self, packet: bytes, count: int, *, urgent: bool) -> bool:
-        if not super().write_packets((packet,), count, urgent=urgent):
+    def _write(
+        self, packet: bytes, count: int, *, urgent: bool, trial: Callable[[], None] | None = None
+    ) -> bool:
+        if trial is not None:
+            taken = super().try_packet(packet, trial)
+        else:
+            taken = super().write_packets((packet,), count, urgent=urgent)
+        if not taken:
             return False
         if self.credit.on_sent(len(packet)):
             self.mark()

@@ -1,7 +1,8 @@
 """Keeps watch for loops while a bridge is connected to our broker.
 
 Mosquitto says when a bridge connects, in its log and on ``$SYS/broker/connection/<id>/state``, at
-both ends. Without a bridge no publication is examined here. What to do is decided in
+both ends. Without a bridge publications are looked at now and then, and tested on topics alone on
+which they take turns (``protocol.loops.turns``). What to do is decided in
 ``protocol.loops.detection``; this knows the bridges, keeps what is held, and lets it go.
 
 Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
@@ -21,6 +22,7 @@ from federator.protocol.bounded_cache import BoundedCache
 from federator.protocol.client_names import OWN_PREFIX
 from federator.protocol.filters import matches
 from federator.protocol.forwarding.publications import joined, packets_in
+from federator.protocol.loops.accounts import Digest
 from federator.protocol.loops.detection import (
     Fate,
     LoopDetector,
@@ -31,6 +33,8 @@ from federator.protocol.loops.detection import (
     Release,
     without_repetition,
 )
+from federator.protocol.loops.turns import Turns, glances
+from federator.protocol.types import Millis
 from federator.runtime.mqtt.wire import Inbound
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
@@ -38,6 +42,9 @@ BRIDGES_MAX = 64
 HELD_BYTES_MAX = 16 * 1024 * 1024
 TOPICS_MAX = 16_384
 """Topics whose short form is remembered."""
+
+DOUBT_MS = 10_000
+"""After publications took turns where no bridge is known, topics on which they did are watched."""
 
 STATE_FILTER = "$SYS/broker/connection/+/state"
 NOTICE_TOPIC = "$SYS/broker/log/N"
@@ -66,15 +73,18 @@ class LoopWatch:
                 turnaround_ms_max=settings.turnaround_ms_max,
                 repeats_min=settings.repeats_min,
                 window_ms=settings.window_ms,
-                retest=settings.watch == "always",
             ),
             chance=random.Random().random,
-            trusted=lambda topic: any(matches(each, topic) for each in settings.trust),
+            trusted=self._is_trusted,
+            # The broker tells when a bridge that is known leaves.
+            retests=lambda: settings.watch == "always" or not self.bridges,
         )
+        self._turns = Turns(gap_ms_max=settings.turnaround_ms_max, turns_min=settings.repeats_min)
+        self._doubts_until_ms = Millis(0)
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._key = BoundedCache(without_repetition, answers_max=TOPICS_MAX)
         self._timer = DeadlineTimer(self._on_time)
-        self.watching = settings.watch == "always"  # publications must go through ``sift``
+        self.watching = settings.watch == "always"  # or beside a bridge: all the time
 
     def subscriptions(self) -> list[TopicFilter]:
         """What the control connection must subscribe."""
@@ -96,19 +106,25 @@ class LoopWatch:
         elif packet.topic == NOTICE_TOPIC:
             self._on_notice(packet.payload.decode(errors="replace"))
 
+    def looks(self) -> bool:
+        """Whether publications must go through ``sift``."""
+        return self.watching or self._glances(monotonic_ms())
+
     def sift(
         self, chunk: memoryview, publishes: Sequence[Inbound]
     ) -> tuple[memoryview, Sequence[Inbound]]:
         """What one read brought, without publications that are held or have come back."""
         now_ms, detector, data_topic = monotonic_ms(), self.detector, self.data_topic
-        fates = []
-        for packet, _, _ in publishes:
-            topic = packet.topic
-            if topic == data_topic:
-                fates.append(Fate.PASS)
-            else:
-                key = self._key(topic)
-                fates.append(detector.on_intake(key, hash((key, packet.payload)), now_ms=now_ms))
+        marks = [None if p.topic == data_topic else self._mark_of(p) for p, _, _ in publishes]
+        if not self.watching:
+            for mark in filter(None, marks):
+                self._turn(*mark, delivered=False, now_ms=now_ms)
+            if not self._doubts(now_ms):
+                return chunk, publishes
+        fates = [
+            Fate.PASS if mark is None else detector.on_intake(*mark, now_ms=now_ms)
+            for mark in marks
+        ]
         self._timer.set(self.detector.next_deadline_ms())
         if all(fate is Fate.PASS for fate in fates):
             return chunk, publishes
@@ -125,12 +141,15 @@ class LoopWatch:
 
     def note(self, run: bytes) -> None:
         """Note that we publish ``run``, whose packets are well-formed, on our broker."""
-        if not self.detector.loop_count:
-            return
         now_ms = monotonic_ms()
+        glances = not self.watching and self._glances(now_ms)
+        if not glances and not self.detector.loop_count:
+            return
         for packet in packets_in(run):
-            key = self._key(packet.topic)
-            self.detector.on_delivered(key, hash((key, packet.payload)), now_ms=now_ms)
+            mark = self._mark_of(packet)
+            if glances:
+                self._turn(*mark, delivered=True, now_ms=now_ms)
+            self.detector.on_delivered(*mark, now_ms=now_ms)
 
     def on_new_session(self) -> None:
         """Forget all bridges: our broker forgot us, so we missed what it said; it tells again."""
@@ -140,9 +159,32 @@ class LoopWatch:
     def stop(self) -> None:
         """Let go of everything held: the agent leaves."""
         self._timer.set(None)
-        self._release()
+        self._release(all_of_it=True)
 
     # Within
+
+    def _is_trusted(self, topic: str) -> bool:
+        if not self.watching and topic not in self._turns:
+            return True
+        return any(matches(each, topic) for each in self.settings.trust)
+
+    def _glances(self, now_ms: Millis) -> bool:
+        """Whether to look for turns, should no bridge be known."""
+        return self.settings.watch == "auto" and (glances(now_ms) or self._doubts(now_ms))
+
+    def _doubts(self, now_ms: Millis) -> bool:
+        """Whether some publications took turns lately, or are in a loop."""
+        detector = self.detector
+        return now_ms < self._doubts_until_ms or detector.loop_count + detector.suspects > 0
+
+    def _mark_of(self, packet: PublishPacket) -> tuple[str, Digest]:
+        """What equal publications have in common: the topic's short form, and a hash."""
+        key = self._key(packet.topic)
+        return key, hash((key, packet.payload))
+
+    def _turn(self, topic: str, digest: Digest, *, delivered: bool, now_ms: Millis) -> None:
+        if self._turns.see(topic, digest, delivered=delivered, now_ms=now_ms):
+            self._doubts_until_ms = Millis(now_ms + DOUBT_MS)
 
     def _on_notice(self, line: str) -> None:
         if (found := _CONNECTED.search(line)) is not None:
@@ -168,6 +210,8 @@ class LoopWatch:
             return
         _log.info("bridge.gone", bridge=id[:80])
         self._perform(self.detector.forget_all())
+        self._turns.forget()
+        self._doubts_until_ms = Millis(0)
         self.watching = self.settings.watch == "always" or bool(self.bridges)
 
     def _on_time(self) -> None:
@@ -198,11 +242,18 @@ class LoopWatch:
             for id, address in sorted(self.bridges.items())
         ]
 
-    def _release(self) -> None:
+    def _release(self, *, all_of_it: bool = False) -> None:
         held, self._held, self.held_bytes = self._held, [], 0
         now_ms = monotonic_ms()
-        for packet, _ in held:
+        passed: list[tuple[PublishPacket, bytes]] = []
+        for packet, wire in held:
             key = self._key(packet.topic)
-            self.detector.on_released(key, hash((key, packet.payload)), now_ms=now_ms)
-        if held:
-            self.pass_on(*joined(held))
+            digest = hash((key, packet.payload))
+            fate = self.detector.on_released(key, digest, now_ms=now_ms)
+            if fate is Fate.PASS or (fate is Fate.HOLD and all_of_it):
+                passed.append((packet, wire))
+            elif fate is Fate.HOLD:
+                self._held.append((packet, wire))
+                self.held_bytes += len(wire)
+        if passed:
+            self.pass_on(*joined(passed))

@@ -25,6 +25,7 @@ from mqtt5 import DisconnectReasonCode as Code
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
+from federator.runtime.mqtt.failures import NoAnswerError
 from federator.runtime.mqtt.session import RECEIVE_MAX
 from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.mqtt.transport import PacketTransport
@@ -153,7 +154,8 @@ class MqttConnection:
                 pipe.send(introduction.connect(), urgent=True, refusable=False)
                 await asyncio.wait({self._accepted, pipe.lost}, return_when=asyncio.FIRST_COMPLETED)
         except TimeoutError as error:
-            raise LinkError(f"no answer within {self.open_timeout_s:g} s") from error
+            kind = NoAnswerError if pipe.peer else LinkError
+            raise kind(f"no answer within {self.open_timeout_s:g} s") from error
 
     def on_accepted(self, ack: ConnAckPacket) -> None:
         """Note that the broker lets us in; its own keep-alive holds, if it named one."""

@@ -48,6 +48,31 @@ def refusal(ack: ConnAckPacket) -> str:
     return f"refused: {text}" + (f" ({ack.reason_str})" if ack.reason_str else "")
 
 
+class NoAnswerError(LinkError):
+    """Somebody took the connection, and said nothing."""
+
+
+def other_way(error: BaseException | None, *, tls: bool, port: int) -> str:
+    """What to look at where the other end breaks off, or is silent, before CONNACK; else empty.
+
+    A port with TLS and one without end a connection of the other kind like that.
+    """
+    kinds = ssl.SSLError, ConnectionResetError, NoAnswerError, type(None)
+    if not isinstance(error, kinds) or isinstance(error, ssl.SSLCertVerificationError):
+        return ""
+    if tls:
+        return f": does port {port} speak TLS? without it the URL begins with mqtt://"
+    return f": is it an MQTT 5 broker, or does port {port} want TLS (mqtts://)?"
+
+
+def one_id(username: str) -> str:
+    """What is wrong where a broker ends one connection of ours for another."""
+    return (
+        f"it takes all connections of user {username!r} for one client: set "
+        "use_username_as_clientid false on this listener, or give agents a listener of their own"
+    )
+
+
 class TakenOverError(LinkError):
     """Another client connected with our client id."""
 

@@ -22,12 +22,15 @@ from mqtt5 import ConnAckPacket, ConnAckReasonCode, DisconnectPacket, Packet, Pi
 
 from federator.errors import LinkError
 from federator.protocol.client_names import shown
+from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.types import Millis
 from federator.runtime.mqtt import failures
 from federator.runtime.mqtt.connection import Backoff, Introduction, MqttConnection
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.sender import LinkCounters, PacketSender
 from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES, PacketTransport
-from federator.runtime.mqtt.wire import Inbound, Out, read_packets
+from federator.runtime.mqtt.window import QUOTA_EXCEEDED
+from federator.runtime.mqtt.wire import Inbound, Out, TriedPacket, publish_topic, read_packets
 
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
@@ -38,6 +41,10 @@ search, a frame and a record."""
 CONNECT_TIMEOUT_S = 5.0
 GIVE_WAY_S = 30.0
 """Who gives way to another agent looks again whether it is still there."""
+
+REFUSAL_GAP_MS = Millis(600_000)
+"""Between two lines on one topic whose publications the broker does not take."""
+REFUSED_TOPICS_MAX = 256
 
 __all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkObserver", "MqttLink"]
 
@@ -93,6 +100,8 @@ class MqttLink(PacketSender):
         connect_timeout_s: From the first SYN to CONNACK.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
+        may_forget: A broker that ended a connection without a word may have died, and not know what
+            it took: rather twice than never.
         read_bytes_max: Of one turn of the loop.
 
     Attributes:
@@ -102,6 +111,7 @@ class MqttLink(PacketSender):
         observer: As given; may be another until ``run`` begins.
         has_spare_time: Whether processors have, so that no read waits for the next.
         share_of_turn: How many of these publications one turn of the loop takes, at least one.
+        on_refused: Told each publication that the broker refused, or would, for good.
     """
 
     def __init__(
@@ -121,6 +131,7 @@ class MqttLink(PacketSender):
         connect_timeout_s: float = CONNECT_TIMEOUT_S,
         give_way_s: float = GIVE_WAY_S,
         acknowledge: bool = True,
+        may_forget: bool = False,
         read_bytes_max: int = RECEIVE_BUFFER_BYTES,
     ) -> None:
         super().__init__(queue_bytes_max=send_queue_bytes_max, acknowledge=acknowledge)
@@ -132,6 +143,7 @@ class MqttLink(PacketSender):
         self.taken_over = self.closed_by_broker = self.gave_way = False
         self.observer = observer
         self.share_of_turn: Callable[[Sequence[Inbound]], int] = len
+        self.on_refused: Callable[[bytes | bytearray], None] = lambda _packet: None
         self.has_spare_time: Callable[[], bool] = lambda: False
         self._introduction = Introduction(
             client_id=client_id,
@@ -143,7 +155,7 @@ class MqttLink(PacketSender):
             will=will,
             packet_bytes_max=packet_bytes_max,
         )
-        self._read_bytes_max = read_bytes_max
+        self._may_forget, self._read_bytes_max = may_forget, read_bytes_max
         self._backoff = Backoff(
             min_ms=reconnect_min_ms, max_ms=reconnect_max_ms, rng=random.Random()
         )
@@ -153,6 +165,9 @@ class MqttLink(PacketSender):
         self._stop = asyncio.Event()
         self._connection: MqttConnection | None = None
         self._logged_error: str | None = None
+        self._refusals: RateLimiter[tuple[str, int]] = RateLimiter(
+            gap_ms=REFUSAL_GAP_MS, keys_max=REFUSED_TOPICS_MAX
+        )
         self._log = _log.bind(client_id=self.name, broker=endpoint.place)
 
     # State
@@ -184,8 +199,6 @@ class MqttLink(PacketSender):
             self._counters,
             bytes_in=self._counters.bytes_in + (pipe.bytes_in if pipe else 0),
             bytes_out=self._counters.bytes_out + (pipe.bytes_out if pipe else 0),
-            publishes_dropped=self._counters.publishes_dropped + self._session.window.oversized,
-            publishes_rejected=self._session.window.rejected,
         )
 
     # Receiving
@@ -197,6 +210,7 @@ class MqttLink(PacketSender):
         publishes: list[Inbound] = []
         others: list[Packet] = []
         acknowledged: list[int] = []
+        too_large: list[tuple[int, int]] = []
         out: Out = []
         used = 0
         failure: LinkError | None = None
@@ -206,6 +220,7 @@ class MqttLink(PacketSender):
                 publishes,
                 others,
                 acknowledged=acknowledged,
+                too_large=too_large,
                 packets_max=PACKETS_PER_TURN_MAX,
             )
         except LinkError as error:
@@ -214,10 +229,14 @@ class MqttLink(PacketSender):
         share = self.share_of_turn(publishes) if len(publishes) > 1 else 1
         if share < len(publishes):  # as if no more had come
             more, (_, _, used) = True, publishes[share - 1]
-            publishes, others, acknowledged, failure = [], [], [], None
-            read_packets(chunk[:used], publishes, others, acknowledged=acknowledged)
+            publishes, others, acknowledged, too_large, failure = [], [], [], [], None
+            read_packets(
+                chunk[:used], publishes, others, acknowledged=acknowledged, too_large=too_large
+            )
         if acknowledged and self._up:
             self._session.window.on_run_acknowledged(acknowledged, out)
+        for qos, packet_id in too_large:
+            self._session.window.on_too_large(packet_id, out, qos=qos)
         for packet in others:
             try:
                 self._on_packet(packet, out)
@@ -234,9 +253,11 @@ class MqttLink(PacketSender):
                 self.observer.on_publishes(self, chunk, admitted)
         if out:
             self._send(out)
+        if self._too_long:
+            self._tell_too_long()
         if failure is not None:
             raise failure
-        flows = bool(publishes) and not (more or out or others or acknowledged)
+        flows = bool(publishes) and not (more or out or others or acknowledged or too_large)
         if flows and self._pipe is not None and not self.has_spare_time():
             self._pipe.rest_in_flood(len(publishes), len(chunk))
         return used
@@ -247,7 +268,7 @@ class MqttLink(PacketSender):
             case ConnAckPacket():
                 self._on_connack(packet)
             case PingRespPacket():
-                pass
+                self._session.window.try_again(out)
             case DisconnectPacket():
                 raise failures.dismissal(packet)
             case _:
@@ -255,17 +276,31 @@ class MqttLink(PacketSender):
 
     def _on_session_packet(self, packet: Packet, out: Out) -> None:
         """Let the session take a packet, and report what came of it."""
-        subscriptions, window = self._session.subscriptions, self._session.window
-        settled, rejection = subscriptions.settled, window.first_rejection
+        subscriptions = self._session.subscriptions
+        settled = subscriptions.settled
         newly_refused = self._session.on_packet(packet, out)
         for pattern, reason in newly_refused.items():
             self._log.warning(
                 "connection.subscription_refused", filter=pattern, reason=f"0x{reason:02x}"
             )
-        if window.first_rejection != rejection:
-            self._log.warning("connection.publication_rejected", reason=window.first_rejection)
         if not settled and subscriptions.settled:
             self.observer.on_subscribed(self)
+
+    def _refused(self, packet: bytes | bytearray, reason: int) -> None:
+        super()._refused(packet, reason)
+        tried_again = reason == QUOTA_EXCEEDED or isinstance(packet, TriedPacket)
+        if not tried_again:
+            self.on_refused(packet)
+        topic = publish_topic(packet)
+        if self._refusals.allow((topic, reason), Millis(int(time.monotonic() * 1_000))):
+            self._log.warning(
+                "connection.publication_rejected",
+                topic=topic,
+                bytes=len(packet),
+                reason=f"0x{reason:02x}",
+                tried_again=tried_again,
+                so_far=self._counters.publishes_rejected,
+            )
 
     def _on_connack(self, ack: ConnAckPacket) -> None:
         if self._up or self._connection is None:
@@ -274,7 +309,8 @@ class MqttLink(PacketSender):
             self.refused_with = ack.reason_code
             raise LinkError(failures.refusal(ack))
         out: Out = []
-        self.limits = self._session.resume(ack, out)
+        died = self._may_forget and self.closed_by_broker
+        self.limits = self._session.resume(ack, out, died=died)
         self._up = True
         self.last_error = self._logged_error = self.refused_with = None
         self.taken_over = self.gave_way = False
@@ -372,13 +408,19 @@ class MqttLink(PacketSender):
         self._session.suspend()
         stopping = self._stop.is_set()
         closed = pipe.reason is None or isinstance(pipe.reason, ConnectionError)
+        self._forget_sizes(hung_up=closed)
         self.closed_by_broker = closed and not stopping
         self.taken_over = isinstance(pipe.reason, failures.TakenOverError)
         was_up, self._up = self._up, False
         if stopping:
             reason = "closed by us"
         else:
-            reason = self.last_error = failures.explain(pipe.reason, host=self.endpoint.host)
+            at = self.endpoint
+            reason = failures.explain(pipe.reason, host=at.host)
+            if not was_up:
+                tls = at.tls is not None
+                reason += failures.other_way(pipe.reason, tls=tls, port=at.port)
+            self.last_error = reason
         if was_up:
             quiet = stopping or self.gave_way  # the owner says it better
             level = logging.INFO if quiet else logging.WARNING

@@ -17,7 +17,14 @@ import mqtt5
 from federator.config.brokers import BrokerAddress
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import endpoint_of
-from federator.runtime.mqtt.failures import dismissal, explain, refusal
+from federator.runtime.mqtt.failures import (
+    NoAnswerError,
+    check_greeting,
+    dismissal,
+    explain,
+    other_way,
+    refusal,
+)
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.mqtt.wire import PINGREQ, reads
 
@@ -94,12 +101,18 @@ class BrokerProbe:
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
-        host = self.connection.address.host
+        host, reached = self.connection.address.host, False
         try:
             async with asyncio.timeout(ANSWER_SECONDS_MAX):
                 self._reader, self._writer = await endpoint_of(self.connection).streams()
+                reached = True
                 try:
                     await self._connect()
+                except ConnectionError:
+                    self._writer.transport.abort()
+                    reset = ConnectionResetError()
+                    text = f"connection reset during CONNECT{self._other_way(reset)}"
+                    raise LinkError(text) from None
                 except BaseException:
                     self._writer.transport.abort()
                     raise
@@ -108,9 +121,12 @@ class BrokerProbe:
         except LinkError as error:
             raise LinkError(f"{self._place}: {error}") from error
         except TimeoutError as error:
-            raise LinkError(f"{self._place}: no answer within {ANSWER_SECONDS_MAX:g} s") from error
+            hint = self._other_way(NoAnswerError()) if reached else ""
+            text = f"{self._place}: no answer within {ANSWER_SECONDS_MAX:g} s{hint}"
+            raise LinkError(text) from error
         except OSError as error:
-            raise LinkError(f"{self._place}: {explain(error, host=host)}") from error
+            text = f"{self._place}: {explain(error, host=host)}{self._other_way(error)}"
+            raise LinkError(text) from error
         self._tasks = [
             asyncio.create_task(self._receive(), name="probe receive"),
             asyncio.create_task(self._ping(), name="probe ping"),
@@ -126,10 +142,20 @@ class BrokerProbe:
         self.lost.cancel()
 
     @property
+    def place(self) -> object:
+        """The address at the other end, under whatever name we went there."""
+        return self._writer.get_extra_info("peername")
+
+    @property
     def peer(self) -> str:
         """The IP address at the other end; empty where there is none."""
         told = self._writer.get_extra_info("peername")
         return str(told[0]) if isinstance(told, tuple) else ""
+
+    def _other_way(self, error: BaseException | None) -> str:
+        """What to look at when who listens there does not speak as we do."""
+        address = self.connection.address
+        return other_way(error, tls=address.tls, port=address.port)
 
     async def _connect(self) -> None:
         packet = mqtt5.ConnectPacket(
@@ -141,7 +167,9 @@ class BrokerProbe:
             max_packet_size=PACKET_BYTES_MAX,
         )
         self._writer.write(packet.write())
-        self._incoming = reads(self._reader, packet_bytes_max=PACKET_BYTES_MAX)
+        self._incoming = reads(
+            self._reader, packet_bytes_max=PACKET_BYTES_MAX, on_first=check_greeting
+        )
         async for _, others in self._incoming:
             if not others or not isinstance(others[0], mqtt5.ConnAckPacket):
                 raise LinkError("did not answer CONNECT with CONNACK: is it an MQTT 5 broker?")
@@ -149,7 +177,7 @@ class BrokerProbe:
             if self.connack.reason_code != mqtt5.ConnAckReasonCode.SUCCESS:
                 raise RefusedError(self._place, self.connack)
             return
-        raise LinkError("hung up during CONNECT: is it an MQTT 5 broker?")
+        raise LinkError(f"hung up during CONNECT{self._other_way(None)}")
 
     async def _receive(self) -> None:
         reason = "the broker hung up"
@@ -220,6 +248,10 @@ class BrokerProbe:
         )
         assert isinstance(answer, mqtt5.PubAckPacket)
         return answer.reason_code
+
+    def publish_loosely(self, topic: str, payload: bytes) -> None:
+        """Publish at QoS 0; nobody says what becomes of it."""
+        self._writer.write(mqtt5.PublishPacket(topic, payload=payload).write())
 
     def acknowledge(self, packet: mqtt5.PublishPacket) -> None:
         """Tell the broker that a publication of QoS 1 has come."""

@@ -8,14 +8,22 @@ Source: OASIS MQTT 5.0; docs/ARCHITECTURE.md, "The link".
 
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from mqtt5 import PublishPacket, QoS, TopicFilter
 
 from federator.protocol.forwarding.publications import Place
-from federator.runtime.mqtt.session import MqttSession
-from federator.runtime.mqtt.transport import PacketTransport
-from federator.runtime.mqtt.window import BrokerLimits
-from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, split_run
+from federator.runtime.mqtt.session import MQTT_PACKET_BYTES_MAX, MqttSession
+from federator.runtime.mqtt.transport import FLUSH_BYTES, PacketTransport
+from federator.runtime.mqtt.window import ERROR, TAKEN_BYTES, BrokerLimits
+from federator.runtime.mqtt.wire import (
+    PACKET_TOO_LARGE,
+    Out,
+    is_publish,
+    packet_id_at,
+    raise_qos,
+    split_run,
+)
 
 
 @dataclass(slots=True)
@@ -23,9 +31,10 @@ class LinkCounters:
     """What happened on a link since it was made. Bytes are those of MQTT packets, without TLS.
 
     Attributes:
-        publishes_dropped: Publications refused or lost: no room, no connection, or too long. QoS 0
-            ones that the transport or the kernel held when a connection broke are not among them.
-        publishes_rejected: QoS 1 and 2 publications the broker answered with an error.
+        publishes_dropped: Publications refused or lost: no room, or no connection. QoS 0 ones that
+            the transport or the kernel held when a connection broke are not among them.
+        publishes_rejected: Publications that the broker does not take: longer than it says, or of
+            QoS 1 and 2 and answered with an error.
     """
 
     bytes_in: int = 0
@@ -47,9 +56,12 @@ class PacketSender:
         self._session = MqttSession(queue_bytes_max=queue_bytes_max, acknowledge=acknowledge)
         self.answered = self._session.subscriptions.answered
         self.recall = self._session.subscriptions.recall  # before the first connection
+        self._session.window.on_refused = self._refused
         self._counters = LinkCounters()
         self._pipe: PacketTransport | None = None
         self._up = False
+        self._learnt_bytes_max = MQTT_PACKET_BYTES_MAX  # less, once it refused one
+        self._too_long: list[Callable[[], None]] = []  # to be called when all else is handled
 
     # State
 
@@ -79,10 +91,14 @@ class PacketSender:
         return self._pipe.queued_bytes if self._pipe is not None else 0
 
     @property
+    def waiting_bytes(self) -> int:
+        """Bytes that wait, in our queues or beyond: what the kernel did not take yet."""
+        return self.queued_bytes + (self._pipe.backlog_bytes if self._pipe is not None else 0)
+
+    @property
     def idle(self) -> bool:
         """Whether nothing waits, in our queues or beyond: the kernel took everything."""
-        pipe = self._pipe
-        return pipe is None or not (pipe.queued_bytes or pipe.backlog_bytes)
+        return not self.waiting_bytes
 
     @property
     def bytes_arrived(self) -> int:
@@ -92,9 +108,9 @@ class PacketSender:
 
     @property
     def stint(self) -> tuple[int, int]:
-        """Another pair whenever the queues were empty for a moment, or the connection is another.
+        """Another pair whenever the kernel had taken all for a moment, or the connection is new.
 
-        While nothing ever waits it may stay.
+        It shows when something is sent again: while nothing is, it may stay.
         """
         return self._counters.connects, self._pipe.emptied if self._pipe is not None else 0
 
@@ -104,9 +120,25 @@ class PacketSender:
         return self._pipe.urgent_bytes if self._pipe is not None else 0
 
     @property
+    def packet_bytes_max(self) -> int:
+        """The longest packet that the broker says it takes, or was found to take."""
+        said = self.limits.packet_bytes_max if self.limits is not None else MQTT_PACKET_BYTES_MAX
+        return min(said, self._learnt_bytes_max)
+
+    @property
+    def packet_bytes_sure(self) -> int:
+        """What the broker took before, and in order, as nothing waits for its answer."""
+        return 0 if self._session.window.awaits_word else self._session.window.taken_bytes
+
+    @property
     def unacknowledged(self) -> int:
         """QoS 1 and 2 messages taken and not yet acknowledged by the broker."""
         return self._session.window.in_flight + self._session.window.waiting
+
+    @property
+    def waiting(self) -> int:
+        """Those of them that were not sent on this connection."""
+        return self._session.window.waiting
 
     @property
     def offered(self) -> int:
@@ -185,8 +217,12 @@ class PacketSender:
             self._counters.publishes_dropped += count
             return False
         if len(run) > self.limits.packet_bytes_max:
-            short = [p for p in split_run(run) if len(p) <= self.limits.packet_bytes_max]
-            self._counters.publishes_dropped += count - len(short)
+            short = []
+            for packet in split_run(run):
+                if len(packet) <= self.limits.packet_bytes_max:
+                    short.append(packet)
+                else:
+                    self._refused(packet, PACKET_TOO_LARGE)
             run, count = b"".join(short), len(short)
             if not short:
                 return False
@@ -229,6 +265,52 @@ class PacketSender:
         self._send(out)
         return taken
 
+    def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
+        """Send a QoS 0 PUBLISH packet at QoS 1, which the broker answers; ``False`` when dropped.
+
+        What is offered meanwhile waits behind it, so that order is kept if it must be cut.
+        Mosquitto says nowhere how long a payload it takes (``message_size_limit``): at QoS 0 it
+        drops longer ones in silence, at QoS 1 it says so. ``on_too_long`` hears that, when
+        ``packet_bytes_max`` is what is worth a try next: half as long.
+        """
+        if not self._up:
+            self._counters.publishes_dropped += 1
+            return False
+        tried = raise_qos(packet)
+        tried.on_too_long = on_too_long
+        answered = partial(self._on_tried, len(packet), on_too_long)
+        return self.publish_packet(tried, packet_id_at(tried), 1, answered)
+
+    def _on_tried(self, size: int, on_too_long: Callable[[], None], reason: int) -> None:
+        window = self._session.window
+        if reason < ERROR:
+            window.taken_bytes = max(window.taken_bytes, size)
+        elif reason == PACKET_TOO_LARGE:
+            window.taken_bytes = 0  # it may take less than before
+            self._learnt_bytes_max = min(self._learnt_bytes_max, size // 2)
+            self._too_long.append(on_too_long)
+
+    def _forget_sizes(self, *, hung_up: bool) -> None:
+        """The connection is gone: the broker may be another next, or be configured anew.
+
+        Where it hung up it may be for a packet that was tried: Mosquitto 2.0.11 does with
+        ``max_queued_messages 0``. As with all of QoS 0, what was tried does not go again.
+        """
+        self._too_long.clear()
+        tried = max(self._session.window.forget_tried(), default=0)
+        self._session.window.taken_bytes = TAKEN_BYTES
+        if not hung_up:
+            self._learnt_bytes_max = MQTT_PACKET_BYTES_MAX
+        elif tried:
+            self._learnt_bytes_max = min(self._learnt_bytes_max, tried // 2)
+
+    def _tell_too_long(self) -> None:
+        """Tell what was found to be too long."""
+        while self._too_long:
+            out: Out = []
+            self._session.window.go_another_way(self._too_long.pop(0), out)
+            self._send(out)
+
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
         """Acknowledge publications, as (packet id, QoS), in the order received.
 
@@ -238,6 +320,10 @@ class PacketSender:
             out: Out = []
             self._session.acknowledge_all(packet_ids, out)
             self._send(out)
+
+    def _refused(self, packet: bytes | bytearray, reason: int) -> None:
+        """The broker refused a publication with this reason code, or would."""
+        self._counters.publishes_rejected += 1
 
     def _send(self, out: Out) -> None:
         """Send what the session asks for: control first. The session keeps what may get lost."""
@@ -252,4 +338,7 @@ class PacketSender:
             pipe.send(b"".join(control), urgent=True, refusable=False)
         if len(control) < len(out):
             publishes = [packet for packet in out if is_publish(packet)] if control else out
-            pipe.send(b"".join(publishes), refusable=False)
+            if sum(map(len, publishes)) < FLUSH_BYTES:
+                publishes = [b"".join(publishes)]
+            for packet in publishes:
+                pipe.send(packet, refusable=False)

@@ -18,16 +18,12 @@ import mqtt5
 from federator.errors import LinkError
 from federator.runtime.mqtt import wire
 from federator.runtime.mqtt.subscriptions import Subscriptions
-from federator.runtime.mqtt.window import PACKET_ID_USUAL, BrokerLimits, OutboundWindow, PacketIds
+from federator.runtime.mqtt.window import BrokerLimits, OutboundWindow, PacketIds
 from federator.runtime.mqtt.wire import Inbound, Out, acknowledgement
 
 MQTT_PACKET_BYTES_MAX = 268_435_460
 RECEIVE_MAX = 65_535
 """QoS 1 and 2 messages we let the broker send unacknowledged: as many as there are identifiers."""
-
-_RELEASE_ALL = b"".join([acknowledgement(wire.PUBREL, n + 1) for n in range(PACKET_ID_USUAL)])
-"""What a killed predecessor sent with QoS 2 and did not release would never reach anybody, and
-would take its place in the broker's Receive Maximum for as long as the session lasts."""
 
 
 class MqttSession:
@@ -45,13 +41,15 @@ class MqttSession:
         self.number = 0
         """Grows when the broker starts a new session: identifiers of older ones mean nothing."""
         self._acknowledge = acknowledge
-        self._known = False  # we were connected before
         self._received: set[int] = set()  # QoS 2 publications acknowledged, not released yet
         self._incomplete: dict[int, list[int]] = {}
         """The same of this connection, in order; and the QoS 1 publications that wait for each."""
 
-    def resume(self, ack: mqtt5.ConnAckPacket, out: Out) -> BrokerLimits:
-        """Take up the session: the broker accepted a connection, and grants these limits."""
+    def resume(self, ack: mqtt5.ConnAckPacket, out: Out, *, died: bool = False) -> BrokerLimits:
+        """Take up the session: the broker accepted a connection, and grants these limits.
+
+        ``died``: it probably ended since the last one.
+        """
         limits = BrokerLimits(
             receive_max=ack.receive_max,
             packet_bytes_max=ack.max_packet_size or MQTT_PACKET_BYTES_MAX,
@@ -61,11 +59,8 @@ class MqttSession:
         if not ack.session_present:
             self._received.clear()
             self.number += 1
-        elif not self._known:  # another process of ours had this session
-            out.append(_RELEASE_ALL)
-        self._known = True
         self.subscriptions.resume(session_present=ack.session_present, out=out)
-        self.window.resume(limits, session_present=ack.session_present, out=out)
+        self.window.resume(limits, session_present=ack.session_present, out=out, died=died)
         return limits
 
     def suspend(self) -> None:
@@ -87,7 +82,8 @@ class MqttSession:
         for inbound in publishes:
             packet = inbound[0]
             packet_id = packet.packet_id
-            known = packet_id is not None and packet.qos == 2 and packet_id in self._received
+            # Without DUP it is another one: the broker was restored from a time before the first.
+            known = packet.qos == 2 and packet.duplicate and packet_id in self._received
             if not known:
                 admitted.append(inbound)
             if packet_id is not None and (self._acknowledge or known):

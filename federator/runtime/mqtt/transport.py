@@ -1,15 +1,17 @@
 """One connection to a broker, by whatever way: whole reads in, bounded queues out.
 
 In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
-packet at its end moves to the front. The buffer grows for a packet that needs it and shrinks again.
+packet at its end moves to the front. A packet that hardly fits makes the buffer grow, so that a
+turn takes several like it; it shrinks when none came for a while.
 
 Two habits of Mosquitto matter. It writes once per message, so a reader that keeps up wakes for two
 messages at a time and spends its time, and the broker's, in system calls: in a flood the socket is
 left alone for half a millisecond after each read (measured with a whole one, 64 B: 6.5 us of CPU
 per message become 1.4, and 135 k msg/s become 190 k; half of it loses none of that, and few
 messages on their way wait less). And it leaves Nagle's algorithm on, so the end of a burst waits
-for our delayed acknowledgement, 40 ms: TCP_QUICKACK, which the kernel forgets, is set after each
-read.
+for our delayed acknowledgement, 40 ms. The kernel delays one only since we last sent something, in
+the hope of more to send with it: so TCP_QUICKACK is set after a read that nothing was sent upon,
+and not again until something was.
 
 Out: bytes go straight to the transport until it says stop, then into two queues that take turns, so
 what is urgent waits for one batch of data at most, and neither starves the other. Data beyond the
@@ -39,8 +41,18 @@ if TYPE_CHECKING:
     from federator.runtime.process.fine_timer import FineTimer
 
 RECEIVE_BUFFER_BYTES = 65_536
-"""What one turn of the loop reads, but for a packet that is longer. Floods that keep up do not fill
-it: in their rest less comes."""
+"""What one turn of the loop reads, unless packets are long. Floods of short ones that keep up do
+not fill it: in their rest less comes."""
+
+LONG_PACKETS = 8
+"""How many like it the buffer takes after a packet that is longer than this part of it."""
+
+LONG_READ_BYTES_MAX = 524_288
+"""What the buffer grows to for several. Of a Unix socket no read brings half of it."""
+
+LONG_S = 1.0
+"""How long it stays so after the last such packet. A connection is never longer without a read than
+half its keep-alive."""
 
 WRITE_HIGH_WATER_BYTES = 65_536
 WRITE_LOW_WATER_BYTES = 16_384
@@ -105,12 +117,15 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._resting = False
         self._rest_timer: FineTimer | None = None  # since the first flood
         self._full_at_s = -math.inf  # when a read last took all that one turn may take
+        self._long_at_s = -math.inf  # when a packet last made the buffer grow, or would have
+        self._acked_at = -1  # how many bytes were out when TCP_QUICKACK was last set
         self._tick = 0
         self._packets_now = 0  # in this tick
         self._packets_before = 0  # in the tick before
         self._urgent = SendQueue(queue_bytes_max)
         self._data = SendQueue(queue_bytes_max)
         self._turns = (self._urgent, self._data)
+        self._turn: list[bytes | bytearray] = []  # sent in this turn of the loop; not written yet
         self._closing = False
         self._loop = asyncio.get_running_loop()
         self.lost: asyncio.Future[None] = self._loop.create_future()
@@ -137,12 +152,15 @@ class PacketTransport(asyncio.BufferedProtocol):
         if self._closing or filled < self._needed:
             self._filled = 0 if self._closing else filled
             return
+        out = self.bytes_out
         self._offer(filled)
-        # After each read, for the kernel forgets it: else the broker's Nagle waits 40 ms for us.
-        if self._tcp is not None and _QUICKACK is not None and not self._closing:
-            self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
+        if out == self.bytes_out != self._acked_at and self._tcp is not None and not self._closing:
+            self._acked_at = out
+            if _QUICKACK is not None:  # else the broker's Nagle may wait 40 ms for us
+                self._tcp.setsockopt(socket.IPPROTO_TCP, _QUICKACK, 1)
 
     def _offer(self, filled: int) -> None:
+        full = filled >= len(self._buffer)
         try:
             used = self._on_read(self._buffer[:filled])
             self._keep(used, filled)
@@ -150,7 +168,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(error)
         except Exception as error:  # a bug of ours: `MqttLink.run` raises it
             self.abort(error)
-        if filled >= self._read_bytes_max or self._holds_packet:
+        if full or self._holds_packet:
             self._full_at_s = self._loop.time()
             self._rest()  # else uvloop reads on, up to 32 times, in this turn
 
@@ -171,7 +189,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             raise LinkError(
                 f"a packet of {self._needed} bytes, at most {self.packet_bytes_max} wanted"
             )
-        size = max(self._read_bytes_max, self._needed)
+        size = max(left, self._needed, self._wanted_bytes())
         if size != len(self._buffer):
             buffer = memoryview(bytearray(size))
             buffer[:left] = rest
@@ -179,6 +197,15 @@ class PacketTransport(asyncio.BufferedProtocol):
         elif left and used:
             self._buffer[:left] = bytes(rest)
         self._filled = left
+
+    def _wanted_bytes(self) -> int:
+        """How large the buffer should be, but for a packet that is longer."""
+        usual, several = self._read_bytes_max, min(LONG_PACKETS * self._needed, LONG_READ_BYTES_MAX)
+        if several > usual:
+            self._long_at_s = self._loop.time()
+        elif len(self._buffer) <= usual or self._loop.time() - self._long_at_s >= LONG_S:
+            return usual
+        return max(usual, several, min(len(self._buffer), LONG_READ_BYTES_MAX))
 
     def rest_in_flood(self, packets: int, read_bytes: int) -> None:
         """Read no more for a moment when too few ``packets`` came with each of many reads.
@@ -244,8 +271,8 @@ class PacketTransport(asyncio.BufferedProtocol):
             data: Must not change until it has left.
             urgent: Take turns with what is queued as data instead of waiting behind it.
             refusable: May be refused; otherwise the caller bounds it.
-            at_once: Do not wait for the end of the event loop's turn, in which it sends several
-                small packets with one call. Costs a call, saves the rest of the turn.
+            at_once: Do not wait for the end of the event loop's turn, at which all small packets
+                that came in it are sent with one call. Costs a call, saves the rest of the turn.
             publications: How many are lost when ``data`` is.
         """
         transport = self._transport
@@ -253,15 +280,13 @@ class PacketTransport(asyncio.BufferedProtocol):
             return False
         if not self._paused and not self._data.bytes and not self._urgent.bytes:
             self.bytes_out += len(data)
-            sent = 0
-            direct = self._direct
-            if at_once and direct is not None and not transport.get_write_buffer_size():
-                try:
-                    sent = direct.send(data, socket.MSG_DONTWAIT)
-                except OSError:  # full, or broken: the transport finds out and tells
-                    sent = 0
-            if sent < len(data):
-                transport.write(data[sent:] if sent else data)
+            first_of_turn = not self._turn
+            self.emptied += first_of_turn and not transport.get_write_buffer_size()
+            self._turn.append(data)
+            if at_once or len(data) >= FLUSH_BYTES:
+                self._write_turn()
+            elif first_of_turn:
+                self._loop.call_soon(self._write_turn)
             return True
         queue = self._urgent if urgent else self._data
         if queue.push(data, publications, refusable=refusable):
@@ -270,6 +295,22 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.abort(LinkError("the broker sends but does not read"))
         return False
 
+    def _write_turn(self) -> None:
+        """Write what this turn of the loop has brought so far, with one call if the kernel can."""
+        transport, direct, turn = self._transport, self._direct, self._turn
+        if not turn or transport is None or self._closing:
+            return
+        data = turn[0] if len(turn) == 1 else b"".join(turn)
+        turn.clear()
+        sent = 0
+        if direct is not None and not transport.get_write_buffer_size():
+            try:
+                sent = direct.send(data, socket.MSG_DONTWAIT)
+            except OSError:  # full, or broken: the transport finds out and tells
+                sent = 0
+        if sent < len(data):
+            transport.write(memoryview(data)[sent:] if sent else data)
+
     @property
     def queued_bytes(self) -> int:
         """Bytes in both queues, without those the transport holds."""
@@ -277,8 +318,9 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     @property
     def backlog_bytes(self) -> int:
-        """Bytes handed to the transport that the kernel did not take yet."""
-        return self._transport.get_write_buffer_size() if self._transport is not None else 0
+        """Bytes that wait for the end of the turn, or that the kernel did not take yet."""
+        held = self._transport.get_write_buffer_size() if self._transport is not None else 0
+        return held + sum(map(len, self._turn))
 
     @property
     def undelivered_bytes(self) -> int:
@@ -312,7 +354,6 @@ class PacketTransport(asyncio.BufferedProtocol):
             first, second = self._turns
             batch = first.pop(FLUSH_BYTES) or second.pop(FLUSH_BYTES)
             if not batch:
-                self.emptied += 1
                 return
             self._turns = (second, first)
             self.bytes_out += len(batch)
@@ -344,6 +385,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         """Note why, and wake whoever waits for ``lost``."""
         self._closing = True
         self._transport = None
+        self._turn.clear()
         self._return_socket()
         self._buffer = memoryview(b"")  # who refers to us may do so for long
         if self._rest_timer is not None:
@@ -369,6 +411,7 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     def close(self, last: bytes) -> None:
         """Send ``last`` after what the transport holds, then close."""
+        self._write_turn()
         if self._transport is not None and not self._closing:
             self._transport.write(last)
             self._closing = True

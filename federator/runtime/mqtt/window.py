@@ -6,11 +6,20 @@ connection forgets nothing: with the session still there messages keep their ide
 again with DUP; without it they go again as new ones. So a message may arrive twice after a fault,
 never not at all.
 
+A broker that was killed comes back with the session that it saved last. That one may hold messages
+of QoS 2 that we finished since, under identifiers that we do not use any more, or use for others;
+Mosquitto counts them against our Receive Maximum, and answers what exceeds it with 0x97, or hangs
+up. So on each connection we first release every identifier that it may hold and we do not. And it
+may lack messages that we released: where it probably died, all are released, and all go again from
+the start. A message that it answers with 0x97 waits again, in its old place, for a broker that has
+room.
+
 Pure: every method appends what must be sent to ``out``.
 
 Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow control).
 """
 
+from bisect import bisect
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -20,13 +29,18 @@ from federator.runtime.mqtt import wire
 from federator.runtime.mqtt.wire import Out
 
 PACKET_ID_MAX = 65_535
-PACKET_ID_USUAL = 2_048
-"""While few are in use, identifiers stay below: a successor of ours can release them all."""
+PACKET_ID_USUAL = 512
+"""While few are in use, identifiers stay below, and only these are released on a new connection:
+Mosquitto drops answers while more than 1,000 wait to be sent."""
+
+TAKEN_BYTES = 900
+"""Shorter packets are tried nowhere: a broker that refused them could not take part."""
 
 IN_FLIGHT_MAX = 65_000
 """Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
 
-_ERROR = 0x80  # reason codes from here on say failure
+ERROR = 0x80  # reason codes from here on say failure
+QUOTA_EXCEEDED = 0x97
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,7 +79,7 @@ class PacketIds:
         return len(self._used)
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class _Outgoing:
     packet: bytearray
     id_at: int
@@ -88,18 +102,26 @@ class OutboundWindow:
         self._in_flight: dict[int, _Outgoing] = {}  # in the order sent
         self._waiting: deque[_Outgoing] = deque()
         self._limit = 0  # Receive Maximum; 0 while there is no connection
+        self._held_back = False  # the broker had no room for what we sent last
+        self._released_to = PACKET_ID_USUAL  # QoS 2 in the broker's session; of a predecessor, too
         self._packet_bytes_max = 0
         self._qos_max = 2
+        self._trial: int | None = None  # whose answer all others wait for
+        self.taken_bytes = TAKEN_BYTES  # the longest packet that the broker is known to take
         self.offered = 0  # messages taken so far: the last one's position
         self.bytes = 0
-        self.rejected = 0  # by the broker, with an error code
-        self.oversized = 0  # dropped: longer than the broker takes
-        self.first_rejection: str | None = None
+        # Told each message that the broker refuses, or would, and the reason code.
+        self.on_refused: Callable[[bytearray, int], None] = lambda _packet, _reason: None
 
     @property
     def in_flight(self) -> int:
         """How many messages hold an identifier."""
         return len(self._in_flight)
+
+    @property
+    def awaits_word(self) -> bool:
+        """Whether what is offered now waits for the answer to another one."""
+        return self._trial is not None or bool(self._waiting)
 
     @property
     def waiting(self) -> int:
@@ -113,7 +135,7 @@ class OutboundWindow:
         if self._waiting:
             oldest = self._waiting[0].position
         if self._in_flight:
-            oldest = min(oldest, next(iter(self._in_flight.values())).position)
+            oldest = min(oldest, *(each.position for each in self._in_flight.values()))
         return oldest - 1
 
     def offer(
@@ -134,9 +156,9 @@ class OutboundWindow:
 
     def offer_run(self, run: bytes, places: Sequence[Place], out: Out) -> int:
         """Take charge of the packets at ``places`` of ``run`` as of one each; how many were."""
-        taken = 0
+        taken, view = 0, memoryview(run)  # one copy of each packet is enough: it may be long
         for start, end, id_at, qos in places:
-            taken += self._keep(bytearray(run[start:end]), id_at - start, qos)
+            taken += self._keep(bytearray(view[start:end]), id_at - start, qos)
         self._fill(out)
         return taken
 
@@ -154,33 +176,50 @@ class OutboundWindow:
         message = self._in_flight.get(packet_id)
         if message is None or message.qos != qos or message.released != (qos == 2):
             return
-        self._finish(packet_id, message, reason)
-        self._fill(out)
+        self._answered(packet_id, message, reason, out)
+
+    def on_too_large(self, packet_id: int, out: Out, *, qos: int) -> None:
+        """Take a PUBACK or PUBREC that says so."""
+        if qos == 1:
+            self.on_acknowledged(packet_id, wire.PACKET_TOO_LARGE, out, qos=1)
+        else:
+            self.on_received(packet_id, wire.PACKET_TOO_LARGE, out)
 
     def on_received(self, packet_id: int, reason: int, out: Out) -> None:
         """Take a PUBREC: release the message, or forget it when the broker refused it."""
         message = self._in_flight.get(packet_id)
         if message is None or message.qos != 2:
             out.append(wire.unknown_release(packet_id))
-        elif reason >= _ERROR:
-            self._finish(packet_id, message, reason)
-            self._fill(out)
+        elif reason >= ERROR:
+            self._answered(packet_id, message, reason, out)
         else:
             message.released = True
             out.append(wire.acknowledgement(wire.PUBREL, packet_id))
 
-    def resume(self, limits: BrokerLimits, *, session_present: bool, out: Out) -> None:
+    def resume(
+        self, limits: BrokerLimits, *, session_present: bool, out: Out, died: bool = False
+    ) -> None:
         """Send again, on a new connection, what was in flight, then what waits.
 
-        ``session_present``: the broker still knows our identifiers.
+        Args:
+            session_present: The broker still knows our identifiers.
+            died: It probably ended since, so that it may know others than we think.
         """
+        in_flight, self._held_back = self._in_flight, False
         self._limit = min(limits.receive_max, IN_FLIGHT_MAX)
         self._packet_bytes_max = limits.packet_bytes_max
         self._qos_max = limits.qos_max
         # The broker may take fewer at a time than before, and of a lost session it knows none.
         keep = self._limit if session_present else 0
         self._demote(list(self._in_flight)[keep:])
-        for packet_id, message in self._in_flight.items():
+        if session_present:
+            held = {each for each, message in in_flight.items() if message.qos == 2 and not died}
+            ids = range(1, min(self._released_to, PACKET_ID_USUAL) + 1)
+            out += (wire.acknowledgement(wire.PUBREL, each) for each in ids if each not in held)
+        else:
+            self._released_to = 0
+        for packet_id, message in in_flight.items():
+            message.released &= not died
             if message.released:
                 out.append(wire.acknowledgement(wire.PUBREL, packet_id))
             else:
@@ -191,6 +230,22 @@ class OutboundWindow:
     def suspend(self) -> None:
         """Keep everything and send nothing: the connection is gone."""
         self._limit = 0
+
+    def forget_tried(self) -> list[int]:
+        """Forget the packets that were only tried; the lengths of those that are in flight."""
+        tried = [
+            each
+            for each, message in self._in_flight.items()
+            if isinstance(message.packet, wire.TriedPacket)
+        ]
+        lengths = [len(self._in_flight[each].packet) for each in tried]
+        self._demote(tried)
+        self._trial = None
+        for message in tuple(self._waiting):
+            if isinstance(message.packet, wire.TriedPacket):
+                self._waiting.remove(message)
+                self.bytes -= len(message.packet)
+        return lengths
 
     def _demote(self, packet_ids: list[int]) -> None:
         """Put messages back in front of the queue, as if never sent."""
@@ -216,11 +271,12 @@ class OutboundWindow:
         return True
 
     def _fill(self, out: Out) -> None:
-        while self._waiting and len(self._in_flight) < self._limit:
+        while self._waiting and not self._held_back and len(self._in_flight) < self._limit:
+            if self._trial is not None:
+                break
             message = self._waiting.popleft()
             if len(message.packet) > self._packet_bytes_max:
-                self.oversized += 1
-                self.bytes -= len(message.packet)
+                self._end(message, wire.PACKET_TOO_LARGE)
                 continue
             if message.qos > self._qos_max:
                 self.bytes -= len(message.packet)
@@ -231,18 +287,70 @@ class OutboundWindow:
                     continue
                 self.bytes += len(message.packet)
             packet_id = self._ids.take()
+            if message.qos == 2:
+                self._released_to = max(self._released_to, packet_id)
             wire.address_publish(message.packet, message.id_at, packet_id, duplicate=False)
             self._in_flight[packet_id] = message
             out.append(message.packet)
+            is_tried = isinstance(message.packet, wire.TriedPacket)
+            if is_tried and len(message.packet) > self.taken_bytes:
+                self._trial = packet_id
+
+    def go_another_way(self, tell: Callable[[], None], out: Out) -> None:
+        """What was tried is too long: ``tell``, whose packets go before all that wait.
+
+        Those that ``tell`` is about do not go any more.
+        """
+        waiting, self._waiting, self._trial = self._waiting, deque(), None
+        others: list[_Outgoing] = []
+        for message in waiting:
+            if getattr(message.packet, "on_too_long", None) is tell:
+                self.bytes -= len(message.packet)
+            else:
+                others.append(message)
+        tell()
+        for message in others:
+            self.offered += 1
+            message.position = self.offered
+        self._waiting += others
+        self._fill(out)
+
+    def try_again(self, out: Out) -> None:
+        """Time has passed: send what the broker had no room for."""
+        if self._held_back:
+            self._held_back = False
+            self._fill(out)
+
+    def _answered(self, packet_id: int, message: _Outgoing, reason: int, out: Out) -> None:
+        """The broker has its last word on a message, or no room for it now."""
+        if reason != QUOTA_EXCEEDED:
+            self._finish(packet_id, message, reason)
+            self._fill(out)
+            return
+        del self._in_flight[packet_id]
+        self._ids.release(packet_id)
+        self._trial = None if packet_id == self._trial else self._trial
+        message.released = False
+        self.on_refused(message.packet, reason)
+        self._waiting.insert(bisect(self._waiting, message.position, key=_position), message)
+        self._held_back = True
 
     def _finish(self, packet_id: int, message: _Outgoing, reason: int) -> None:
         del self._in_flight[packet_id]
         self._ids.release(packet_id)
+        if packet_id == self._trial and reason != wire.PACKET_TOO_LARGE:
+            self._trial = None
+        self._held_back &= reason >= ERROR
+        self._end(message, reason)
+
+    def _end(self, message: _Outgoing, reason: int) -> None:
+        """Forget a message: the broker has it, or never will."""
         self.bytes -= len(message.packet)
-        if reason >= _ERROR:
-            self.rejected += 1
-            if self.first_rejection is None:
-                topic = wire.publish_topic(message.packet)
-                self.first_rejection = f"reason 0x{reason:02x} for a publication on {topic!r}"
+        if reason >= ERROR:
+            self.on_refused(message.packet, reason)
         if message.on_answer is not None:
             message.on_answer(reason)
+
+
+def _position(message: _Outgoing) -> int:
+    return message.position

@@ -10,7 +10,7 @@ Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed heade
 import asyncio
 import struct
 import sys
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 
 from mqtt5 import Packet, PublishPacket, read
 
@@ -33,6 +33,8 @@ PINGREQ = b"\xc0\x00"
 LENGTH_BYTES_MAX = 4
 READ_BYTES = 65_536
 
+PACKET_TOO_LARGE = 0x95
+_ANSWERS = {PUBACK: 1, PUBREC: 2}  # and the QoS that each is of
 _PUBLISH = 0x30
 _PUBACK_WORD = PUBACK << 24 | 2 << 16
 _PACKET_ID_NOT_FOUND = 0x92
@@ -44,12 +46,14 @@ def read_packets(
     others: list[Packet],
     *,
     acknowledged: list[int] | None = None,
+    too_large: list[tuple[int, int]] | None = None,
     packets_max: int = sys.maxsize,
 ) -> int:
     """Append the whole packets of ``chunk``, ``packets_max`` at most; return where the rest begins.
 
     ``acknowledged``, where it is given, gets the identifiers of the PUBACKs that say success in
-    their shortest form: they come by the thousand, and need no codec.
+    their shortest form: they come by the thousand, and need no codec. ``too_large`` gets the QoS
+    and the identifier of PUBACKs and PUBRECs with that reason: Mosquitto's, it is not in MQTT.
 
     Raises:
         LinkError: At the first malformed packet; those before it have been appended.
@@ -65,6 +69,14 @@ def read_packets(
                 acknowledged.append(chunk[offset + 2] << 8 | chunk[offset + 3])
                 offset += 4
                 continue
+            if too_large is not None and (qos := _ANSWERS.get(chunk[offset])) is not None:
+                length = chunk[offset + 1]
+                if 2 < length < 0x80 and chunk[offset + 4] == PACKET_TOO_LARGE:
+                    if offset + 2 + length > end:
+                        break
+                    too_large.append((qos, chunk[offset + 2] << 8 | chunk[offset + 3]))
+                    offset += 2 + length
+                    continue
             packet, size = read(chunk[offset:] if offset else chunk)
             following = offset + size
             if type(packet) is PublishPacket:
@@ -85,15 +97,22 @@ def read_packets(
 
 
 async def reads(
-    reader: asyncio.StreamReader, *, packet_bytes_max: int
+    reader: asyncio.StreamReader,
+    *,
+    packet_bytes_max: int,
+    on_first: Callable[[memoryview], None] = lambda _: None,
 ) -> AsyncIterator[tuple[list[Inbound], list[Packet]]]:
     """The publications and the other packets that each read completes, until the end.
 
     Raises:
-        LinkError: A packet is malformed, or too long.
+        LinkError: A packet is malformed, or too long, or ``on_first`` objects to the first read.
     """
     received = bytearray()
+    is_first = True
     while chunk := await reader.read(READ_BYTES):
+        if is_first:
+            on_first(memoryview(chunk))
+            is_first = False
         received += chunk
         publishes: list[Inbound] = []
         others: list[Packet] = []
@@ -152,6 +171,20 @@ def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
         return packet
     body = packet[_header_bytes(packet) : id_at] + packet[id_at + 2 :]
     return bytearray([first]) + publications.variable_byte_integer(len(body)) + body
+
+
+class TriedPacket(bytearray):
+    """A PUBLISH that goes another way when it is too long, and others with it."""
+
+    on_too_long: Callable[[], None]
+
+
+def raise_qos(packet: bytes) -> TriedPacket:
+    """The same QoS 0 PUBLISH packet at QoS 1, its identifier not written yet."""
+    id_at = packet_id_at(packet)
+    body = packet[_header_bytes(packet) : id_at] + b"\0\0" + packet[id_at:]
+    head = bytes((packet[0] | 1 << 1,)) + publications.variable_byte_integer(len(body))
+    return TriedPacket(head + body)
 
 
 def acknowledgement(kind: int, packet_id: int) -> bytes:

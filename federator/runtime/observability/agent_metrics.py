@@ -31,6 +31,7 @@ from federator.runtime.process.exposition import Distribution, Labelled, Value
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
 from federator.runtime.steering.link_loads import LinkLoads
+from federator.runtime.storage import damage
 from federator.runtime.telemetry.stream import MetricsStream
 from federator.runtime.trust.guarding import Trust
 
@@ -151,6 +152,7 @@ def state_values(
         "send_queue_bytes": sum(link.queued_bytes for link in links),
         "send_queue_limit": settings.links.send_queue_bytes_max,
         "reconnects": sum(max(0, link.counters.connects - 1) for link in links),
+        "rejected": sum(link.counters.publishes_rejected for link in links),
         "bridges": len(loops.bridges),
         "bridge_loops": loops.detector.loop_count,
     }
@@ -206,9 +208,10 @@ def control_values(traffic: ControlTraffic, trust: Trust | None) -> Values:
 def feature_values(
     settings: Settings, *, data_path: DataPath, sharing: Sharing, retained: Retained | None
 ) -> Values:
-    """Custody, shared groups and retained values."""
+    """Custody, shared groups, retained values, and the files of all."""
     custody = counts(data_path.custody, data_path.stores)
     values: dict[str, Value] = {
+        "damaged": {(kind,): places for kind, places in damage.found(settings.state_dir).items()},
         "custody_log_limit": settings.custody.bytes_max,
         **{f"custody_{name}": count for name, count in custody.items()},
         **{f"share_{name}": count for name, count in sharing.counts().items()},
@@ -222,6 +225,7 @@ def feature_values(
             "retained_full": int(retained.store.places.crowded),
             "retained_fetched": retained.counters.values_fetched,
             "retained_given": retained.counters.values_given,
+            "retained_too_long": retained.counters.too_long,
             "retained_outdated": retained.counters.outdated,
             "retained_failed": retained.counters.failed,
         }

@@ -46,6 +46,9 @@ LAGS_KEPT = 60
 EXPLAINED_MAX = 100
 """Filters of one topic, and ways of each."""
 
+NO_PREFIX = '""'
+"""How an empty prefix is shown."""
+
 LISTED_MAX = 1_000
 """Meshes, routes and links in one answer; totals are given beside."""
 
@@ -299,7 +302,9 @@ def rules_section(
         "export": rules.exports,
         "keep": rules.keep,
         "deny": policy.denied.filters,
-        "rename": tuple(f"{here} -> {there}" for here, there in policy.renames.pairs),
+        "rename": tuple(
+            f"{here or NO_PREFIX} -> {there or NO_PREFIX}" for here, there in policy.renames.pairs
+        ),
     }
     return {
         **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},

@@ -76,11 +76,13 @@ _TRAFFIC: Final = table(
     ("unknown_filters", "frame_filters_unknown", "Filters of frames without a route here."),
     ("in_doubt", "publications_in_doubt", "Delivered while widened, for no client known to want."),
     ("in_doubt_bytes", "publications_in_doubt_bytes", "Bytes of the frames with those."),
+    ("rejected", "publications_rejected", "Publications too long for a broker, or refused by it."),
     ("reconnects", "reconnects", "Connections made again after a loss, all brokers."),
     ("client_drops", "broker_dropped_ours", "Times the broker said it drops messages for us."),
+    ("flows_unsettled", "flows_unsettled", "Flows moved on before their former way was empty."),
     ("rules_withheld", "link_rules_withheld", "Publications that rules of links stopped."),
     ("bridge_loop_drops", "bridge_loop_drops", "Publications back from a bridge, not let in."),
-    ("http_refused", "http_connections_refused", "HTTP connections beyond the limit."),
+    ("http_refused", "http_connections_refused", "HTTP connections that gave way to others."),
 ) + table(
     "histogram",
     (
@@ -100,6 +102,12 @@ _CONTROL: Final = table(
     ("control_refused", "control_messages_refused", "Control messages unread: no room to wait."),
     ("trust_refused", "trust_refused", "Messages and frames turned away: not a member's word."),
     labels=("kind",),
+)
+
+_STORAGE: Final = table(
+    "counter",
+    ("damaged", "storage_damaged", "Places of kept files that cannot be read."),
+    labels=("file",),
 )
 
 _DISCOVERY: Final = table(
@@ -144,6 +152,7 @@ _RETAINED: Final = table(
     "counter",
     ("retained_fetched", "retained_fetched", "Retained values fetched from other brokers."),
     ("retained_refused", "retained_refused", "Topics whose version found no place."),
+    ("retained_too_long", "retained_too_long", "Times a value asked for was too long to give."),
     ("retained_given", "retained_given", "Retained values given to other brokers."),
     ("retained_outdated", "retained_outdated", "Retained values that came when a newer was here."),
     ("retained_failed", "retained_failures", "Comparisons of retained values that failed."),
@@ -342,7 +351,7 @@ _ABOUT: Final = table(
     labels=("broker", "name"),
 )
 
-_PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _DISCOVERY
+_PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _STORAGE + _DISCOVERY
 _FEATURES: Final = _CUSTODY + _RETAINED + _SHARE + _FAILOVER + _TLS + _TOPOLOGY + _TRUST
 AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _DIRECT + _STREAM + _SPANS + _HUB
 """Values of the whole agent."""

@@ -22,7 +22,7 @@ from federator.protocol.filters import matches, validate_filter, validate_topic,
 from federator.protocol.messages import json_codec, operators, topics
 from federator.protocol.messages.session_records import FlowRow, row_in
 from federator.protocol.rate_limiter import RateLimiter, TokenBucket
-from federator.protocol.trust.words import Wanted, at
+from federator.protocol.trust.words import Wanted, at, is_signed
 from federator.protocol.types import BrokerId, Millis
 from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
@@ -61,8 +61,9 @@ class PageService:
         self.refused = 0  # questions beyond the bound
         self.answered = 0
         self.topic = topics.page_topic(self.federation)
-        self._bucket = TokenBucket(QUESTIONS_PER_S)
-        self._searches = TokenBucket(SEARCHES_PER_S)
+        # Whoever has no key takes nothing from those that have one.
+        self._buckets = {signed: TokenBucket(QUESTIONS_PER_S) for signed in (False, True)}
+        self._searches = {signed: TokenBucket(SEARCHES_PER_S) for signed in (False, True)}
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def subscription(self) -> TopicFilter:
@@ -78,13 +79,16 @@ class PageService:
             if self._complaints.allow(None, monotonic_ms()):
                 _log.warning("page.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
+        wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
+        if not self.words.believes(self.topic, packet.payload, wanted):
+            return  # it takes nobody's room
         now_ms, is_search = monotonic_ms(), question.page == "search"
-        if not self._bucket.take(now_ms) or (is_search and not self._searches.take(now_ms)):
+        signed = self.words.judges and is_signed(packet.payload)
+        buckets = [self._buckets[signed], *([self._searches[signed]] if is_search else [])]
+        if not all(bucket.take(now_ms) for bucket in buckets):
             self.refused += 1
             return
-        wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
-        if self.words.believes(self.topic, packet.payload, wanted):
-            self._answer(question)
+        self._answer(question)
 
     def _answer(self, question: operators.PageQuestion) -> None:
         body: Answer = {}

@@ -28,6 +28,9 @@ class Presence(Protocol):
     has_rival: bool
     """Another agent with our id is at our own broker, in our place."""
 
+    one_id: str
+    """Why our broker takes our connections for one client, if it does."""
+
 
 def way_of(neighbour: NeighbourLink, *, joined: bool) -> Way:
     """One address as ``protocol.links.standing`` wants it; seeds count until we ``joined``."""
@@ -54,6 +57,7 @@ class Readiness:
     node: Node
     neighbours: NeighbourLinks
     traffic: ControlTraffic
+    blocks: Iterable[Callable[[], str]]  # each says what keeps publications here, empty: nothing
     hindrances: Callable[[], Iterable[str]]  # at our own broker, which leave it ready
 
     def __call__(self) -> tuple[bool, str]:
@@ -78,11 +82,16 @@ class Readiness:
         place, id_ = self.broker.reached_at, self.broker.id
         if self.presence.has_rival:
             return f"broker {place}: another agent with id {id_} is there: stop one of them"
+        if self.presence.one_id:
+            return f"broker {place}: {self.presence.one_id}"
         for link in self.own_links:
             if not link.connected:
                 return f"broker {place}: {link.last_error or 'not connected yet'}"
         if not self.presence.up:
             return "subscribing on our broker"
+        for block in self.blocks:
+            if why := block():
+                return why
         if self.node.id_conflict_until_ms is not None:
             return f"id {id_} is used by another agent too"
         for neighbour in self.neighbours.all:

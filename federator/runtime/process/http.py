@@ -3,7 +3,9 @@
 The idea: this serves a handful of requests a minute on a gateway, next to a data path that must not
 be disturbed, so it is a page of code rather than a web framework. What makes such a server
 dangerous is what it accepts without end; here every request has a limit in bytes and in time,
-connections have a limit in number, and every answer closes its connection.
+connections have a limit in number, and every answer closes its connection. An answer takes a
+moment, so who is there for the longest is silent, or does not read: that one gives way to who
+comes, and a crowd of them keeps no monitor out.
 
 A page in a browser may ask us for pages under a name that its owner lets lead to us (DNS
 rebinding), so we answer only to names that no stranger can own: addresses, names without a dot, our
@@ -27,11 +29,13 @@ from urllib.parse import parse_qs, urlsplit
 import structlog
 
 from federator.errors import ConfigError
+from federator.runtime.process.antechamber import Antechamber
 from federator.runtime.process.exposition import Family, build_info
 
 REQUEST_BYTES_MAX = 8_192
 REQUEST_SECONDS_MAX = 5.0
-CONNECTIONS_MAX = 32
+CONNECTIONS_MAX = 64
+PER_ADDRESS_MAX = 16
 PORT_TAKEN_EXIT_CODE = 69
 
 _log = structlog.get_logger(__name__)
@@ -97,6 +101,9 @@ class HttpServer:
         port: 0 takes any free one; see ``port`` once started.
         names: Names under which we may be asked, beside those that no stranger can own.
         request_seconds_max: How long a client may take over its request and our answer.
+
+    Attributes:
+        gave_way: Connections whose place another needed.
     """
 
     def __init__(
@@ -114,7 +121,10 @@ class HttpServer:
         self.port = port
         self._seconds_max = request_seconds_max
         self._connections: set[asyncio.Task[None]] = set()
-        self.refused = 0  # connections beyond CONNECTIONS_MAX
+        self.gave_way = self.over_share = 0
+        self._antechamber = Antechamber(
+            self, unfinished_max=CONNECTIONS_MAX, per_address_max=PER_ADDRESS_MAX
+        )
 
     async def __aenter__(self) -> "HttpServer":
         """Listen.
@@ -139,13 +149,19 @@ class HttpServer:
         await asyncio.gather(*self._connections, return_exceptions=True)
 
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        if len(self._connections) >= CONNECTIONS_MAX:
-            self.refused += 1
+        host, *_ = writer.get_extra_info("peername") or ("",)
+        place = self._antechamber.enter(host, writer.transport.abort)
+        if place is None:  # never: nobody here waits for us
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer), name="http request")
         self._connections.add(task)
-        task.add_done_callback(self._connections.discard)
+
+        def gone(task: asyncio.Task[None]) -> None:
+            place.leave()
+            self._connections.discard(task)
+
+        task.add_done_callback(gone)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -61,7 +61,7 @@ async def http_page(view: AgentView, settings: HttpSettings) -> AsyncIterator[in
         yield None
         return
     async with HttpServer(view, settings.host, settings.port, names=settings.names) as server:
-        view.http_refused = lambda: server.refused
+        view.http_refused = lambda: server.gave_way
         yield server.port
 
 

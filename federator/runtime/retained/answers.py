@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass
 
+import msgspec
 import structlog
 
 from federator.errors import LinkError
@@ -23,8 +24,11 @@ from federator.protocol.messages.control import (
     RetainedRequest,
     RetainedValues,
 )
+from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.retained.round import Way, as_entry, make_offer
 from federator.protocol.retained.store import digest_of_buckets
+from federator.protocol.types import Millis
+from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.retained.broker import SCAN_VALID_S, RetainedBroker
 from federator.runtime.retained.rounds import Write
 from federator.runtime.retained.scanner import Scan
@@ -35,6 +39,8 @@ QUESTIONS_WAITING_MAX = 256
 REQUESTS_AT_ONCE_MAX = 16
 SCAN_KEPT_S = 20.0
 LETTER_BYTES_MAX = 65_536
+COMPLAINT_GAP_MS = Millis(600_000)
+COMPLAINTS_MAX = 256
 VALUE_BYTES_MAX = CONTROL_BYTES_MAX - 1_024
 """The longest packet with its topic and filter once more: the rest of a letter needs room, too.
 Longer ones stay where they are: who asked would refuse the letter, and ask again for ever."""
@@ -42,9 +48,34 @@ Longer ones stay where they are: who asked would refuse the letter, and ask agai
 _log = structlog.get_logger()
 
 
+class _Questions:
+    """What others asked and is not answered yet, in the order in which it came."""
+
+    def __init__(self) -> None:
+        self.waiting: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
+            maxlen=QUESTIONS_WAITING_MAX
+        )
+        self.came = asyncio.Event()
+
+    def put(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
+        self.waiting.append((way, about))
+        self.came.set()
+
+    def next_requests(self) -> list[tuple[Way, RetainedRequest]]:
+        """The requests in front, as many as one scan shall answer."""
+        requests: list[tuple[Way, RetainedRequest]] = []
+        while self.waiting and len(requests) < REQUESTS_AT_ONCE_MAX:
+            way, about = self.waiting[0]
+            if isinstance(about, RetainedAsk):
+                break
+            requests.append((way, about))
+            self.waiting.popleft()
+        return requests
+
+
 @dataclass(eq=False, repr=False)
 class RetainedAnswers:
-    """Answers requests and asks of other agents, in the order in which they came."""
+    """Answers requests and asks of other agents in their order, those about large filters apart."""
 
     broker: RetainedBroker
     covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
@@ -52,48 +83,48 @@ class RetainedAnswers:
     keeping: Keeping
 
     def __post_init__(self) -> None:
-        self._questions: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
-            maxlen=QUESTIONS_WAITING_MAX
+        self._quick, self._slow = _Questions(), _Questions()
+        self._complaints: RateLimiter[str] = RateLimiter(
+            gap_ms=COMPLAINT_GAP_MS, keys_max=COMPLAINTS_MAX
         )
-        self._asked = asyncio.Event()
 
     def ask(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
-        """Answer ``about``, which came by ``way``, when its turn comes."""
-        self._questions.append((way, about))
-        self._asked.set()
+        """Answer ``about``, which came by ``way``, when its turn comes: large filters apart."""
+        large = self.broker.large
+        if isinstance(about, RetainedAsk):
+            (self._slow if about.filter in large else self._quick).put(way, about)
+            return
+        few = tuple(want for want in about.wants if want.filter not in large)
+        many = tuple(want for want in about.wants if want.filter in large)
+        for questions, wants in ((self._quick, few), (self._slow, many)):
+            if wants:
+                questions.put(way, msgspec.structs.replace(about, wants=wants))
 
     async def run(self) -> None:
         """Answer until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._answer(self._quick), name="retained answers, quick")
+            tasks.create_task(self._answer(self._slow), name="retained answers, slow")
+
+    async def _answer(self, questions: "_Questions") -> None:
         while True:
-            if not self._questions:
-                self._asked.clear()
+            if not questions.waiting:
+                questions.came.clear()
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(SCAN_KEPT_S):
-                        await self._asked.wait()
+                        await questions.came.wait()
                 self.broker.forget_scan(older_than_s=SCAN_KEPT_S)
                 continue
             try:
-                if requests := self._next_requests():
+                if requests := questions.next_requests():
                     await self._answer_requests(requests)
                 else:
-                    way, about = self._questions.popleft()
+                    way, about = questions.waiting.popleft()
                     assert isinstance(about, RetainedAsk), "requests come first"
                     await self._answer_ask(way, about)
             except LinkError as error:
                 self.broker.counters.failed += 1
                 _log.warning("retained.failed", reason=str(error))
-
-    def _next_requests(self) -> list[tuple[Way, RetainedRequest]]:
-        """The requests in front, as many as one scan shall answer."""
-        requests: list[tuple[Way, RetainedRequest]] = []
-        questions = self._questions
-        while questions and len(requests) < REQUESTS_AT_ONCE_MAX:
-            way, about = questions[0]
-            if isinstance(about, RetainedAsk):
-                break
-            requests.append((way, about))
-            questions.popleft()
-        return requests
 
     async def _answer_requests(self, requests: list[tuple[Way, RetainedRequest]]) -> None:
         """Offer digests of what differs from what the askers have."""
@@ -135,6 +166,9 @@ class RetainedAnswers:
                 continue
             if len(packet) + len(topic.encode()) + len(ask.filter.encode()) > VALUE_BYTES_MAX:
                 self.broker.counters.too_long += 1
+                if self._complaints.allow(topic, monotonic_ms()):
+                    size, most = len(packet), VALUE_BYTES_MAX
+                    _log.warning("retained.too_long", topic=topic[:200], bytes=size, bytes_max=most)
                 continue
             size += len(packet)
             if entries and size > LETTER_BYTES_MAX:

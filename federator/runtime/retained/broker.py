@@ -8,13 +8,15 @@ Source: docs/protocol.md 13.
 
 import asyncio
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import chain, islice
 
 from mqtt5 import PublishPacket
 
 from federator.errors import DecodeError, LinkError
+from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.publications import RunChecker, qos_of
 from federator.protocol.messages.control import RetainedEntry
@@ -34,6 +36,15 @@ STUCK_S = 10.0
 PLACED_AT_ONCE_MAX = 500
 WRITTEN_AT_ONCE_MAX = 32
 REPEATED_AT_ONCE_MAX = 32
+
+LARGE_VALUES = 10_000
+"""A filter with more takes long to look at: others do not wait for it."""
+
+SEEN_FILTERS_MAX = 4_096
+"""Filters of which it is remembered when they were scanned last."""
+
+LARGE_FILTERS_MAX = 1_024
+"""Filters remembered as large; those found so longest ago are forgotten first."""
 
 
 @dataclass(slots=True)
@@ -69,7 +80,12 @@ class RetainedBroker:
 
     def __post_init__(self) -> None:
         self._checker = RunChecker()
-        self._last: tuple[float, frozenset[str], Scan] | None = None
+        # Filters that had many values when they were scanned.
+        self.large: Recent[str, None] = Recent(LARGE_FILTERS_MAX)
+        self._last: dict[bool, tuple[float, frozenset[str], Scan]] = {}  # by whether large ones
+        self._pace = asyncio.Lock()
+        # By filter: when all below it was seen, wall clock.
+        self._whole_us: Recent[str, int] = Recent(SEEN_FILTERS_MAX)
 
     async def scan(self, filters: Collection[str], *, keep: Collection[str] | None = None) -> Scan:
         """Read what our broker retains below ``filters``, and bring the store up to date.
@@ -77,25 +93,38 @@ class RetainedBroker:
         Raises:
             LinkError: Our broker does not tell.
         """
-        since = self.store.touched
+        since, began_us = self.store.touched, wall_clock_us()
         scan = await self.scanner.scan(filters, keep=keep)
+        seen_us = min((self._whole_us.get(filter, 0) for filter in filters), default=0)
         topics = iter(scan.found)
-        if len(scan.found) > self.store.places.guests_max:
-            topics = await _few_last(scan.found, filters)
+        sizes: Counter[str] = Counter()
+        if len(scan.found) > min(LARGE_VALUES, self.store.places.guests_max):
+            topics, sizes = await _few_last(scan.found, filters)
+        self._note_sizes(filters, sizes)
         while some := list(islice(topics, PLACED_AT_ONCE_MAX)):
             while some:
                 share = self.share_of_turn(some)
                 placed = {topic: scan.found[topic].digest for topic in some[:share]}
                 del some[:share]
-                for topic in self.store.on_found(placed, since=since, now_us=wall_clock_us()):
+                now_us = wall_clock_us()
+                for topic in self.store.on_found(
+                    placed, since=since, now_us=now_us, seen_us=seen_us
+                ):
                     self.erase(topic)
                 await asyncio.sleep(0)
-        # When the broker dropped values, what did not come need not be deleted.
-        whole = filters if scan.complete else ()
         found = scan.found.keys()
-        for _ in self.store.on_scanned(whole, found, since=since, now_us=wall_clock_us()):
+        now_us = wall_clock_us()
+        for _ in self.store.on_scanned(
+            scan.whole, found, since=since, now_us=now_us, seen_us=seen_us
+        ):
             await asyncio.sleep(0)
+        for filter in scan.whole:
+            self._whole_us.put(filter, began_us)
         return scan
+
+    def forget_times(self) -> None:
+        """What our broker holds, or what of it may leave, is not what it was when it was seen."""
+        self._whole_us.clear()
 
     async def digests(self, filters: Collection[str]) -> dict[str, Buckets]:
         """What the store knows below each of ``filters``."""
@@ -112,17 +141,27 @@ class RetainedBroker:
             LinkError: Our broker does not tell.
         """
         now_s = time.monotonic()
-        last = self._last
+        large = not self.large.keys().isdisjoint(filters)
+        last = self._last.get(large)
         if last is not None and now_s - last[0] < valid_s and last[1].issuperset(filters):
             return last[2]
         scan = await self.scan(filters)
-        self._last = (now_s, frozenset(filters), scan)
+        self._last[large] = (now_s, frozenset(filters), scan)
         return scan
 
     def forget_scan(self, *, older_than_s: float = 0.0) -> None:
-        """Free the memory of the last scan, if it is that old."""
-        if self._last is not None and time.monotonic() - self._last[0] >= older_than_s:
-            self._last = None
+        """Free the memory of the last scans, where they are that old."""
+        now_s = time.monotonic()
+        for large, (at_s, _, _) in list(self._last.items()):
+            if now_s - at_s >= older_than_s:
+                del self._last[large]
+
+    def _note_sizes(self, filters: Iterable[str], sizes: Mapping[str, int]) -> None:
+        for filter in filters:
+            if sizes.get(filter, 0) > LARGE_VALUES:
+                self.large.put(filter, None)
+            else:
+                self.large.pop(filter, None)
 
     async def publish(self, values: Iterable[tuple[RetainedEntry, bytes]]) -> None:
         """Publish values on our broker, each if it is what it says to be and still the newest.
@@ -135,9 +174,9 @@ class RetainedBroker:
             await self._room()
             batch += self._publish(entry, packet)
             if batch == WRITTEN_AT_ONCE_MAX:
-                await asyncio.sleep(batch / self.values_per_s)
+                await self._rest(batch)
                 batch = 0
-        await asyncio.sleep(batch / self.values_per_s)
+        await self._rest(batch)
 
     async def repeat(self, topics: Sequence[str]) -> None:
         """Publish again what our broker retains on ``topics``: subscribers heard older values.
@@ -157,7 +196,12 @@ class RetainedBroker:
                     self.erase(topic)
                 elif (packet := scan.packet(topic, entry.digest)) is not None:
                     self._write(packet)
-            await asyncio.sleep(len(some) / self.values_per_s)
+            await self._rest(len(some))
+
+    async def _rest(self, written: int) -> None:
+        """Keep to the pace, together with whoever writes at the same time, in turns."""
+        async with self._pace:
+            await asyncio.sleep(written / self.values_per_s)
 
     async def _room(self) -> None:
         """Wait until our broker acknowledged enough: a value that waits could be overtaken."""
@@ -215,10 +259,13 @@ class RetainedBroker:
         return local.write_packets([packet], 1)
 
 
-async def _few_last(found: Iterable[str], filters: Iterable[str]) -> Iterator[str]:
+async def _few_last(
+    found: Iterable[str], filters: Iterable[str]
+) -> tuple[Iterator[str], Counter[str]]:
     """The topics ``found`` below ``filters``, at last those of filters that have few.
 
-    Who comes last into a store that is full is in it when it is asked.
+    Who comes last into a store that is full is in it when it is asked. The other result is how many
+    each filter has.
     """
     trie = FilterTrie()
     for filter in filters:
@@ -228,5 +275,8 @@ async def _few_last(found: Iterable[str], filters: Iterable[str]) -> Iterator[st
         groups.setdefault(tuple(trie.match(topic)), []).append(topic)
         if number % PLACED_AT_ONCE_MAX == 0:
             await asyncio.sleep(0)
+    sizes: Counter[str] = Counter()
+    for matching, topics in groups.items():
+        sizes.update(dict.fromkeys(matching, len(topics)))
     ordered = sorted(groups.values(), key=len, reverse=True)
-    return chain.from_iterable(ordered)
+    return chain.from_iterable(ordered), sizes

@@ -1,6 +1,7 @@
 """The versions of retained values on disk, so that a restarted agent tells old values from new.
 
-A snapshot, and behind it in the same file what changed since, appended ``APPEND_GAP_S`` later
+A line with a checksum for each entry (``storage.damage``): a snapshot, and behind it in the same
+file what changed since, appended ``APPEND_GAP_S`` later
 without waiting for the disk: what a process has written outlives it, and when the machine dies the
 broker's own word for what it held is gone, too. When the appendix outgrows the snapshot, the file
 is written anew. A second file says when our broker last gave a sign of life: one that began to run
@@ -21,6 +22,7 @@ import msgspec
 import structlog
 
 from federator.protocol.retained.store import RetainedStore, Saved
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import replace_file, write_at
 
 FILE_NAME = "retained.log"
@@ -36,7 +38,13 @@ _LENGTH_BYTES = 4
 _log = structlog.get_logger()
 
 Part = list[Saved | str]
-"""What one piece of the file holds: entries, and topics that were forgotten."""
+"""What is written at once: entries, and topics that were forgotten."""
+
+_FIRST = b"[]"
+"""The first line: a file of nothing is not empty."""
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Saved | str).decode
 
 
 @dataclass(eq=False, repr=False)
@@ -59,14 +67,30 @@ class RetainedFile:
     def load(self) -> float:
         """Fill the store; return when our broker last gave a sign of life, 0 if not known."""
         try:
-            for part in _parts(self._path.read_bytes()):
-                self.store.load(part)
-            return float(self._contact_path.read_text())
+            content = self._path.read_bytes()
         except FileNotFoundError:
             return 0.0
-        except (OSError, ValueError, msgspec.DecodeError) as error:
-            _log.warning("retained.file_unreadable", path=str(self._path), why=str(error))
+        except OSError as error:
+            damage.tell(self._path, error.strerror or str(error))
             return 0.0
+        is_former = content[:1] == b"\0"  # of the length of a part of less than 16 MiB
+        for part in _former_parts(content) if is_former else self._parts(content):
+            self.store.load(part)
+        return damage.read(self._contact_path, float) or 0.0
+
+    def _parts(self, content: bytes) -> Iterator[Part]:
+        damaged = 0
+        part: Part = []
+        for line in damage.read_lines(content):
+            try:
+                if line != _FIRST:
+                    part.append(_decode(line or b""))
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                damaged += 1
+        if damaged or not content:
+            reason = "entries in it are damaged" if content else "it is empty"
+            damage.tell(self._path, reason, places=max(1, damaged))
+        yield part
 
     async def save_for_ever(self) -> None:
         """Write what changes, until cancelled."""
@@ -104,7 +128,7 @@ class RetainedFile:
             raise
 
     def _write(self, whole: Callable[[], Part]) -> None:
-        content = _framed(whole())
+        content = damage.lines([_FIRST]) + _lines(whole())
         try:
             fd = replace_file(self._path, [content], sync=True)
         except OSError as error:
@@ -118,7 +142,7 @@ class RetainedFile:
     def _append(self, part: Part) -> None:
         if not part:
             return
-        content = _framed(part)
+        content = _lines(part)
         self._appendix_bytes += len(content)
         if self._fd is None:
             return
@@ -135,7 +159,8 @@ class RetainedFile:
         if contact_s and (at_once or now_s - self._contact_at_s > 0.9 * CONTACT_GAP_S):
             self._contact_at_s = now_s
             try:
-                os.close(replace_file(self._contact_path, [b"%f\n" % contact_s], sync=False))
+                content = damage.sealed(b"%f" % contact_s)
+                os.close(replace_file(self._contact_path, [content], sync=False))
             except OSError as error:
                 self._complain(error)
 
@@ -146,16 +171,16 @@ class RetainedFile:
             _log.warning("retained.not_saved", path=str(self._path), why=error.strerror)
 
 
-def _framed(part: Part) -> bytes:
-    content = msgspec.msgpack.encode(part)
-    return len(content).to_bytes(_LENGTH_BYTES, "big") + content
+def _lines(part: Part) -> bytes:
+    return damage.lines(map(_encode, part))
 
 
-def _parts(content: bytes) -> Iterator[Part]:
-    """What was written, without an end that was not."""
+def _former_parts(content: bytes) -> Iterator[Part]:
+    """What an older release wrote, without an end that it did not write."""
     at = 0
     while at + _LENGTH_BYTES <= len(content):
         start = at + _LENGTH_BYTES
         at = start + int.from_bytes(content[at:start], "big")
         if at <= len(content):
-            yield msgspec.msgpack.decode(content[start:at], type=Part)
+            with contextlib.suppress(msgspec.DecodeError):
+                yield msgspec.msgpack.decode(content[start:at], type=Part)

@@ -40,6 +40,7 @@ from federator.protocol.retained.store import RetainedStore, Verdict
 from federator.protocol.retained.versions import HybridClock, Version
 from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import LinkObserver, MqttLink
+from federator.runtime.mqtt.wire import publish_topic
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_us
 from federator.runtime.retained.answers import RetainedAnswers
 from federator.runtime.retained.broker import RetainedBroker, RetainedCounters
@@ -53,11 +54,19 @@ RESYNC_GAP_S = 1.0
 RESYNC_DELAY_S = 0.3
 """After a link came up. What custody repairs comes first: it has all values, in order."""
 
+DOUBT_S = 5.0
+"""Who asks for everything out of doubt fetches everything after so long. Most doubts end before,
+with the broker's first counts: these come within 10 s, and values shall be there by then, too."""
+
 JITTER_S = 0.1
 REPEAT_S = 0.5
 OVERTAKEN_MAX = 65_536
 CROSSED_US = 1_000_000
 """A value of our clients so soon after one that we published may have crossed it on its way."""
+
+LEFT_S = 1.0
+FORMER_MAX = 64
+"""Filters that nobody wants any more, compared all the same: who left may have changed values."""
 
 RECHECK_S = 1.0
 RECHECKED_MAX = 1_024
@@ -138,10 +147,14 @@ class Retained:
         )
         self._post = RetainedPost(self.self_id)
         self._links: dict[BrokerId, MqttLink] = {}
-        self._not_fetched: set[str] = set()  # of ``wanted``: asked for out of doubt
+        self._in_doubt: frozenset[str] = frozenset()  # of ``wanted``: asked for out of doubt alone
+        self._not_fetched: set[str] = set()  # of those: not yet for long enough
+        self._former: dict[str, None] = {}  # wanted before, with values; the newest last
+        self._doubt_timer: asyncio.TimerHandle | None = None
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
         self._resync_timer: asyncio.Handle | None = None
+        self._left = _Soon(self._rounds.compare, delay_s=LEFT_S, topics_max=FORMER_MAX)
         self._recheck = _Soon(self._rounds.compare, delay_s=RECHECK_S, topics_max=RECHECKED_MAX)
         self._overtaken = _Soon(self._rounds.repeat, delay_s=REPEAT_S, topics_max=OVERTAKEN_MAX)
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
@@ -224,6 +237,12 @@ class Retained:
         for packet in retained_in(run):
             self.store.doubt(packet.topic)
 
+    def refused(self, packet: bytes | bytearray) -> None:
+        """Our broker refused ``packet``: what it lacks of that topic, no client deleted."""
+        topic = self.policy.renames.outward(publish_topic(packet))
+        if packet[0] & RETAIN_BIT and topic is not None:
+            self.store.doubt(topic)
+
     def on_data_down(self) -> None:
         """Doubt what we wrote last: the data connection broke."""
         self.store.doubt_others(since_us=wall_clock_us() - LOST_US)
@@ -236,18 +255,52 @@ class Retained:
 
     # -- occasions --------------------------------------------------------------------------------
 
-    def on_interest(self, added: Iterable[str], removed: Iterable[str], *, widened: bool) -> None:
+    def on_interest(
+        self, added: Iterable[str], removed: Iterable[str], *, doubted: frozenset[str]
+    ) -> None:
         """Our clients want other filters than before: ``wanted`` has them already, or no more.
 
-        While discovery asks for everything out of doubt, that is no reason to fetch everything.
+        Args:
+            added: Those that are new,
+            removed: those that are gone,
+            doubted: and of all, those that nobody is known to want. A doubt of a moment, as at a
+                start, is no reason to fetch everything; one that lasts is: somebody subscribed
+                unheard.
         """
-        self._not_fetched.difference_update(removed)
         self._rounds.forget(removed)
-        new = [f for f in added if not (widened and f == "#")]
-        self._not_fetched.difference_update(new)
-        self._not_fetched.update({"#"}.intersection(added).difference(new))
+        self._part(set(removed) - self._in_doubt)
+        for filter in added:
+            self._former.pop(filter, None)
+        sure = self._not_fetched - doubted
+        fresh = doubted - self._in_doubt
+        self._in_doubt = doubted
+        self._not_fetched = (self._not_fetched & doubted) | fresh
+        if fresh:
+            self._wait_in_doubt()
+        new = sure.intersection(self.wanted).union(added).difference(self._not_fetched)
         if new:
             self._rounds.compare(sorted(new))
+
+    def _part(self, removed: Iterable[str]) -> None:
+        """Go on comparing what our clients wanted, if our broker has values of it."""
+        for filter in sorted(removed):
+            some, _ = self.store.page(filter, mask=-1, after="", count=1, chars=1)
+            if some:
+                self._former[filter] = None
+                self._left.add(filter)
+        while len(self._former) > FORMER_MAX:
+            del self._former[next(iter(self._former))]
+
+    def _wait_in_doubt(self) -> None:
+        if self._doubt_timer is not None:
+            self._doubt_timer.cancel()
+        loop = asyncio.get_running_loop()
+        self._doubt_timer = loop.call_later(DOUBT_S, self._fetch_in_doubt)
+
+    def _fetch_in_doubt(self) -> None:
+        doubted, self._not_fetched = sorted(self._not_fetched), set()
+        if doubted:
+            self._rounds.compare(doubted)
 
     def on_neighbour(self, neighbour: BrokerId, link: MqttLink | None) -> None:
         """A link came up, perhaps between two parts of the federation that were apart; or went."""
@@ -260,12 +313,16 @@ class Retained:
 
     def on_rules(self) -> None:
         """Exchange what rules kept apart until now, as two parts of the federation that meet."""
+        self.broker.forget_times()
         self._rounds.compare(rally=True)
         self._resync_soon()
 
     def _broker_up(self, same: bool) -> None:
         if not same:
             self.store.broker_restarted()
+            self.broker.forget_times()
+            self._not_fetched = set(self._in_doubt)  # it has not counted anew yet
+            self._wait_in_doubt()
         self.broker.forget_scan()
         self._resync_soon()
 
@@ -297,6 +354,7 @@ class Retained:
             if some:
                 last = some[-1]
                 self._rounds.compare(some)
+            self._rounds.compare(list(self._former))
 
     async def _warn(self) -> None:
         """Tell when there are more topics than places, once until there is room again."""

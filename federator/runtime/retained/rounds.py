@@ -1,4 +1,8 @@
-"""Comparisons with the others, one at a time, a bounded number of filters each.
+"""Comparisons with the others, a bounded number of filters each, in two lanes.
+
+In the quick lane one comparison follows the other, and none is long: a filter that turns out to
+have much to read or to fetch goes over to the slow lane, where such filters are compared one at a
+time. So nobody who wants a few values waits for somebody who wants very many.
 
 Values are asked for in small parts, the next after the last has come and been published: however
 many values differ, little of it is under way at once. What to compare, which version wins and whom
@@ -8,7 +12,8 @@ Source: docs/protocol.md 13.
 """
 
 import asyncio
-from collections import deque
+import time
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from itertools import islice
@@ -31,6 +36,16 @@ from federator.protocol.retained.store import digest_of_buckets
 from federator.runtime.process.clocks import wall_clock_us
 from federator.runtime.retained.broker import RetainedBroker
 from federator.runtime.retained.scanner import NOTHING
+
+QUICK_S = 1.0
+QUICK_LETTERS = 4
+"""Of a comparison that lasts longer, filters about which more letters came leave the quick lane as
+soon as another filter waits there."""
+
+LONG_FILTERS_MAX = 1_024
+
+SLOW_REST = 4
+"""Who scanned for long leaves our broker to others for so many times as long."""
 
 GATHER_S = 0.03
 """Filters that come within so long are compared together."""
@@ -64,6 +79,62 @@ class RetainedRounds:
     flood: Flood
 
     def __post_init__(self) -> None:
+        self._long: dict[str, None] = {}  # filters that belong into the slow lane
+        common = (self.broker, self.wanted, self.write, self.flood)
+        self._quick = _Lane(*common, self._set_aside, RETAINED_WANTS_MAX)
+        self._slow = _Lane(*common, None, 1)
+
+    def compare(self, filters: Iterable[str] = (), *, rally: bool = False) -> None:
+        """Compare ``filters`` soon; with ``rally``, have everyone compare theirs, too."""
+        filters = list(filters)
+        self._quick.compare([f for f in filters if f not in self._long], rally=rally)
+        if long := [f for f in filters if f in self._long]:
+            self._slow.compare(long)
+
+    def repeat(self, topics: Iterable[str]) -> None:
+        """Publish once more what our broker retains on ``topics``: older values came later."""
+        self._quick.repeat(topics)
+
+    def forget(self, filters: Iterable[str]) -> None:
+        """Compare ``filters`` no longer: nobody here wants them."""
+        filters = list(filters)
+        for filter in filters:
+            self._long.pop(filter, None)
+        self._quick.forget(filters)
+        self._slow.forget(filters)
+
+    def on_letter(self, way: Way, body: RetainedBody) -> None:
+        """Take part of a comparison, which came by ``way``."""
+        slow = body.filter in self._long or self._slow.is_about(body.filter)
+        (self._slow if slow else self._quick).on_letter(way, body)
+
+    async def run(self) -> None:
+        """Compare until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._quick.run(), name="retained comparisons, quick")
+            tasks.create_task(self._slow.run(), name="retained comparisons, slow")
+
+    def _set_aside(self, filter: str) -> None:
+        if len(self._long) >= LONG_FILTERS_MAX:
+            del self._long[next(iter(self._long))]
+        self._long[filter] = None
+        self._slow.compare([filter])
+
+
+@dataclass(eq=False, repr=False)
+class _Lane:
+    """Comparisons of which one follows the other."""
+
+    broker: RetainedBroker
+    wanted: Callable[[str], bool]
+    write: Write
+    flood: Flood
+    set_aside: Callable[[str], None] | None  # takes a filter that is too long; ``None``: none is
+    filters_max: int  # compared together
+
+    def __post_init__(self) -> None:
+        self._began_s = self._scanned_s = 0.0  # when the last scan began, how long it took
+        self._letters: Counter[str] = Counter()  # read in this comparison, by filter
         self._due: dict[str, None] = {}
         self._comparing: dict[str, None] = {}
         self._repeat: set[str] = set()
@@ -94,6 +165,10 @@ class RetainedRounds:
             self._due.pop(filter, None)
             self._comparing.pop(filter, None)
 
+    def is_about(self, filter: str) -> bool:
+        """Whether ``filter`` is being compared here."""
+        return self._round is not None and filter in self._round.own
+
     def on_letter(self, way: Way, body: RetainedBody) -> None:
         """Take part of a comparison, which came by ``way``."""
         round_ = self._round
@@ -113,6 +188,14 @@ class RetainedRounds:
                 self._values = taken
             case _:
                 return
+        filter = body.filter
+        self._letters[filter] += 1
+        long = self._letters[filter] > QUICK_LETTERS and time.monotonic() - self._began_s > QUICK_S
+        if long and self._due and self.set_aside is not None:
+            self._deliver(round_.set_aside(filter))
+            self._comparing.pop(filter, None)
+            self._letters[filter] = 0
+            self.set_aside(filter)
         self._progress.set()
 
     def _deliver(self, post: Post) -> None:
@@ -125,10 +208,11 @@ class RetainedRounds:
             await self._work.wait()
             await asyncio.sleep(GATHER_S)
             self._work.clear()
-            filters = list(islice(self._due, RETAINED_WANTS_MAX))
+            filters = list(islice(self._due, self.filters_max))
             for filter in filters:
                 del self._due[filter]
             self._comparing = dict.fromkeys(filters)
+            self._letters.clear()
             rally, self._rally = self._rally, False
             heard = list(self._heard)
             self._heard.clear()
@@ -145,8 +229,10 @@ class RetainedRounds:
                 self.compare(self._comparing)
             finally:
                 self._round = None
-            if self._due:
+            if self._due or self._heard:
                 self._work.set()
+            if self.set_aside is None:
+                await asyncio.sleep(SLOW_REST * self._scanned_s)
 
     async def _compare(
         self,
@@ -157,12 +243,23 @@ class RetainedRounds:
     ) -> bool:
         """Scan, ask everyone, read what they have, fetch what is newer; whether all came."""
         below = sorted({*filters, *(each.filter for _, each in heard)})
+        self._began_s = time.monotonic()
         scan = await self.broker.scan(below) if below else NOTHING
+        self._scanned_s = time.monotonic() - self._began_s
+        if self.set_aside is not None:
+            for filter in [f for f in below if f in self.broker.large]:
+                below.remove(filter)
+                if filter in self._comparing:
+                    filters.remove(filter)
+                    del self._comparing[filter]
+                self.set_aside(filter)
         own = await self.broker.digests(below)
         round_ = self._round = Round(self.broker.store, self.wanted, scan.digest, own)
         self._collecting = True
         self.broker.counters.rounds += 1
         for way, body in heard:
+            if body.filter not in own:
+                continue  # it went to the other lane
             if isinstance(body, RetainedOffer):
                 self._deliver(round_.on_offer(way, body))
             else:
@@ -193,6 +290,7 @@ class RetainedRounds:
             for topic, version in erase:
                 self.broker.delete(topic, version)
             await asyncio.sleep(0)
+        round_.few_first()
         while (ask := round_.next_ask()) is not None:
             self._values = None
             self.write(*ask)

@@ -20,11 +20,13 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import structlog
 from mqtt5 import PublishPacket, QoS, RetainHandling, TopicFilter
 
 from federator.errors import LinkError
+from federator.protocol.filters import FilterTrie
 from federator.protocol.messages.topics import retained_mark_topic
 from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.retained.packets import as_stored, at_least_once, payload_digest
@@ -40,7 +42,12 @@ QOS_ASKED_MAX = 500
 PACKETS_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of packets kept of one scan."""
 
-STEP_TIMEOUT_S = 5.0
+SILENCE_MAX_S = 5.0
+"""How long our broker may send nothing of what is awaited."""
+
+FENCE_MAX_S = 30.0
+"""How long a mark may wait in the data connection, behind what clients flood it with."""
+
 UPTIME_TIMEOUT_S = 2.0
 UPTIME_TOPIC = "$SYS/broker/uptime"
 COMPLAINT_GAP_MS = Millis(600_000)
@@ -65,7 +72,7 @@ class Scan:
 
     found: dict[str, Found]
     qos_known: bool  # the packets tell the QoS; otherwise all say 0
-    complete: bool  # the broker dropped none
+    whole: frozenset[str] = frozenset()  # filters of which nothing was dropped nor refused
 
     def digest(self, topic: str) -> int | None:
         """The digest of what was found on ``topic``."""
@@ -80,7 +87,7 @@ class Scan:
         return found.packet if self.qos_known else at_least_once(found.packet)
 
 
-NOTHING = Scan({}, qos_known=True, complete=True)
+NOTHING = Scan({}, qos_known=True)
 
 
 @dataclass(slots=True)
@@ -132,6 +139,7 @@ class RetainedScanner:
         self._found: dict[str, Found] | None = None
         self._keep: Collection[str] | None = None
         self._bytes = 0
+        self._heard = 0  # values, to see whether our broker goes on telling
 
     async def run(self) -> None:
         """Keep connected until cancelled."""
@@ -151,21 +159,25 @@ class RetainedScanner:
             keep: Keep the packets of these topics only; ``None``: of all, as long as there is room.
 
         Raises:
-            LinkError: The broker did not tell in time, or refused.
+            LinkError: The broker did not tell in time.
         """
         async with self._busy:
-            filters = sorted({name for filter in filters for name in self.here(filter)})
+            named = {filter: self.here(filter) for filter in filters}
+            names = set(chain.from_iterable(named.values()))
+            asked = _broadest(names)
             self._found, self._keep, self._bytes = {}, keep, 0
             try:
-                async with asyncio.timeout(STEP_TIMEOUT_S):
-                    await self._ready.wait()
+                await self._hear(self._ready)
                 self._broke = False
-                await self._fence(self.data_link)
-                await self._pass(filters, QoS.AT_MOST_ONCE)
+                async with asyncio.timeout(FENCE_MAX_S):
+                    await self._fence(self.data_link)
+                while refused := await self._pass(asked, QoS.AT_MOST_ONCE):
+                    names -= refused  # what those contain may still be allowed
+                    asked = _broadest(names)
                 few = len(self._found) <= QOS_ASKED_MAX
                 if self._found and few:  # only QoS 2 tells the QoS that values are stored with
                     self._bytes = 0
-                    await self._pass(filters, QoS.EXACTLY_ONCE)
+                    await self._pass(asked, QoS.EXACTLY_ONCE)
                 self.count += 1
                 # Without its log, whether the broker dropped any of many values cannot be known.
                 complete = not self._dropped and (few or self.hears_log)
@@ -177,14 +189,19 @@ class RetainedScanner:
                 if self._dropped:  # Mosquitto says it once per connection
                     self._renewing = True
                     self.link.drop("our broker drops values")
-                return Scan(self._found, few, complete)
+                read = FilterTrie()
+                for filter in asked:
+                    read.add(filter)
+                whole = (f for f, n in named.items() if all(map(read.containing, n)))
+                return Scan(self._found, few, frozenset(whole if complete else ()))
             except TimeoutError as error:
                 raise LinkError("our broker did not tell what it retains in time") from error
             finally:
                 self._found = None
-                self.link.unsubscribe(filters)
+                self.link.unsubscribe(asked)
 
-    async def _pass(self, filters: Collection[str], qos: QoS) -> None:
+    async def _pass(self, filters: Collection[str], qos: QoS) -> set[str]:
+        """Subscribe ``filters`` and read what they bring; those that our broker refuses us."""
         link = self.link
         self._subscribed.clear()
         link.subscribe(
@@ -196,14 +213,15 @@ class RetainedScanner:
             )
             for filter in filters
         )
-        async with asyncio.timeout(STEP_TIMEOUT_S):
-            while not link.answered(filters):
-                await self._subscribed.wait()
-                self._check_connection()
-                self._subscribed.clear()
-        if refused := sorted(set(link.refused_filters).intersection(filters)):
-            raise LinkError(f"our broker refuses us {refused[0][:80]!r}")
-        await self._fence(link)
+        while not link.answered(filters):
+            await self._hear(self._subscribed)
+            self._check_connection()
+            self._subscribed.clear()
+        if refused := set(link.refused_filters).intersection(filters):
+            link.unsubscribe(filters)
+        else:
+            await self._fence(link)
+        return refused
 
     async def _fence(self, link: MqttLink) -> None:
         """Wait until our broker has handled what ``link`` sent, and we have what it sent back."""
@@ -211,11 +229,28 @@ class RetainedScanner:
         mark = self._mark = _Mark(self._number, asyncio.Event(), asyncio.Event())
         if not link.publish(self.mark_topic, self._own_words.say(mark.number), qos=1):
             raise LinkError("no room to publish a mark")
-        async with asyncio.timeout(STEP_TIMEOUT_S):
+        if link is not self.link:
             await mark.on_scanner.wait()
-            if self.hears_log and link is self.link:
-                await mark.on_control.wait()
+        else:
+            await self._hear(mark.on_scanner)
+            if self.hears_log:
+                await self._hear(mark.on_control)
         self._check_connection()
+
+    async def _hear(self, event: asyncio.Event) -> None:
+        """Wait for ``event``, as long as our broker goes on telling.
+
+        Raises:
+            TimeoutError: It fell silent.
+        """
+        heard = -1
+        while not event.is_set():
+            if heard == self._heard:
+                raise TimeoutError
+            heard = self._heard
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(SILENCE_MAX_S):
+                    await event.wait()
 
     def _check_connection(self) -> None:
         if self._broke:
@@ -272,6 +307,7 @@ class RetainedScanner:
 
     def _take(self, topic: str, payload: bytes, packet: memoryview) -> None:
         assert self._found is not None
+        self._heard += 1
         if not payload:
             self._found.pop(topic, None)
             return
@@ -303,3 +339,15 @@ class RetainedScanner:
         expected, self._renewing = self._renewing, False
         if not (same and expected):  # a connection that we renewed ourselves is no news
             self.came_up(same)
+
+
+def _broadest(filters: Collection[str]) -> list[str]:
+    """Those of ``filters`` that no other one contains, sorted: each value comes once."""
+    trie = FilterTrie()
+    for filter in sorted(filters, key=lambda f: (f.count("/"), f)):
+        trie.add(filter)
+    for filter in filters:
+        trie.discard(filter)
+        if trie.containing(filter) is None:
+            trie.add(filter)
+    return sorted(trie)

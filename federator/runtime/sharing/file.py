@@ -13,7 +13,7 @@ import structlog
 
 from federator.protocol.messages.group_records import share_filter
 from federator.protocol.sharing.membership import ORPHANS_MAX, GroupKey
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage import damage
 
 FILE_NAME: Final = "shared_groups.json"
 SAVE_AFTER_S: Final = 0.2
@@ -33,21 +33,7 @@ class ShareFile:
 
     def load(self) -> list[GroupKey]:
         """The groups that were listed; none when the list cannot be read."""
-        try:
-            content = self._path.read_bytes()
-        except FileNotFoundError:
-            return []
-        except OSError as error:
-            _log.warning("share.file_unreadable", path=str(self._path), why=error.strerror)
-            return []
-        try:
-            groups = msgspec.json.decode(content, type=list[tuple[str, str]])[:ORPHANS_MAX]
-            for group, filter_ in groups:
-                share_filter(group, filter_)
-        except (msgspec.DecodeError, UnicodeDecodeError, ValueError) as error:
-            _log.warning("share.file_unreadable", path=str(self._path), why=str(error))
-            return []
-        self._saved = self._groups = frozenset(groups)
+        self._saved = self._groups = damage.read(self._path, _decode) or frozenset()
         return sorted(self._saved)
 
     def save(self, groups: Iterable[GroupKey]) -> None:
@@ -61,8 +47,15 @@ class ShareFile:
         self._timer = None
         groups = self._groups
         try:
-            write_whole(self._path, msgspec.json.encode(sorted(groups)[:ORPHANS_MAX]))
+            damage.write(self._path, msgspec.json.encode(sorted(groups)[:ORPHANS_MAX]))
         except OSError as error:
             _log.warning("share.not_saved", path=str(self._path), why=error.strerror)
             return
         self._saved = groups
+
+
+def _decode(content: bytes) -> frozenset[GroupKey]:
+    groups = msgspec.json.decode(content, type=list[tuple[str, str]])[:ORPHANS_MAX]
+    for group, filter_ in groups:
+        share_filter(group, filter_)
+    return frozenset(groups)

@@ -56,7 +56,7 @@ class LinkLoads:
                 if self.direct is not None:
                     left += self.direct.bytes_to(id)
                     used = self.direct.link_to(id) or link
-                samples[id] = LinkSample(now_ms, left, used.queued_bytes, used.stint)
+                samples[id] = LinkSample(now_ms, left, used.waiting_bytes, used.stint)
         self._meter.take(samples)
 
     def rate(self, neighbour: BrokerId | None) -> float | None:
@@ -67,11 +67,7 @@ class LinkLoads:
         """bit/s: as configured, else as learnt, else ``None``."""
         if neighbour is None:
             return None
-        link = self._data_link(neighbour)
-        dialled = self.connections.having(link) if link is not None else None
-        configured = self._configured().get(neighbour)
-        if configured is None and dialled is not None:
-            configured = dialled.capacity  # named by address alone
+        configured = self._configured_of(neighbour)
         return self._meter.capacity(neighbour) if configured is None else float(configured)
 
     def told(self) -> tuple[LinkLoad, ...]:
@@ -83,10 +79,19 @@ class LinkLoads:
                 rate=self._meter.rate(id) or 0.0,
                 queue=self._meter.queue_bytes(id),
                 capacity=self.capacity(id),
+                learnt=self._configured_of(id) is None and self.capacity(id) is not None,
                 open=self.policies.rules_of(id).stops_nothing,
             )
             for id, connection in list(self.links.up.items())[:LINKS_MAX]
         )
+
+    def _configured_of(self, neighbour: BrokerId) -> int | None:
+        """bit/s."""
+        configured = self._configured().get(neighbour)
+        if configured is None and (link := self._data_link(neighbour)) is not None:
+            dialled = self.connections.having(link)
+            return None if dialled is None else dialled.capacity  # named by address alone
+        return configured
 
     def _configured(self) -> Mapping[BrokerId, int | None]:
         """What is configured of neighbours that are named by id, as the last reload has it."""

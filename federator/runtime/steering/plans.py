@@ -22,16 +22,19 @@ from federator.protocol.steering.follower import PlanFollower
 from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.timers import earliest
 from federator.protocol.trust.words import Wanted, at
-from federator.protocol.types import BrokerId, Millis, Now
+from federator.protocol.types import BrokerId, Millis
 from federator.runtime.data.data_path import DataPath
 from federator.runtime.process.clocks import DeadlineTimer, both_clocks, monotonic_ms
 from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import SignedWords
 
 PLAN_GAP_MS: Final = Millis(200)
-"""Between two plans that are read: whoever may write here could otherwise have us do nothing else.
-Of those that come meanwhile the last is read after it.
+"""Between two times at which plans are followed: a steerer could otherwise have us do nothing else.
+Of those that come meanwhile, and are believed, the last of each steerer waits.
 """
+
+WAITING_MAX: Final = 8
+"""Steerers of which one waits; of further ones none does."""
 
 TORN_PER_S: Final = 1_000
 
@@ -59,8 +62,8 @@ class Plans:
         )
         self.data_path.plane.plans = self.follower
         self._timer = DeadlineTimer(self._on_time)
-        self._newest: PublishPacket | None = None  # waits to be read
-        self._next_ms = Millis(0)  # from when on
+        self._waiting: dict[str, Plan | None] = {}  # by steerer; None, of nobody: the end of one
+        self._next_ms = Millis(0)  # from when on they are followed
         self._torn = TokenBucket(TORN_PER_S)
 
     def subscription(self) -> TopicFilter:
@@ -100,8 +103,19 @@ class Plans:
         self.edge.doubt(in_doubt, both_clocks())
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """A plan, or, in a federation without keys, the end of one."""
-        self._newest = packet
+        """A plan, or, in a federation without keys, the end of one.
+
+        It is judged before it waits: anybody's junk would otherwise take a plan's place.
+        """
+        if not packet.payload:
+            if not self.words.judges:  # else it runs out: anybody can take it off the broker
+                self._waiting = {"": None}
+        else:
+            plan = self._believed(bytes(packet.payload))
+            if plan is None or (plan.steerer not in self._waiting and self._is_full):
+                return
+            self._waiting.pop(plan.steerer, None)
+            self._waiting[plan.steerer] = plan
         self._on_time()
 
     def on_torn(self, told: TreeTorn) -> None:
@@ -110,21 +124,22 @@ class Plans:
             self.follower.on_message(told, both_clocks())
             self._arm()
 
-    def _take(self, payload: bytes, now: Now) -> None:
-        if not payload:
-            if not self.words.judges:  # else it runs out: anybody can take it off the broker
-                self.follower.on_plan(None, now)
-            return
+    @property
+    def _is_full(self) -> bool:
+        return len(self._waiting) >= WAITING_MAX
+
+    def _believed(self, payload: bytes) -> Plan | None:
+        now = both_clocks()
         try:
             plan = decode(Plan, payload)
         except DecodeError as error:
             self.follower.refuse(str(error)[:200], now)
-            return
+            return None
         wanted = Wanted("steerer", plan.steerer, to=at(self.broker), stays=True)
-        if self.words.believes(self.topic, payload, wanted):
-            self.follower.on_plan(plan, now)
-        else:
+        if not self.words.believes(self.topic, payload, wanted):
             self.follower.refused += 1
+            return None
+        return plan
 
     def _tell(self, neighbour: BrokerId, told: TreeTorn) -> None:
         self.tell(neighbour, told)
@@ -132,13 +147,14 @@ class Plans:
 
     def _on_time(self) -> None:
         now = both_clocks()
-        if self._newest is not None and now.ms >= self._next_ms:
-            packet, self._newest = self._newest, None
+        if self._waiting and now.ms >= self._next_ms:
+            waiting, self._waiting = self._waiting, {}
             self._next_ms = Millis(now.ms + PLAN_GAP_MS)
-            self._take(bytes(packet.payload), now)
+            for plan in waiting.values():
+                self.follower.on_plan(plan, now)
         self.follower.on_time(now)
         self._arm()
 
     def _arm(self) -> None:
-        reading_ms = None if self._newest is None else self._next_ms
-        self._timer.set(earliest(self.follower.due_ms, reading_ms))
+        following_ms = self._next_ms if self._waiting else None
+        self._timer.set(earliest(self.follower.due_ms, following_ms))

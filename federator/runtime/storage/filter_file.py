@@ -2,8 +2,8 @@
 
 One list says what is wanted or still owed, another what our broker may hold in our session. Both
 are kept alike: append a line for each change, and write the list anew when it is twice as long as
-it need be. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``; half a line at
-the end is what a killed agent had not done yet.
+it need be. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``, and a checksum;
+those of older releases have none. A first line keeps a list of nothing from being empty.
 """
 
 import contextlib
@@ -13,7 +13,7 @@ from pathlib import Path
 
 import msgspec
 
-from federator.runtime.storage import durable
+from federator.runtime.storage import damage, durable
 
 FILTERS_MAX = 131_072
 OWED = "owed"
@@ -21,6 +21,8 @@ SUBSCRIBED = "subscribed"
 CONFIG_KEY = "custody"
 SPARE_LINES = 1_024
 """Superfluous lines that are not worth writing the file anew."""
+
+_FIRST = damage.lines([b"[]"])
 
 _Line = tuple[str, int | None]
 _decode = msgspec.json.Decoder(_Line, strict=True).decode
@@ -35,7 +37,6 @@ class FilterFile:
         filters_max: Filters listed; more are turned away.
 
     Attributes:
-        unreadable: Lines that were damaged when it was opened.
         is_new: Whether there was no file.
 
     Raises:
@@ -48,12 +49,11 @@ class FilterFile:
         self._filters_max = filters_max
         self._times_us: dict[str, int] = {}
         self._lines = 0
-        self.unreadable = 0
         durable.private_folder(folder, key=CONFIG_KEY)
         self.is_new = not self._path.exists()
         try:
             self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
-            self._size = self._recover()
+            self._recover()
         except OSError as error:
             raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
@@ -101,36 +101,42 @@ class FilterFile:
             self._fd = -1
 
     def _append(self, *lines: _Line) -> None:
-        content = b"".join(_encode(line) + b"\n" for line in lines)
+        content = damage.lines(map(_encode, lines))
         durable.write_at(self._fd, content, self._size)
         self._size += len(content)
         self._lines += len(lines)
 
     def _tidy(self) -> None:
-        if self._lines <= 2 * len(self._times_us) + SPARE_LINES:
-            return
-        lines = [_encode(line) + b"\n" for line in self._times_us.items()]
-        self._lines = len(lines)
-        with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
-            fd = durable.replace_file(self._path, lines, sync=True)
-            os.close(self._fd)
-            self._fd, self._size = fd, sum(map(len, lines))
+        if self._lines > 2 * len(self._times_us) + SPARE_LINES:
+            self._lines = len(self._times_us)
+            with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
+                self._write_anew()
 
-    def _recover(self) -> int:
-        """Read the file; return where its last whole line ends."""
-        content = self._path.read_bytes()
-        end = content.rfind(b"\n") + 1
-        for line in content[:end].split(b"\n")[:-1]:
+    def _write_anew(self) -> None:
+        content = _FIRST + damage.lines(map(_encode, self._times_us.items()))
+        fd = durable.replace_file(self._path, [content], sync=True)
+        os.close(self._fd)
+        self._fd, self._size = fd, len(content)
+
+    def _recover(self) -> None:
+        """Read the file; one that is damaged, or of an older release, is written anew."""
+        stored = self._path.read_bytes()
+        damaged = 0
+        for line in damage.read_lines(stored):
+            if line == b"[]":
+                continue
             self._lines += 1
             try:
-                filter_, time_us = _decode(line)
+                filter_, time_us = _decode(line or b"")
             except (msgspec.DecodeError, UnicodeDecodeError):
-                self.unreadable += 1
+                damaged += 1
                 continue
             if time_us is None:
                 self._times_us.pop(filter_, None)
             elif len(self._times_us) < self._filters_max or filter_ in self._times_us:
                 self._times_us[filter_] = time_us
-        if end < len(content):
-            os.ftruncate(self._fd, end)
-        return end
+        self._size = len(stored)
+        if damaged:
+            damage.tell(self._path, "lines in it are damaged", places=damaged)
+        if damaged or not stored.startswith(_FIRST):
+            self._write_anew()

@@ -21,9 +21,14 @@ from federator.errors import ConfigError
 from federator.protocol.client_names import SECRET_DIGITS, is_secret
 from federator.protocol.types import EPOCH_MAX, Epoch
 from federator.runtime.process.clocks import wall_clock_ms
-from federator.runtime.storage import durable
+from federator.runtime.storage import damage, durable
+from federator.runtime.storage.inventory import Inventory
 
 TOKEN_FILE = "client-token"
+KEPT = ("lock", TOKEN_FILE, "epoch")
+"""Files that each agent writes anew; of another user they keep it from starting."""
+
+ROOM_BYTES_MIN = 1_048_576
 IN_USE = 75
 """Exit code of ``sysexits.h``."""
 
@@ -76,20 +81,27 @@ def require_room(key: str, path: Path) -> None:
     """Look whether we could use the folder ``path``, which ``key`` names, without making it.
 
     Raises:
-        ConfigError: It can be neither written nor made.
+        ConfigError: It can be neither written nor made, holds another user's files, or is full.
     """
     try:
         there = next(each for each in (path, *path.absolute().parents) if each.exists())
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-        if not os.access(there, os.W_OK | os.X_OK):
+        kept = [path / name for name in KEPT if (path / name).exists()]
+        if not os.access(there, os.W_OK | os.X_OK) or not all(os.access(k, os.W_OK) for k in kept):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
+        disk = os.statvfs(there)
+        if disk.f_bavail * disk.f_frsize < ROOM_BYTES_MIN:
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
     except OSError as error:
         raise _cannot_be_had(key, path, error) from error
 
 
 def _cannot_be_had(key: str, path: Path, error: OSError) -> ConfigError:
-    text = f"{key}: {path}: {error.strerror}: name a folder this user may write"
+    mend = "name a folder this user may write"
+    if error.errno == errno.ENOSPC:
+        mend = "make room there, or name a folder on another disk"
+    text = f"{key}: {path}: {error.strerror}: {mend}"
     return ConfigError(text, exit_code=durable.CANNOT_CREATE)
 
 
@@ -98,12 +110,24 @@ class StateDir(LockedFolder):
 
     Attributes:
         former_session: Is there while publications may wait under our name that had no secret.
+        inventory: Of its files; what is missing is told when the folder is entered.
     """
 
     def __init__(self, path: Path) -> None:
         taken = "another agent uses it: stop it, or name another folder"
         super().__init__(path, "lock", key="state_dir", taken=taken)
         self.former_session = path / "former-session"
+        self.inventory = Inventory(path)
+
+    def __enter__(self) -> Self:
+        super().__enter__()
+        self.inventory.compare()
+        self.inventory.note_names()
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        self.inventory.note_all()
+        super().__exit__(*error)
 
     def client_token(self) -> str:
         """The secret part of our names at our broker. To be asked before ``next_epoch``.
@@ -114,13 +138,13 @@ class StateDir(LockedFolder):
         path = self.path / TOKEN_FILE
         try:
             with contextlib.suppress(FileNotFoundError):
-                if is_secret(token := path.read_text(errors="replace").strip()):
+                if token := _token(path):
                     path.chmod(durable.PRIVATE_FILE)
                     return token
             if (self.path / "epoch").exists():
                 durable.write_whole(self.former_session, b"")
             token = secrets.token_hex(SECRET_DIGITS // 2)
-            durable.write_whole(path, f"{token}\n".encode(), mode=durable.PRIVATE_FILE)
+            durable.write_whole(path, damage.lines([token.encode()] * 2))
         except OSError as error:
             text = f"state_dir: {path}: {error.strerror}: let this user read and write it"
             raise ConfigError(text, exit_code=durable.CANNOT_CREATE) from error
@@ -128,9 +152,7 @@ class StateDir(LockedFolder):
 
     def next_epoch(self) -> Epoch:
         """An epoch greater than every one before, written down."""
-        last = 0
-        with contextlib.suppress(OSError, ValueError):
-            last = int((self.path / "epoch").read_text())
+        last = damage.read(self.path / "epoch", int) or 0
         if not 0 <= last < EPOCH_MAX:
             last = 0  # damaged: neighbours who know the true one will say so
         epoch = Epoch(max(wall_clock_ms(), last + 1))
@@ -139,4 +161,14 @@ class StateDir(LockedFolder):
 
     def save_epoch(self, epoch: Epoch) -> None:
         """Write ``epoch`` down."""
-        durable.write_whole(self.path / "epoch", b"%d\n" % epoch)
+        damage.write(self.path / "epoch", b"%d" % epoch)
+
+
+def _token(path: Path) -> str | None:
+    """The secret in ``path``, which stands there twice; once in one of an older release."""
+    lines = damage.read_lines(path.read_bytes())
+    copies = [(line or b"").decode(errors="replace") for line in lines]
+    sound = [each for each in copies if is_secret(each)]
+    if not sound or len(sound) < len(copies):
+        damage.tell(path, "the secret of our client ids is damaged")
+    return sound[0] if sound else None

@@ -11,6 +11,7 @@ goes on behind the block. Who reads finds no batches there, and goes on too.
 Source: docs/metrics.md, "The spool".
 """
 
+import contextlib
 import os
 import re
 import secrets
@@ -22,7 +23,8 @@ from typing import Annotated, Final, Self
 import msgspec
 
 from federator.protocol.telemetry.records import Natural, SpoolId
-from federator.runtime.storage.durable import this_boot, write_whole
+from federator.runtime.storage import damage
+from federator.runtime.storage.durable import this_boot
 
 _WHOLE: Final = re.compile(r"(\d{1,10})-([0-9a-f]{16})-(\d{1,19})-(\d{1,19})\.jsonl")
 _OPEN: Final = re.compile(r"\.(\d{1,10})-([0-9a-f]{16})-(\d{1,19})\.open")
@@ -107,26 +109,23 @@ def finish_open(folder: Path, broker: int) -> int:
 
 
 def read_places(content: bytes) -> Iterator[tuple[int, Place]]:
-    """The end and the place of each line; reading ends at what is no line of ours."""
+    """The end and the place of each line; what is no line of ours is passed over."""
     start = 0
     while (newline := content.find(b"\n", start)) >= 0:
-        try:
-            place = _place.decode(content[start:newline])
-        except (msgspec.DecodeError, UnicodeDecodeError):
-            return
-        yield newline + 1, place
+        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+            yield newline + 1, _place.decode(content[start:newline])
         start = newline + 1
 
 
 def _good_bytes(path: Path, *, spool: str, first: int) -> tuple[int, int, int]:
     """How much of an unfinished segment can be used, its size, and its last batch."""
     content = path.read_bytes()
-    good, batch, row = 0, first - 1, -1
+    good, batch, row, lines = 0, first - 1, -1, 0
     for end, place in read_places(content):
-        follows = place.batch > batch and place.row == 0
-        if place.spool != spool or not (follows or (place.batch, place.row) == (batch, row + 1)):
-            break
-        good, batch, row = end, place.batch, place.row
+        if place.spool == spool and (place.batch, place.row) > (batch, row):
+            good, batch, row, lines = end, place.batch, place.row, lines + 1
+    if damaged := content.count(b"\n", 0, good) - lines:
+        damage.tell(path, "records in it are damaged", places=damaged)
     return good, len(content), batch
 
 
@@ -156,9 +155,8 @@ class Numbering:
     def open(cls, path: Path, held: dict[str, int]) -> Self:
         """Go on where an earlier life ended, or begin anew; ``held``: each spool's last batch."""
         boot = (this_boot() or b"").hex()
-        try:
-            claim = msgspec.json.decode(path.read_bytes(), type=Claim)
-        except (OSError, msgspec.DecodeError, UnicodeDecodeError):
+        claim = damage.read(path, msgspec.json.Decoder(Claim).decode)
+        if claim is None:
             return cls(path, Claim(secrets.token_hex(8), boot, 0, 0), 1)
         last = max(claim.last, held.get(claim.spool, 0))
         if not boot or claim.boot != boot:
@@ -189,5 +187,5 @@ class Numbering:
 
     def _write(self, last: int, through: int) -> None:
         claim = Claim(self._claim.spool, self._claim.boot, last, through)
-        write_whole(self._path, msgspec.json.encode(claim) + b"\n")
+        damage.write(self._path, msgspec.json.encode(claim))
         self._claim = claim

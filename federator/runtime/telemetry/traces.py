@@ -66,6 +66,8 @@ class TraceService:
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
+        # Told who has had a trace of ours, and its number.
+        self.on_home: Callable[[BrokerId, int], None] = lambda broker, number: None
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
         self._asked: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
@@ -138,6 +140,8 @@ class TraceService:
         if told.at > 0:
             self._send(told.path[told.at - 1], told)
             return
+        if told.epoch == self.links.epoch:
+            self.on_home(told.path[-1], told.number)
         token = self._asked.get((told.epoch, told.number))
         if token is not None:
             self._answer(token, told, wall_clock_us())

@@ -20,11 +20,10 @@ from federator.protocol.effects import Measure
 from federator.protocol.events import Measured
 from federator.protocol.messages.places import Place
 from federator.protocol.types import BrokerId, Epoch
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage import damage
 from federator.runtime.trust.guarding import Trust
 
 BROKERS_FILE: Final = "brokers.json"
-BROKERS_BYTES_MAX: Final = 16_777_216
 TRIES: Final = 3
 """Connections tried to measure; the quickest counts: a busy machine answers late, never early."""
 
@@ -60,15 +59,7 @@ class ConfiguredAddressVerifier:
 
 def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
     """The brokers that we knew when we ran before; none when that cannot be read."""
-    path = folder / BROKERS_FILE
-    try:
-        with path.open("rb") as file:
-            return _brokers.decode(file.read(BROKERS_BYTES_MAX))
-    except FileNotFoundError:
-        return ()
-    except (OSError, msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        _log.warning("topology.file_ignored", file=str(path), reason=str(error)[:200])
-        return ()
+    return damage.read(folder / BROKERS_FILE, _brokers.decode) or ()
 
 
 @dataclass(eq=False, repr=False)
@@ -92,7 +83,7 @@ class Arranger:
         """Write down whom we know, for ``known_brokers``."""
         path = self.folder / BROKERS_FILE
         try:
-            write_whole(path, msgspec.json.encode(brokers))
+            damage.write(path, msgspec.json.encode(brokers))
         except OSError as error:
             _log.warning("topology.not_saved", file=str(path), reason=str(error))
 

@@ -27,6 +27,7 @@ from federator.protocol.trust.greetings import SALT_BYTES
 from federator.protocol.trust.guard import DATA, Guard, Manner
 from federator.protocol.types import BrokerId, ConnId
 from federator.runtime.process.clocks import wall_clock_ms
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import write_whole
 from federator.runtime.trust.identities import identity, verify
 from federator.runtime.trust.key_files import FILES_CHECKED_S, KeyFiles, take_up
@@ -136,7 +137,7 @@ class Trust:
     def _on_new_lists(self) -> None:
         lists = self.guard.authority.revocations
         try:
-            write_whole(self._lists_file, b"".join(_framed(each) for each in lists))
+            write_whole(self._lists_file, b"".join(map(damage.piece, lists)))
         except OSError as error:
             _log.error("trust.not_saved", file=str(self._lists_file), reason=str(error))
         _log.warning("trust.revocations", lists=len(lists))
@@ -149,8 +150,8 @@ class Trust:
 
     def _read_lists(self, authority: Authority) -> None:
         stored: list[bytes] = []
-        with contextlib.suppress(OSError):
-            stored = _unframed(self._lists_file.read_bytes())
+        with contextlib.suppress(FileNotFoundError):
+            stored = _stored_lists(self._lists_file)
         for data in [*stored, self._settings.keys.revocations()]:
             take_up(data, authority)
 
@@ -224,13 +225,23 @@ class KeyWatcher:
                 self.send(conn, Revoked(self.self_id, tuple(lists)))
 
 
-def _framed(data: bytes) -> bytes:
-    return len(data).to_bytes(4, "big") + data
+def _stored_lists(path: Path) -> list[bytes]:
+    """The lists in ``path``; a damaged one is told of."""
+    content = path.read_bytes()
+    lost: list[int] = []
+    pieces = damage.read_pieces(content, 0, len(content), lambda at, end: lost.append(end - at))
+    found = [content[at:end] for at, end in pieces]
+    if not found and (former := _unframed(content)):
+        return former
+    if lost or not content:
+        damage.tell(path, "revocations in it are damaged", lost_bytes=sum(lost))
+    return found
 
 
 def _unframed(data: bytes) -> list[bytes]:
+    """The lists in a file of an older release; none when it is no such file."""
     found: list[bytes] = []
     while len(data) >= 4 and (size := int.from_bytes(data[:4], "big")) <= SIGNED_BYTES_MAX:
         found.append(data[4 : 4 + size])
         data = data[4 + size :]
-    return found
+    return found if not data else []

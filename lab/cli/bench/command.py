@@ -22,6 +22,7 @@ from federator.cli.options import FILE, FOLDER
 from federator.errors import LinkError
 from lab.cli.bench.lossy import lossy, lossy_study
 from lab.cli.bench.rest import rest
+from lab.cli.bench.routes import routes
 from lab.cli.common import Bars, exit_code_of, folder_for, numbers, report_console
 
 FAULTY = 1
@@ -29,6 +30,7 @@ REPORT_COLUMNS = 140
 WINDOW_MAX = 60_000  # below the number of packet identifiers
 RATE_MAX = 100_000
 CLIENTS_MAX = 400
+PAYLOAD_MAX = 2_000_000
 HOPS_MAX = 20
 _AGENTS = ("federator", "direct", "polling", "metrics", "signed", "sealed", "proven")
 SYSTEMS = ("echo", "broker", "gateway", "bridge", *_AGENTS)
@@ -40,6 +42,10 @@ _FILTER_ROWS = (
     ("loss_stall_ms", "longest silence after the other broker was killed", "ms", None),
 )
 """Figure, what it is, unit, and what the project asks for."""
+
+LARGE_BYTES = 8_192
+_LARGE = {"windows": (1, 2, 4, 8, 16, 32), "narrow": 2, "rates": (20,)}
+"""Of a plan with such payloads: what is on its way must fit into queues that count bytes."""
 
 _QUICK = {"repetitions": 1, "seconds": 1.0, "warm_up_s": 0.3, "climb_s": 0.3, "climbs": 1}
 
@@ -70,7 +76,9 @@ def _names(
 @click.option(
     "--link-delay-ms", type=click.FloatRange(0, 1000), help="Of every link, each way. [0]"
 )
-@click.option("--payload-bytes", type=click.IntRange(20, 100), help="Of every message. [64]")
+@click.option(
+    "--payload-bytes", type=click.IntRange(20, PAYLOAD_MAX), help="Of every message. [64]"
+)
 @click.option("--quick", is_flag=True, help="One short repetition: shows that it works.")
 @click.option(
     "--json",
@@ -104,7 +112,9 @@ def command(
         if not all(1 <= each <= most for each in changes.get(name, ())):
             raise click.UsageError(f"--{name}: 1 to {most} wanted")
     with folder_for(keep_logs, verb="bench") as folder:
-        work = _measure(folder, {**(_QUICK if quick else {}), **changes}, json_file)
+        large = changes.get("payload_bytes", 0) >= LARGE_BYTES
+        defaults = {**(_LARGE if large else {}), **(_QUICK if quick else {})}
+        work = _measure(folder, {**defaults, **changes}, json_file)
         return exit_code_of(work, name="bench")
 
 
@@ -161,3 +171,4 @@ def filters_command(count: int | None, json_file: Path | None) -> int:
 command.add_command(lossy)
 command.add_command(lossy_study)
 command.add_command(rest)
+command.add_command(routes)

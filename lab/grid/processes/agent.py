@@ -104,7 +104,7 @@ class AgentProcess(Child):
     @property
     def http(self) -> str:
         """Base URL of its HTTP listener, since ``start`` returned; it need not be ready."""
-        return f"http://127.0.0.1:{self._port}"
+        return f"http://127.0.0.1:{self.http_port}"
 
     def _launch(self) -> None:
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -136,14 +136,15 @@ class AgentProcess(Child):
 
     async def page(self, path: str) -> dict[str, Any]:
         """What one of its pages says. Raises ``LinkError``: it did not answer as it should."""
-        document: dict[str, Any] = await get_json(self._port, path, who=self._what)
+        document: dict[str, Any] = await get_json(self.http_port, path, who=self._what)
         return document
 
     async def _get(self, path: str) -> tuple[int, bytes]:
-        return await get(self._port, path, who=self._what)
+        return await get(self.http_port, path, who=self._what)
 
     @property
-    def _port(self) -> int:
+    def http_port(self) -> int:
+        """Where its pages are."""
         if self._http_port is None:
             raise LinkError(f"{self._what} has no HTTP port before its start")
         return self._http_port

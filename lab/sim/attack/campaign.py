@@ -17,6 +17,7 @@ import msgspec
 
 from federator.errors import DecodeError
 from federator.protocol.filters.digests import filter_key
+from federator.protocol.forwarding.bundles import frames_of
 from federator.protocol.forwarding.frames import (
     CUSTODY_FLAG,
     KEY_BYTES,
@@ -25,7 +26,6 @@ from federator.protocol.forwarding.frames import (
     VOID_FLAG,
     Frame,
     pack,
-    unpack,
 )
 from federator.protocol.messages import codec, control
 from federator.protocol.trust.guard import CONTROL, DATA, overheard
@@ -153,11 +153,12 @@ class Attacker:
         heard = [payload for _, kind, payload in self._world.heard if kind == "data"]
         for payload in rng.sample(heard, min(3, len(heard))):
             try:
-                frame = unpack(overheard(payload)[1] or b"")
+                frames = frames_of(overheard(payload)[1] or b"")
             except DecodeError:
                 continue
-            if frame.origin != agent.id:
-                yield _changed(frame, agent.id, rng, proven=self._world.proven)
+            for frame, _ in frames:
+                if frame.origin != agent.id:
+                    yield _changed(frame, agent.id, rng, proven=self._world.proven)
 
 
 def _key(filter: str) -> bytes:

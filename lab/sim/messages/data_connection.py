@@ -82,6 +82,11 @@ class DataConnection(Writer):
         return len(self._queue) + len(self._in_flight) + (self.session is None)
 
     @property
+    def waiting(self) -> int:
+        """What is not on its way to the broker."""
+        return len(self._queue) + (self.session is None)
+
+    @property
     def queued_bytes(self) -> int:
         """Counted in messages here."""
         return len(self._queue)
@@ -98,6 +103,10 @@ class DataConnection(Writer):
         if self.session is None or self._agent.doomed:
             return False
         for packet in packets_in(b"".join(parts)):
+            if packet.topic == self._agent.data.delivery.marker_topic:
+                self._hand_over(Message(packet.topic, 0, payload=packet.payload, retain=True))
+                self.step()
+                continue
             message = Message(packet.topic, 0, self._delivered(packet), properties=_said(packet))
             self._broker.publish(self._client_id, message)
         return True
@@ -208,15 +217,19 @@ class DataConnection(Writer):
         while self.session is not None and self._queue and len(self._in_flight) < IN_FLIGHT_MAX:
             message = self._queue.popleft()
             self._in_flight.append(message)
-            if message.number >= 0:
-                self._unmarked.append(message.number)
-                self._lately.append((self._agenda.now_ms, message.number))
-                while self._lately[0][0] < self._agenda.now_ms - NOTED_MS:
-                    self._lately.popleft()
-            else:
-                self._unmarked.clear()
-            when_ms = self._agenda.now_ms + LOCAL_MS
-            self._agenda.at(when_ms, self._arrive, self._life, message)
+            self._hand_over(message)
+
+    def _hand_over(self, message: Message) -> None:
+        """Give ``message`` to the kernel."""
+        if message.number >= 0:
+            self._unmarked.append(message.number)
+            self._lately.append((self._agenda.now_ms, message.number))
+            while self._lately[0][0] < self._agenda.now_ms - NOTED_MS:
+                self._lately.popleft()
+        else:
+            self._unmarked.clear()
+        when_ms = self._agenda.now_ms + LOCAL_MS
+        self._agenda.at(when_ms, self._arrive, self._life, message)
 
     def _arrive(self, life: int, message: Message) -> None:
         if self._broker.life == life:

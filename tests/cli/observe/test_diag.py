@@ -11,6 +11,7 @@ import pytest
 from click.testing import CliRunner
 from pydantic import BaseModel
 
+from federator.cli.observe import diag
 from federator.cli.observe.diag import command, secrets_of, strike
 from federator.errors import ConfigError
 from lab.grid.processes.agent import KeyFolder
@@ -151,3 +152,13 @@ def test_versions_of_what_the_agent_stands_on_are_told(tmp_path, configured):
     packages = json.loads(files["about.json"])["packages"]
     assert {"federator", "mqtt5", "msgspec", "pydantic"} <= packages.keys()
     assert all(re.match(r"\d", number) for number in packages.values())
+
+
+def test_a_file_that_the_agent_replaces_meanwhile_costs_one_line(tmp_path):
+    for name in "abc":
+        (tmp_path / name).write_text(name)
+    told = diag._state(tmp_path)
+    first = next(told)
+    (tmp_path / "b").unlink()
+
+    assert [first[-2], *(line[-2] for line in told)] == ["a", "c"]

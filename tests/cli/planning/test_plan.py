@@ -145,7 +145,7 @@ def processor_seconds(pid):
     return (int(user) + int(system)) / os.sysconf("SC_CLK_TCK")
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.parametrize("method", ["exact", "lagrangian"])
 def test_ctrl_c_gives_the_best_so_far_with_its_bound(method, tmp_path):
     path = tmp_path / "big.json"

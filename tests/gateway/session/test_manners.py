@@ -31,6 +31,7 @@ class Ends:
     def broker_says(self, *packets):
         """What the client hears of it."""
         self.session.from_broker(*several(packets), 1)
+        self.session.catch_up(at_once=1_000)
         return taken(self.session.to_client)
 
     def subscribe(self, filter, packet_id=1):

@@ -381,3 +381,27 @@ def test_a_topic_alias_is_refused_for_none_was_offered():
         world.session.from_client(packet, [wire.only(packet)], 0)
 
     assert refused.value.reason == Reason.TOPIC_ALIAS_INVALID
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_what_waited_for_a_broker_passes_a_part_at_a_time_and_in_order(leaves):
+    session = ClientSession(wire.Connect(V311, "c", True, 60))
+    said = [wire.write_publish("t", b"%d" % number, version=V311) for number in range(250)]
+    more = wire.write_disconnect(0, V311) if leaves else said.pop()
+    for packet in said:
+        session.from_client(packet, [wire.only(packet)], 0)
+    welcome = wire.write_connack(wire.Connack(session_present=False, reason=0), V311)
+    session.join()
+    session.to_broker.clear()
+
+    session.from_broker(welcome, [wire.only(welcome)], 0)
+    session.from_client(more, [wire.only(more)], 0)
+
+    assert session.to_broker == []
+    parts = []
+    while session.catching_up:
+        session.catch_up(at_once=100)
+        parts.append(len(session.to_broker))
+    assert parts == [100, 200, len(said) + 1]
+    assert session.to_broker == [*said, more]
+    assert (session.state is State.GONE) == leaves

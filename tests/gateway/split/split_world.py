@@ -308,6 +308,7 @@ class Several:
 
     def _flush(self, leg):
         session = self.sessions[leg]
+        session.catch_up(at_once=1_000)
         self.brokers[leg].inward.bytes += b"".join(session.to_broker)
         session.to_broker.clear()
         self._from_sessions[leg].bytes += b"".join(session.to_client)

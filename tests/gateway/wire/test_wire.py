@@ -69,7 +69,8 @@ def test_a_connect_of_version_5_is_what_the_independent_codec_reads_and_comes_ba
 
 @pytest.mark.parametrize("version", [V311, V5])
 @pytest.mark.parametrize("step", [1, 2, 3, 7, 1_000])
-def test_packets_are_found_however_the_stream_is_cut(version, step):
+@pytest.mark.parametrize("at_once", [1, 2, 100])
+def test_packets_are_found_however_the_stream_is_cut(version, step, at_once):
     packets = [
         wire.write_connect(wire.Connect(version, "c", clean=True, keep_alive=0)),
         wire.write_publish("t", bytes(300), version=version, qos=1, packet_id=9),
@@ -78,12 +79,17 @@ def test_packets_are_found_however_the_stream_is_cut(version, step):
         wire.write_publish("t", b"", version=version),
     ]
     stream = b"".join(packets)
-    splitter = wire.Splitter(limit=LIMIT, firsts=wire.FROM_CLIENT)
+    splitter = wire.Splitter(limit=LIMIT, firsts=wire.FROM_CLIENT, at_once=at_once)
 
     found = []
     for at in range(0, len(stream), step):
-        block, whole = splitter.feed(stream[at : at + step])
-        found += [block[start:end] for _, start, _, end in whole]
+        data = stream[at : at + step]
+        while data or splitter.more:
+            block, whole = splitter.feed(data)
+            assert len(whole) <= at_once
+            assert not splitter.more or len(block) == whole[-1][3]
+            found += [block[start:end] for _, start, _, end in whole]
+            data = b""
 
     assert found == packets
     assert splitter.held_bytes == 0

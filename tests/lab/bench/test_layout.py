@@ -4,6 +4,10 @@ import mqtt5
 import numpy as np
 import pytest
 
+from federator.protocol.forwarding.publications import (
+    read_variable_byte_integer,
+    variable_byte_integer,
+)
 from lab.bench.wire import PACKET_ID_MAX, Layout, acknowledgements
 
 TOPIC = "bench/t"
@@ -11,23 +15,21 @@ TOPIC = "bench/t"
 
 def as_version_5(packet: bytes, qos: int) -> mqtt5.PublishPacket:
     """MQTT 5 adds one byte, the length of the properties, after the packet identifier."""
-    properties_at = 4 + len(TOPIC) + 2 * (qos > 0)
-    packet = (
-        packet[:1]
-        + bytes([packet[1] + 1])
-        + packet[2:properties_at]
-        + b"\0"
-        + packet[properties_at:]
-    )
+    length, head = read_variable_byte_integer(packet, 1)
+    assert head + length == len(packet)
+    properties_at = head + 2 + len(TOPIC) + 2 * (qos > 0)
+    rest = packet[head:properties_at] + b"\0" + packet[properties_at:]
+    packet = packet[:1] + variable_byte_integer(len(rest)) + rest
     publish, size = mqtt5.read(packet)
     assert isinstance(publish, mqtt5.PublishPacket)
     assert size == len(packet)
     return publish
 
 
+@pytest.mark.parametrize("size", [64, 120, 65_536, 1_000_000])
 @pytest.mark.parametrize("qos", [0, 1])
-def test_every_packet_is_a_publish_with_its_number_and_time(qos):
-    layout = Layout(TOPIC, qos, 64)
+def test_every_packet_is_a_publish_with_its_number_and_time(qos, size):
+    layout = Layout(TOPIC, qos, size)
     rows = layout.blank(3, run=9)
     layout.number(rows, first=PACKET_ID_MAX - 1, sent_ns=123_456_789)
 
@@ -36,7 +38,7 @@ def test_every_packet_is_a_publish_with_its_number_and_time(qos):
         payload = publish.payload
         number = PACKET_ID_MAX - 1 + index
 
-        assert (publish.topic, publish.qos, len(payload)) == (TOPIC, qos, 64)
+        assert (publish.topic, publish.qos, len(payload)) == (TOPIC, qos, size)
         assert publish.packet_id == (number % PACKET_ID_MAX + 1 if qos else None)
         assert int.from_bytes(payload[:4], "big") == 9
         assert int.from_bytes(payload[4:12], "big") == number
@@ -76,8 +78,6 @@ def test_acknowledgements_name_each_packet():
     assert acknowledgements(np.array([1, 0x1234], np.uint16)) == bytes.fromhex("40020001 40021234")
 
 
-def test_shapes_that_need_a_second_length_byte_are_refused():
-    with pytest.raises(ValueError, match="at most 127"):
-        Layout(TOPIC, 0, 120)
+def test_payloads_without_room_for_a_stamp_are_refused():
     with pytest.raises(ValueError, match="hold a stamp"):
         Layout(TOPIC, 0, 19)

@@ -13,7 +13,6 @@ from click.testing import CliRunner
 
 from lab.cli import over_delivery
 from lab.cli.common import fields_of, tell
-from lab.cli.local_steering import command as local_steering
 from lab.cli.nat import Beside
 from lab.cli.nat import told as told_of_nat
 from lab.cli.paper.codecs import command as codecs
@@ -80,20 +79,6 @@ def test_over_delivery_tells_bytes_and_the_verdict(monkeypatch):
     assert [each["bound"] for each in shops] == [375, over_delivery.DEFAULT]
     assert 0 < shops[0]["then"]["bytes_in_vain"] <= shops[0]["then"]["bytes_carried"]
     assert found["in_vain_judged"] < over_delivery.IN_VAIN_MAX
-
-
-def test_the_comparison_of_steerers_tells_trials_misses_and_mixtures():
-    arguments = ("--seeds", "0", "--large", "0", "--mixtures", "1", "--processes", "1")
-
-    found = printed(local_steering, *arguments)
-
-    assert sum(found["fired"].values()) > 0
-    assert {name: found[name] for name in ("held", "trials", "missed", "mixtures")} == {
-        "held": True,
-        "trials": [],
-        "missed": [],
-        "mixtures": 1,
-    }
 
 
 def test_a_figure_of_a_paper_is_told_by_series_and_place():

@@ -47,7 +47,7 @@ def test_compare_shows_the_papers_columns(capsys):
     assert [line[7:9] for line in exact] == [["2/2", "2/2"], ["2/2", "2/2"]]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_study_tells_how_many_worlds_came_near_the_centralised_answer(capsys):
     arguments = ["distributed", "--first-seed", "2", "--seeds", "1", "--rounds", "20"]
 

@@ -21,7 +21,7 @@ def test_every_seed_settles_whatever_befalls_it():
     assert {"death", "split", "heal", "notice topology.link_given_up"} <= fired
 
 
-@pytest.mark.slow
+@pytest.mark.full
 @pytest.mark.timeout(900)
 def test_a_hundred_join_by_one():
     result = run_joining(draw(1, nodes=100, faulty=False, neighbours=6))

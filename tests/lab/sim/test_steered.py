@@ -45,7 +45,7 @@ def test_a_tree_that_nobody_rescues_from_is_found(monkeypatch):
         if (result := run("shortest-path", seed)).violation is not None
     }
 
-    assert invariants == {"mixed_plans_reach_each_once"}
+    assert invariants == {"mixed_plans_reach_each_once", "probe_reaches_each_once"}
 
 
 @pytest.mark.parametrize("strategy", ["shortest-path", "mixed"])

@@ -76,6 +76,42 @@ def test_links_without_a_known_capacity_are_never_too_full():
     assert decision.before == {}
 
 
+def three_ways(**options):
+    """From 1 to 5, by 2, 3 or 4: three flows want the first, whose capacity alone is known."""
+    ways = {(1, 2): (1, 100.0), (2, 5): (1, 100.0), (1, 3): (2, None), (3, 5): (2, None)}
+    ways |= {(1, 4): (3, None), (4, 5): (3, None)}
+    flows = {(1, (name,)): ((5,), rate) for name, rate in (("a", 85.0), ("b", 75.0), ("c", 65.0))}
+    return World(both(ways), flows, **options)
+
+
+def test_where_capacities_were_learnt_a_link_that_was_never_full_counts_as_no_wider():
+    world = three_ways(learnt=True)
+
+    world.run(60)
+
+    assert sorted(world.loads()[1, to] for to in (2, 3, 4)) == [65, 75, 85]
+    assert len(world.moves) == 2
+
+
+def test_where_operators_told_narrow_links_all_others_are_endless():
+    world = three_ways()
+
+    world.run(60)
+
+    assert world.loads()[1, 4] == 0
+    assert world.loads()[1, 2] <= 95
+
+
+def test_what_fits_nowhere_rather_tries_a_link_of_which_nothing_is_known():
+    world = square(learnt=True)
+    world.links |= both({(1, 3): (2, None), (3, 4): (2, None)})
+    world.flows = {(1, ("a",)): ((4,), 150.0)}
+
+    world.run(60)
+
+    assert world.loads()[1, 3] == 150
+
+
 def test_traffic_that_no_flow_explains_counts_too():
     world = square(background={(1, 3): 60.0})
 
@@ -139,6 +175,21 @@ def test_under_noise_a_flow_moves_at_most_once_in_five_minutes(seed):
     for flow, times in moves_by_flow(world).items():
         late = [at for at in times if at > 60]
         assert all(b - a >= 300 for a, b in pairwise(late)), (flow, times)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_what_fits_at_ninety_per_cent_is_not_filled_to_the_brim_and_moved_again(seed):
+    """What fits at 94 % is cheaper: noise made that too full, and it voided what is held."""
+    links = both({(1, 2): (1, 100.0), (2, 4): (1, 100.0), (1, 3): (3, 100.0), (3, 4): (3, 100.0)})
+    rates = {"a": 50.0, "b": 44.0, "c": 40.0, "d": 38.0}
+    flows = {(1, (name,)): ((4,), rate) for name, rate in rates.items()}
+    world = World(links, flows, noise=0.2, window=5, seed=seed)
+
+    world.run(360)
+
+    assert world.fullest() <= 0.95
+    for flow, times in moves_by_flow(world).items():
+        assert all(b - a >= 300 for a, b in pairwise(times)), (flow, times)
 
 
 @pytest.mark.parametrize("window", [1, 5])

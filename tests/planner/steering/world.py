@@ -24,6 +24,7 @@ class World:
     silent: set[Any] = field(default_factory=set)  # agents that tell nothing
     closed: set[Any] = field(default_factory=set)  # links that rules close
     background: dict[Any, Any] = field(default_factory=dict)  # bit/s by ends
+    learnt: bool = False  # capacities were, and not told by operators
     window: int = 1  # samples of which agents tell the mean
     now_ms: int = 1_000_000
 
@@ -96,6 +97,7 @@ class World:
                 rate=min(self.noisy(mean(1, (a, b))), capacity or 1e12),
                 capacity=capacity,
                 open=(a, b) not in self.closed,
+                learnt=self.learnt and capacity is not None,
             )
             for (a, b), (cost, capacity) in sorted(self.links.items())
             if a == broker

@@ -44,10 +44,14 @@ class Kept:
 
 @dataclass
 class Archive:
-    """What an origin sent, in memory. ``gone``: frames up to here were dropped."""
+    """What an origin sent, in memory.
+
+    ``gone``: frames up to here were dropped. ``lost``: these are damaged.
+    """
 
     frames: list[Kept] = field(default_factory=list)
     gone: int = 0
+    lost: set[int] = field(default_factory=set)
 
     def make(self, keys: tuple[bytes, ...], time_us: int = 100_000_000) -> Kept:
         prevs = tuple(self.head(key) for key in keys)
@@ -56,7 +60,14 @@ class Archive:
         return frame
 
     def read(self, seq: int) -> Kept | None:
-        return self.frames[seq - 1] if self.gone < seq <= len(self.frames) else None
+        held = self.gone < seq <= len(self.frames) and seq not in self.lost
+        return self.frames[seq - 1] if held else None
+
+    def is_lost(self, seq: int) -> bool:
+        return seq in self.lost
+
+    def last(self, key: bytes, upto: int) -> int:
+        return max((f.seq for f in self.frames[:upto] if key in f.links), default=0)
 
     def head(self, key: bytes) -> int:
         return max((f.seq for f in self.frames if key in f.links), default=0)
@@ -339,6 +350,33 @@ def test_every_wanted_frame_comes_once_and_in_order_through_any_channel(
         assert chain == sorted(chain)
     assert sorted(reader.delivered) == expected
     assert reader.receiver.held_bytes == 0
+
+
+@given(
+    made=st.lists(st.sampled_from([(A,), (B,), (A, B), (C,)]), min_size=1, max_size=40),
+    sent=st.sets(st.integers(1, 40)),
+    lost=st.sets(st.integers(1, 40)),
+    since=st.integers(0, 40),
+)
+def test_of_what_an_origin_has_damaged_everybody_misses_that_alone(
+    made: list[tuple[bytes, ...]], sent: set[int], lost: set[int], since: int
+) -> None:
+    archive = Archive(lost=lost)
+    frames = [archive.make(keys, time_us=1_000_000 * at) for at, keys in enumerate(made, 1)]
+    reader = Reader(archive, A, B, since_us=10_000_000 + 1_000_000 * since)
+
+    for frame in frames:
+        if frame.seq in sent:
+            reader.take(frame)
+    reader.tail(A, B)
+    reader.settle()
+
+    wanted = {f.seq for f in frames if f.seq >= max(1, since) and {A, B} & set(f.links)}
+    assert len(reader.delivered) == len(set(reader.delivered))
+    for key in (A, B):
+        chain = [seq for seq in reader.delivered if key in archive.frames[seq - 1].links]
+        assert chain == sorted(chain)
+    assert wanted - lost <= set(reader.delivered)
 
 
 def test_a_filter_given_up_is_forgotten_with_what_waited_for_it() -> None:

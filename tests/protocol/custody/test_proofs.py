@@ -298,6 +298,9 @@ class Archive:
     def head(self, key):
         return len(self.records)
 
+    def last(self, key, upto):
+        return min(upto, len(self.records))
+
     def first_since(self, key, time_us):
         return next((s for s, r in self.records.items() if r.time_us >= time_us), None)
 

@@ -1,17 +1,19 @@
 """Frames leave by a neighbour's broker or straight to its agent, and none is lost in between."""
 
 from federator.protocol.data import outgoing as module
-from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC, Outgoing
+from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC
 from federator.protocol.data.unconfirmed import Unconfirmed
-from federator.protocol.forwarding.counters import DataCounters
-from federator.protocol.forwarding.frames import CHAIN_BYTES, CUSTODY_FLAG, KEY_BYTES, Frame, unpack
-from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.types import BrokerId, Epoch
+from federator.protocol.forwarding.frames import (
+    CUSTODY_FLAG,
+    KEY_BYTES,
+    label_bytes,
+    unpack,
+)
 from federator.runtime.mqtt.wire import inbound_of
+from tests.protocol.data.bare_outgoing import N2, TOPIC, bare_outgoing, send_frame
 
-ME, N2 = BrokerId(1), BrokerId(2)
-TOPIC = "$fed/fed/data"
 BODY, LONG_BODY = b"0\x04\x00\x01a\x00", b"0\x08\x00\x01a\x00long"
+LABEL_BYTES = label_bytes(bytes(KEY_BYTES))
 
 
 class Wire:
@@ -21,6 +23,7 @@ class Wire:
         self.sent = []
         self.broken = False
         self.urgent_bytes = 0
+        self.packet_bytes_max = self.packet_bytes_sure = 1 << 28
         self.idle = True
 
     def write_packets(self, parts, count, *, urgent=False):
@@ -32,28 +35,14 @@ class Wire:
 
 
 def outgoing():
-    made = Outgoing(
-        self_id=ME,
-        topic=TOPIC,
-        counters=DataCounters(),
-        policies=LinkPolicies({}, ()),
-        seals=None,
-        frame_events=None,
-        datagrams=None,
-    )
+    made = bare_outgoing()
     broker, agent = Wire(), Wire()
     made.reach(N2, broker)
     return made, broker, agent
 
 
 def send(made, seq, *, urgent=False, flags=0, body=BODY):
-    frame = Frame(
-        flags=flags, hop_limit=8, hops=0, sender=ME, origin=ME, epoch=Epoch(1), seq=seq,
-        origin_time_us=0, publications=1, mask=1, keys=bytes(KEY_BYTES),
-        body=memoryview(body), chain=bytes(CHAIN_BYTES) if flags else b"",
-    )  # fmt: skip
-    parts = (frame.body,)
-    return made.send(frame, 0, ((N2, b"\x01"),), parts, len(frame.body), now_ms=0, urgent=urgent)
+    return send_frame(made, seq, body, flags=flags, urgent=urgent)
 
 
 def test_frames_go_straight_while_the_agent_is_connected():
@@ -132,7 +121,7 @@ def test_a_neighbour_that_is_gone_gets_nothing_by_any_way():
 def test_a_frame_that_is_too_long_for_an_agent_goes_by_the_broker_and_changes_nothing(
     monkeypatch,
 ):
-    monkeypatch.setattr(module, "DIRECT_BYTES_MAX", len(BODY))
+    monkeypatch.setattr(module, "DIRECT_BYTES_MAX", LABEL_BYTES + len(BODY))
     made, broker, agent = outgoing()
     made.go_direct(N2, agent, Unconfirmed(10_000))
     send(made, 1, body=LONG_BODY)

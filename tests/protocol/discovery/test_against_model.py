@@ -25,6 +25,7 @@ UNHEARD = 100
 PLAIN_NAMES = ["c1", "c2", "c3", "c4", "c5", "c6"]
 NASTY_NAMES = [*PLAIN_NAMES, "c1 0 a", "c1 0 a 1 b", "c2 disconnected.", "c3 t/1", "c1 0"]
 FILTERS = ["a", "b/+", "t/1", "a 0 t/1", "b 1 t/1", "x/#", "$share/g/a", "$share/g h/b", "a t/1"]
+FILTERS += ["more/1", "more/2", "more/3"]
 
 
 class World:

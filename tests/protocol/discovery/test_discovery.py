@@ -408,6 +408,82 @@ def test_a_restarted_broker_has_no_clean_sessions():
     assert agent.wanted == {"b"}
 
 
+@pytest.mark.parametrize("agent_restarts", [False, True])
+@pytest.mark.parametrize(("came", "comes"), [(5, 3), (3, 5)])
+def test_what_a_client_had_in_a_session_of_another_fate_makes_up_for_nobody(
+    came: int, comes: int, agent_restarts: bool
+):
+    agent = Driven()
+    agent.settle()
+    agent.sys(UPTIME, "500 seconds")
+    agent.log(*arrive("changes", "a", clean=False, protocol=came))
+    agent.log(*arrive("keeper", "b", clean=False), *arrive("clean", "c"))
+
+    agent.down()
+    agent.up()
+    agent.log(*arrive("changes", clean=False, protocol=comes), leave("changes"))
+    if agent_restarts:
+        agent = restarted(agent, away_ms=None)
+    agent.down()
+    agent.up()
+    agent.sys(UPTIME, "1 seconds")  # less than before: only "b" is left
+    agent.counts(1)
+
+    assert agent.wanted == {"a", "b", "c", "#"}
+    agent.log(*arrive("changes", "a"), *arrive("clean", "c"))
+    agent.counts(3)
+    assert agent.wanted == {"a", "b", "c"}
+
+
+def test_of_sessions_of_unknown_fate_some_may_have_outlived_a_restart():
+    agent = Driven()
+    agent.settle()
+    agent.sys(UPTIME, "500 seconds")
+    agent.log(*arrive("keeper", "a", clean=False), *arrive("five", "b", protocol=5))
+    agent.log(*arrive("clean", "c"))
+
+    agent.down()
+    agent.up()
+    agent.sys(UPTIME, "1 seconds")  # "a" and "b" are left, as many as of other sessions
+    agent.counts(2)
+
+    assert agent.wanted == {"a", "b", "c", "#"}
+
+
+def test_who_is_heard_late_after_a_gap_does_not_cost_the_hope_for_the_others():
+    agent = restarted(known_agent(), away_ms=None)
+    agent.up(session_present=True)
+    agent.counts(3, 1)  # a gateway, which answers the roll call
+    assert "#" in agent.wanted
+
+    agent.log(*arrive("federator-gw", "g"))
+    agent.counts(3, 1)
+
+    assert agent.wanted == {"a", "b", "c", "registered"}
+
+
+@pytest.mark.parametrize("agent_restarts", [False, True])
+def test_what_was_unheard_before_a_gap_makes_up_for_nobody_after_it(agent_restarts: bool):
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("one", "a"))
+    agent.counts(2)  # somebody has "b", too
+    assert agent.wanted == {"a", "#"}
+
+    if agent_restarts:
+        agent = restarted(agent, away_ms=None)
+    else:
+        agent.down()
+    # "a" goes
+    agent.up()
+    agent.counts(1)
+
+    assert agent.wanted == {"a", "#"}
+    agent.log(*arrive("one", "a"), *arrive("two", "b"))
+    agent.counts(2)
+    assert agent.wanted == {"a", "b"}
+
+
 def test_who_is_gone_with_a_broker_that_kept_our_session_makes_up_for_nobody():
     agent = Driven()
     agent.settle()
@@ -529,6 +605,30 @@ def test_two_clients_with_one_filter_hold_it_twice():
     assert agent.wanted == {"a"}
     agent.log(Unsubscribed("two", "a"))
 
+    assert agent.wanted == set()
+
+
+def test_shared_subscriptions_that_only_mosquitto_grants_are_read_and_widen_nothing():
+    """It grants, logs and counts them: a group called ``+``, and groups of no filter."""
+    agent = Driven()
+    agent.settle()
+    agent.log(*arrive("w", "$share/g", "$share/+", "$share/#", "$share/g/", "$share/+/x"))
+    assert agent.wanted == {"x"}
+    agent.settle(shared=5)
+    assert agent.wanted == {"x"}
+    agent.log(Unsubscribed("w", "$share/+/x"), Unsubscribed("w", "$share/g"))
+    agent.settle(shared=3)
+    assert agent.wanted == set()
+
+
+def test_a_group_that_only_mosquitto_grants_is_of_its_broker_alone():
+    agent = Driven(groups_span_brokers=True)
+    agent.settle()
+    agent.log(*arrive("w", "$share/+/x", "$share/g"))
+    agent.settle(shared=2)
+    assert agent.wanted == {"x"}
+    assert agent.discovery.snapshot().groups_beyond_quota == 0
+    agent.log(Unsubscribed("w", "$share/+/x"))
     assert agent.wanted == set()
 
 

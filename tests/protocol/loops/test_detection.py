@@ -2,7 +2,6 @@
 
 import heapq
 import random
-from dataclasses import replace
 from itertools import pairwise
 
 import pytest
@@ -13,6 +12,7 @@ from federator.protocol.loops import detection as loops
 from federator.protocol.loops.detection import (
     RETEST_MS,
     ROUNDS,
+    ROUNDS_AGAIN,
     Fate,
     LoopDetector,
     LoopFound,
@@ -46,8 +46,9 @@ class World:
         **options,
     ):
         self.chance = random.Random(seed)
-        parameters = replace(PARAMETERS, retest=retest)
-        self.detector = LoopDetector(parameters, chance=self.chance.random, **options)
+        self.detector = LoopDetector(
+            PARAMETERS, chance=self.chance.random, retests=lambda: retest, **options
+        )
         self.way_ms = way_ms
         self.looping = looping
         self.now_ms = 0
@@ -102,8 +103,11 @@ class World:
                 for since_ms, topic, payload in held:
                     self.longest_hold_ms = max(self.longest_hold_ms, self.now_ms - since_ms)
                     digest = (topic, payload)
-                    self.detector.on_released(topic, digest, now_ms=self.now_ms)
-                    self._pass(topic, payload)
+                    fate = self.detector.on_released(topic, digest, now_ms=self.now_ms)
+                    if fate is Fate.PASS:
+                        self._pass(topic, payload)
+                    elif fate is Fate.HOLD:
+                        self._held.append((since_ms, topic, payload))
             else:
                 self.effects.append(effect)
 
@@ -184,6 +188,60 @@ def test_a_storm_that_makes_the_way_round_long_is_broken_too():
 
     assert world.detector.loop_count == 1_500
     assert len(world.passed) == before
+
+
+@pytest.mark.parametrize("way_ms", [3, 12, 40, 70])
+def test_of_a_new_topic_of_a_bridge_that_is_known_to_circle_three_copies_go_round(way_ms):
+    world = World(way_ms=lambda chance: way_ms, retest=False)
+    world.publish("t", "m", at_ms=0)
+    world.run(5_000)
+
+    for number in range(30):
+        world.publish(f"new/{number}", "m", at_ms=6_000 + 300 * number)
+    world.run(60_000)
+
+    assert world.detector.loop_count == 31
+    assert world.detector.suspects == 0
+    copies = [len(world.passed_since(6_000, f"new/{number}")) for number in range(30)]
+    assert max(copies) <= 1 + ROUNDS_AGAIN
+
+
+def test_what_clients_publish_on_a_new_topic_while_it_is_tested_arrives_once_it_is_known():
+    world = World(retest=False)
+    world.publish("t", "m", at_ms=0)
+    world.run(5_000)
+
+    for number in range(200):
+        world.publish("new", str(number), at_ms=6_000 + 5 * number)
+    world.run(20_000)
+
+    assert set(world.passed_since(6_000, "new")) == {str(number) for number in range(200)}
+    assert len(world.passed_since(6_000, "new")) <= 200 * (1 + ROUNDS_AGAIN)
+    assert world._held == []
+
+
+def test_what_was_delivered_here_and_comes_in_is_a_repetition_where_a_loop_is_known():
+    world = World(retest=False)
+    world.publish("t", "m", at_ms=0)
+    world.run(5_000)
+
+    world.detector.on_delivered("new", ("new", "m"), now_ms=6_000)
+
+    assert world.detector.on_intake("new", ("new", "m"), now_ms=6_005) is Fate.HOLD
+
+
+@pytest.mark.parametrize("every_ms", [1, 7, 12, 30, 60, 79])
+@pytest.mark.parametrize("seed", range(3))
+def test_beside_a_known_loop_too_a_client_that_repeats_itself_loses_nothing(every_ms, seed):
+    world = World(seed=seed, looping=lambda topic: topic == "t", retest=False)
+    world.publish("t", "m", at_ms=0)
+    world.steady("free", "21.5", every_ms=every_ms, from_ms=5_000, until_ms=65_000)
+
+    world.run(80_000)
+
+    assert list(world.detector.loops) == ["t"]
+    assert len(world.passed_since(0, "free")) == len(range(5_000, 65_000, every_ms))
+    assert world.longest_hold_ms <= 8 * PARAMETERS.turnaround_ms_max
 
 
 def test_where_the_end_of_a_loop_is_told_it_is_not_tested_again():

@@ -9,7 +9,13 @@ from federator.protocol.messages.control import (
     RetainedPull,
     RetainedValues,
 )
-from federator.protocol.retained.round import ASK_TOPICS_MAX, Round, answer_pull, make_offer
+from federator.protocol.retained.round import (
+    ASK_TOPICS_MAX,
+    PULLS_AT_ONCE_MAX,
+    Round,
+    answer_pull,
+    make_offer,
+)
 from federator.protocol.retained.store import RetainedStore
 from federator.protocol.retained.versions import Version
 from tests.protocol.retained.peers import Peer, buckets_of, entries
@@ -127,6 +133,50 @@ def test_what_did_not_fit_into_an_answer_is_asked_for_next(many):
 
     assert taken == [(entry, b"packet")]
     assert round_.next_ask()[1].topics == ask.topics[1:]
+
+
+def test_what_is_wanted_no_more_when_its_turn_comes_is_not_asked_for(many):
+    wanted = {f"t/{number}" for number in range(2 * RETAINED_ENTRIES_MAX)}
+    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=wanted.__contains__)
+    read(round_, (2, 1), many)
+    while round_.undecided:
+        round_.decide(NOW_US)
+    first = round_.next_ask()[1].topics
+    assert len(first) == ASK_TOPICS_MAX
+
+    wanted.intersection_update(sorted(wanted.difference(first))[::100])
+
+    asked = []
+    while (ask := round_.next_ask()) is not None:
+        asked += ask[1].topics
+    assert set(asked) == wanted
+
+
+def test_few_values_are_asked_for_before_many_and_what_is_set_aside_is_not(many):
+    many.put("few/1", Version(5, 0, 1), 7, deleted=False, now_us=5)
+    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
+    read(round_, (2, 1), many)
+    read(round_, (2, 1), many, "few/#")
+    while round_.undecided:
+        round_.decide(NOW_US)
+
+    round_.few_first()
+    assert round_.next_ask()[1].filter == "few/#"
+    assert round_.next_ask()[1].filter == "t/#"
+    round_.set_aside("t/#")
+    assert round_.next_ask() is None
+
+
+def test_what_waits_is_read_when_something_is_set_aside(many):
+    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
+    for peer in range(3, 3 + PULLS_AT_ONCE_MAX):
+        assert round_.on_offer((2, peer), make_offer("t/#", buckets_of(many, "t/#")))
+    assert round_.on_offer((2, 1), make_offer("+/1", buckets_of(many, "+/1"))) == []
+
+    ((way, pull),) = round_.set_aside("t/#")
+
+    assert (way, pull.filter) == ((2, 1), "+/1")
+    assert round_.reading
 
 
 def test_an_answer_that_nobody_asked_for_changes_nothing(many):

@@ -311,3 +311,30 @@ def test_a_restart_of_the_broker_costs_no_walk_and_is_on_disk_all_the_same(store
     assert {s.topic: s.here for s in store.take_changes(10)} == {"a": False, "b": True, "c": True}
     assert {s.topic: s.here for s in store.save()()} == {"a": False, "b": True, "c": True}
     assert all(saved.here for saved in whole())
+
+
+def test_what_differs_from_the_last_look_was_set_after_it(store):
+    store.put("a", Version(5, 0, 2), 1, deleted=False, now_us=5)
+    store.put("gone", Version(5, 0, 2), 1, deleted=False, now_us=5)
+    store.put("ahead", Version(900, 3, 2), 1, deleted=False, now_us=5)
+    since = store.touched
+
+    found = {"a": 2, "new": 1, "ahead": 2}
+    store.on_found(found, since=since, now_us=200, seen_us=100)
+    for _ in store.on_scanned(["#"], found, since=since, now_us=200, seen_us=100):
+        pass
+
+    assert store.get("a").version == store.get("new").version == Version(100, 0, 1)
+    assert store.get("gone").version == Version(100, 0, 1)
+    assert store.get("gone").deleted
+    assert store.get("ahead").version == Version(900, 4, 1), "never older than what it replaced"
+
+
+def test_a_value_that_may_have_lost_its_place_is_not_taken_for_a_new_one():
+    full = RetainedStore(1, topics_max=4, tombstone_keep_us=10**9)
+    for number in range(8):
+        full.put(f"t/{number}", Version(5, 0, 1), 1, deleted=False, now_us=5)
+
+    full.on_found({"again": 1}, since=full.touched, now_us=200, seen_us=100)
+
+    assert full.get("again").version == Version(0, 0, 1)

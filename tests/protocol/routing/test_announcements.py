@@ -81,6 +81,26 @@ def test_newer_number_that_comes_the_long_way_waits_for_the_short_way():
     assert sent == [2], "2 heard cost 3 by way of 3 first, and held it"
 
 
+@pytest.mark.parametrize("late", [(0, 1), (1, 3)], ids=["to the relay", "from the relay"])
+@pytest.mark.parametrize("late_ms", [400, 1_500, 3_500])
+def test_ways_of_equal_cost_do_not_change_places_while_announcements_of_one_come_late(
+    late, late_ms
+):
+    diamond = [(0, 1), (1, 3), (0, 2), (2, 3)]
+    network = settled(diamond, 0)
+    network.subscribe(3, "g")  # it has a core of its own, whose announcements go the other way
+    network.run(3 * Parameters().core_ann_interval_ms)
+    seen = set()
+
+    for turn in range(600):  # half a minute
+        # The queue of one direction grows, slowly enough for hellos to keep the link.
+        network.delay_ms[late] = min(late_ms, 400 + 10 * turn)
+        network.run(50)
+        seen.add((route(network, 3, 0).parents, route(network, 1, 0).parents))
+
+    assert seen == {((1, 2), (0,))}
+
+
 def test_lost_parent_is_replaced_by_a_feasible_one_without_asking():
     network = settled(grid_links(3, 3), 2)
 

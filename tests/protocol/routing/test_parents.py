@@ -161,7 +161,8 @@ def test_a_way_that_was_told_too_dear_at_first_is_told_again():
     # 3 has each number by 5 long before the cheap copy by 1 comes, and tells the dear way first.
     costs = {(0, 1): 1, (1, 3): 1, (0, 5): 4, (3, 5): 4}
     delay_ms = {(0, 1): 60, (1, 3): 60, (0, 5): 1, (3, 5): 1}
-    network = Network(costs, costs=costs, delay_ms=delay_ms)
+    impatient = Parameters(parent_settle_ms=0)
+    network = Network(costs, costs=costs, delay_ms=delay_ms, parameters=impatient)
     network.run(2_000)
     network.subscribe(0, "f")
     network.run(3 * Parameters().core_ann_interval_ms + 1_000)

@@ -1,5 +1,7 @@
 """Agents that are stopped in order while they hand a burst to their broker."""
 
+import contextlib
+
 from lab.grid.processes.relay import Relay
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import Plain, eventually, linked
@@ -15,12 +17,14 @@ async def test_a_burst_is_handed_over_whole_before_the_agent_goes(tmp_path):
     async with Plain(tmp_path) as plain:
         near, far = await plain.broker(), await plain.broker()
         way = Relay(("127.0.0.1", far.port), delay_s=SLOW_S)
-        await plain.agent(1, near)
+        origin = await plain.agent(1, near)
         agent = await plain.agent(2, f"mqtt://127.0.0.1:{way.listen()}", near.url)
         subscriber = Subscriber(far.port, "t", client_id="s", qos=1)
         publisher = Publisher(near.port, "t", client_id="p", qos=1, rate_hz=10_000)
         await eventually(agent, linked(1), "both are there")
-        async with running(subscriber), running(publisher):
+        async with running(subscriber), contextlib.AsyncExitStack() as stack:
+            await eventually(origin, has_mesh, "the subscription is known")
+            await stack.enter_async_context(running(publisher))
             await until(lambda: subscriber.came, "the way is open")
             publisher.pause()
             await until_none(lambda: missing(subscriber, publisher), "all so far")
@@ -36,6 +40,10 @@ async def test_a_burst_is_handed_over_whole_before_the_agent_goes(tmp_path):
             await until_none(lambda: missing(subscriber, publisher), "all of it")
         assert subscriber.duplicates == 0
         way.close()
+
+
+def has_mesh(status):
+    return [mesh["filter"] for mesh in status["meshes"]] == ["t"]
 
 
 def missing(subscriber, publisher):

@@ -11,10 +11,12 @@ import sys
 
 import pytest
 
+from federator.runtime.storage import damage
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.ports import free_ports
 from tests.real.agent_log import named, tally
 from tests.real.flow import Publisher, Subscriber, running
+from tests.real.logins import write_passwords, write_secret
 from tests.real.plain_agents import QUICK, PlainConfig, eventually, gets_through, linked
 from tests.real.polling import until
 
@@ -153,7 +155,7 @@ async def test_a_clock_that_was_set_back_heals_by_itself(plain, state):
         status = await agent.status()
     assert status["epoch"] > FUTURE_MS
     assert len(named(agent, "epoch.renewed")) == (state == "deleted")
-    assert int((agent.state_dir / "epoch").read_text()) == status["epoch"]
+    assert int(damage.unsealed((agent.state_dir / "epoch").read_bytes())) == status["epoch"]
 
 
 async def test_a_broker_that_is_not_there_yet_is_waited_for(plain, tmp_path):
@@ -249,3 +251,18 @@ async def test_nobody_else_may_look_into_the_state_folder_whatever_the_umask(pla
     folder = agent.state_dir
     open_to_others = [each for each in (folder, *folder.rglob("*")) if each.stat().st_mode & 0o077]
     assert open_to_others == []
+
+
+async def test_a_broker_that_takes_all_connections_for_one_client_is_told(plain, tmp_path):
+    write_secret(tmp_path / "secret")
+    passwords = f"password_file {write_passwords(tmp_path / 'passwords', 'alice')}"
+    lines = (*QUICK, passwords, "use_username_as_clientid true")
+    broker = await plain.broker(allow_anonymous=False, extra_config=lines)
+    login = {"username": "alice", "password_file": str(tmp_path / "secret")}
+    agent = await plain.agent(1, broker, broker=login)
+
+    await until(lambda: named(agent, "broker.one_id"), "it is told")
+    status = await agent.status()
+
+    assert len(named(agent, "broker.one_id")) == 1
+    assert "takes all connections of user 'alice' for one client" in status["ready_reason"]

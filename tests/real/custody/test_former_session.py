@@ -1,9 +1,12 @@
 """What waits under the name that the data connection had before names were secret."""
 
+import contextlib
+
 import mqtt5
 
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.mqtt.session_packets import wipe_session
+from federator.runtime.storage.state_dir import StateDir
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.handler import Handler
@@ -34,12 +37,18 @@ class Predecessor(Handler):
 async def as_before(agent, broker):
     """Leave nothing at the broker, and in the state folder, that was not there in former times."""
     secret = agent.state_dir / "client-token"
-    connect = mqtt5.ConnectPacket(f"{FORMER}-{secret.read_text().strip()}", clean_start=True)
+    connect = mqtt5.ConnectPacket(
+        f"{FORMER}-{StateDir(agent.state_dir).client_token()}", clean_start=True
+    )
     assert await wipe_session(Endpoint("127.0.0.1", broker.port), connect.write())
     secret.unlink()
 
 
-async def test_what_waits_under_a_former_name_is_taken_once(plain):
+@contextlib.asynccontextmanager
+async def under_a_former_name(plain):
+    """A broker and its stopped agent, whose session has the name of former times; a publisher there
+    that rests, and a subscriber at another broker that has everything.
+    """
     one, two = [await plain.broker() for _ in range(2)]
     agent = await plain.agent(1, one)
     await plain.agent(2, two, one.url)
@@ -48,8 +57,7 @@ async def test_what_waits_under_a_former_name_is_taken_once(plain):
     publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1)
     async with running(subscriber, publisher):
         await gets_through(publisher, subscriber)
-        publisher.pause()
-        await until(lambda: publisher.link.unacknowledged == 0, "the broker has them")
+        await publisher.rest()
         last = publisher.sent - 1
         await until(lambda: subscriber.came[last], "all that is under way came")
         await agent.stop()
@@ -57,11 +65,15 @@ async def test_what_waits_under_a_former_name_is_taken_once(plain):
         predecessor = Predecessor(one.port, "plant/#")
         async with running(predecessor):
             await until(lambda: predecessor.link.subscribed, "subscribed")
+        yield one, agent, publisher, subscriber
+
+
+async def test_what_waits_under_a_former_name_is_taken_once(plain):
+    async with under_a_former_name(plain) as (one, agent, publisher, subscriber):
         first = publisher.sent
         publisher.resume()
         await until(lambda: publisher.sent >= first + 50, "50 wait under the former name")
-        publisher.pause()
-        await until(lambda: publisher.link.unacknowledged == 0, "the broker has them")
+        await publisher.rest()
 
         await agent.start()
         owed = set(range(first, publisher.sent))
@@ -76,5 +88,25 @@ async def test_what_waits_under_a_former_name_is_taken_once(plain):
     assert subscriber.duplicates == 0
     (line,) = named(agent, "session.moved")
     assert (line["publications"], line["whole"]) == (len(owed), True)
+    assert not (agent.state_dir / "former-session").exists()
+    plain.assert_calm()
+
+
+async def test_what_clients_publish_while_a_former_name_is_left_comes_once(plain):
+    async with under_a_former_name(plain) as (_, agent, publisher, subscriber):
+        first = publisher.sent
+        publisher.resume()
+
+        await agent.start()
+        await until(lambda: named(agent, "session.moved"), "moved")
+        moved = publisher.sent
+        await until(lambda: publisher.sent >= moved + 50, "some more")
+        await publisher.rest()
+        owed = set(range(first, publisher.sent))
+        await until(lambda: owed <= set(subscriber.came), "all came")
+
+    assert subscriber.duplicates == 0
+    (line,) = named(agent, "session.moved")
+    assert line["whole"]
     assert not (agent.state_dir / "former-session").exists()
     plain.assert_calm()

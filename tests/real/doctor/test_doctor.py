@@ -10,6 +10,7 @@ import pytest
 
 from federator.config.reading import load
 from federator.config.settings import Settings
+from federator.errors import ConfigError
 from federator.runtime.doctor.diagnosis import Report, judge
 from federator.runtime.doctor.doctor import examine
 from federator.runtime.mqtt.probe import RefusedError
@@ -196,12 +197,30 @@ def doctor_was_heard(status):
     return status["counters"]["data"]["frames_of_strangers"] > 0
 
 
-async def test_a_small_packet_limit_is_found(start_broker):
-    broker = await start_broker(extra_config=(FAST_SYSTEM, "max_packet_size 20000"))
+@pytest.mark.parametrize(
+    ("limit", "outcome", "takes"), [(1_000, "fail", 1_000), (100_000, "warn", 98_304)]
+)
+async def test_a_payload_limit_that_the_broker_tells_nobody_is_found(
+    start_broker, limit, outcome, takes
+):
+    lines = (FAST_SYSTEM, DEEP_QUEUE, f"message_size_limit {limit}")
+    broker = await start_broker(extra_config=lines)
 
     found = await report(settings_for(broker))
 
-    assert outcomes(found) == {"packet size": "fail"}
+    assert outcomes(found) == {"packet size": outcome}
+    [finding] = [each for each in found.findings if each.name == "packet size"]
+    assert f"payloads of {takes} bytes come back" in finding.found
+    assert found.config_lines == ("message_size_limit 327680",)
+
+
+@pytest.mark.parametrize(("limit", "outcome"), [(20_000, "fail"), (100_000, "warn")])
+async def test_a_small_packet_limit_is_found(start_broker, limit, outcome):
+    broker = await start_broker(extra_config=(FAST_SYSTEM, f"max_packet_size {limit}"))
+
+    found = await report(settings_for(broker))
+
+    assert outcomes(found) == {"packet size": outcome}
     assert found.config_lines == ("max_packet_size 327680",)
 
 
@@ -237,6 +256,27 @@ async def test_a_password_is_used_and_a_wrong_one_is_77(start_broker, tmp_path):
     assert outcomes(found) == {}
     assert raised.value.config_exit_code == 77
     assert 'wrong"' not in str(raised.value)
+
+
+async def test_one_id_for_all_connections_of_a_user_is_78(start_broker, tmp_path):
+    await make_password(tmp_path, "agent", "right")
+    lines = (FAST_SYSTEM, f"password_file {tmp_path}/passwords", "use_username_as_clientid true")
+    broker = await start_broker(allow_anonymous=False, extra_config=lines)
+
+    with pytest.raises(ConfigError, match="takes all connections of user 'agent' for") as raised:
+        await examine(settings_for(broker, 'username = "agent"', 'password = "right"'))
+
+    assert raised.value.exit_code == 78
+
+
+async def test_a_neighbour_that_is_our_own_broker_is_named(start_broker):
+    broker = await start_broker(extra_config=(FAST_SYSTEM,))
+    other = broker.url.replace("127.0.0.1", "localhost")
+
+    found = await report(settings_for(broker, "[[neighbours]]", f'url = "{other}"'))
+
+    (told,) = [(f.outcome, f.found) for f in found.findings if f.name == "neighbour"]
+    assert told == ("fail", f"{other}: leads to our own broker")
 
 
 async def run_doctor(config: Path, *options: str) -> tuple[int, str, str]:
@@ -277,8 +317,17 @@ async def test_a_broker_that_is_not_there_is_69_in_one_line(tmp_path):
     )
 
 
-@pytest.mark.parametrize("answer", [b"HTTP/1.1 400 Bad Request\r\n\r\n", b"\xff" * 64, b"\x20"])
-async def test_a_server_that_is_no_broker_is_69_in_one_line(answer, tmp_path):
+@pytest.mark.parametrize(
+    ("answer", "wanted"),
+    [
+        (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no MQTT broker, but HTTP"),
+        (b"\xff" * 64, "no MQTT broker"),
+        (b"\x20", "is it an MQTT 5 broker, or does port "),
+        (b"", "is it an MQTT 5 broker, or does port "),
+        (b"\x20\x02\x00\x01", "the broker does not speak MQTT 5"),
+    ],
+)
+async def test_a_server_that_is_no_broker_is_69_in_one_line(answer, wanted, tmp_path):
     async def reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read(1)
         writer.write(answer)
@@ -291,7 +340,19 @@ async def test_a_server_that_is_no_broker_is_69_in_one_line(answer, tmp_path):
 
     assert (code, out) == (69, "")
     assert err.startswith(f"federator: mqtt://127.0.0.1:{port}: ")
+    assert wanted in err
     assert err.count("\n") == 1
+
+
+async def test_tls_where_there_is_none_is_told(start_broker):
+    broker = await start_broker()
+    config = broker.folder.parent / "federator.toml"
+    config.write_text(f'[broker]\nid = 1\nurl = "mqtts://127.0.0.1:{broker.port}"\n')
+
+    code, out, err = await run_doctor(config)
+
+    assert (code, out) == (69, "")
+    assert f"does port {broker.port} speak TLS? without it the URL begins with mqtt://" in err
 
 
 async def test_neighbours_are_tried_there_and_back(plain: Plain) -> None:

@@ -10,6 +10,8 @@ import contextlib
 import logging
 import time
 
+import pytest
+
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
@@ -119,6 +121,7 @@ async def controller_but(gateway, deposed):
     raise AssertionError(f"no controller but {deposed} within {ELECTED_WITHIN_S} s")
 
 
+@pytest.mark.full
 async def test_the_controllers_own_broker_dies_twice_in_a_row(tmp_path):
     async with federation(tmp_path, 2, 3) as (grid, gateway):
         deposed = []

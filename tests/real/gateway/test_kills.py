@@ -150,6 +150,7 @@ async def test_a_broker_is_drained_and_nobody_notices_or_misses_anything(federat
     assert twice(clients) <= 2 * CLIENTS, "only what was on its way to both brokers comes twice"
 
 
+@pytest.mark.full
 async def test_agents_that_stand_still_during_the_moves_of_a_drain_cost_nothing(federation):
     """Then what is published long after a move is not known to be wanted at the new broker."""
     brokers, agents, gateway = federation

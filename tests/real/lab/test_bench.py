@@ -22,16 +22,17 @@ def wire_to(broker, layout=LAYOUT):
     return Wire.connect(layout, publish_at=place, subscribe_at=place, name="test")
 
 
+@pytest.mark.parametrize(("size", "window"), [(64, 200), (1_000_000, 2)])
 @pytest.mark.parametrize("qos", [0, 1])
-async def test_saturation_counts_every_message_once(broker, qos):
-    with contextlib.closing(wire_to(broker, Layout("bench/t", qos, 64))) as wire:
+async def test_saturation_counts_every_message_once(broker, qos, size, window):
+    with contextlib.closing(wire_to(broker, Layout("bench/t", qos, size))) as wire:
         outcome = await asyncio.to_thread(
-            saturate, [wire], run=1, window=200, seconds=0.4, warm_up_s=0.1
+            saturate, [wire], run=1, window=window, seconds=0.4, warm_up_s=0.1
         )
 
     assert outcome.exact
     assert outcome.disordered == 0
-    assert outcome.sent > 200  # credit came back
+    assert outcome.sent > window  # credit came back
     assert outcome.rate > 0
 
 
@@ -112,6 +113,7 @@ async def test_a_load_generator_without_a_broker_says_so(broker):
         wire_to(broker)
 
 
+@pytest.mark.full
 async def test_the_verb_measures_bridge_and_agents_and_writes_records(tmp_path):
     file = tmp_path / "bench.json"
     command = (
@@ -148,6 +150,7 @@ async def test_the_verb_measures_bridge_and_agents_and_writes_records(tmp_path):
     assert "throughput, 1 hop, QoS 0" in output.decode()
 
 
+@pytest.mark.full
 async def test_filters_are_counted_in_a_real_agent_whose_neighbour_dies(tmp_path):
     known = []
 

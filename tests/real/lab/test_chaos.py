@@ -71,6 +71,7 @@ def test_what_a_brokers_full_queue_drops_is_told_with_seed_schedule_and_place(tm
     assert all((kept / f"agent-{i}" / "federator.log").exists() for i in range(3))
 
 
+@pytest.mark.full
 def test_every_fault_is_felt_and_breaks_no_promise(tmp_path):
     """A round of the faults that take no more than seconds each; `script/chaos` has them all."""
     report, kept = tmp_path / "chaos.json", tmp_path / "kept"
@@ -100,6 +101,7 @@ def test_every_fault_is_felt_and_breaks_no_promise(tmp_path):
     assert len(found["agents"]) == 4
 
 
+@pytest.mark.full
 def test_strangers_break_no_promise_of_a_signed_federation(tmp_path):
     report = tmp_path / "chaos.json"
     faults = [f"strangers-{name}" for name in ("repeat", "lie", "crowd", "groups", "retain")]
@@ -113,6 +115,7 @@ def test_strangers_break_no_promise_of_a_signed_federation(tmp_path):
     assert found["never_felt"] == []
 
 
+@pytest.mark.full
 async def test_planted_copies_and_strangers_are_found(tmp_path):
     report, kept, told = tmp_path / "chaos.json", tmp_path / "kept", tmp_path / "told"
     options = ("--minutes", "0.2", "--faults", "none", "--json", str(report), "--keep", str(kept))

@@ -209,7 +209,7 @@ def test_options_that_do_not_go_together_are_a_usage_error():
     assert "broker 9 is not in the grid" in run.stderr
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_shortest_paths_beside_meshes_are_direct_and_send_no_more(tmp_path):
     few = ("--rows", "2", "--cols", "2", "--publications", "20", "--gap-ms", "5", "--json")
     run = subprocess.run(
@@ -233,7 +233,7 @@ def test_shortest_paths_beside_meshes_are_direct_and_send_no_more(tmp_path):
     assert straight["state"]["destinations"] > 0 == mesh["state"]["destinations"]
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_seven_node_testbed_shows_the_shortest_path_with_fewer_messages(tmp_path):
     """That it is faster, too, ``federator-lab grid`` says: here other tests take its time."""
     plot = tmp_path / "chen.svg"

@@ -17,7 +17,7 @@ def no_links(statuses):
     return not any(link["state"] == "up" for s in statuses.values() for link in s["links"])
 
 
-@pytest.mark.slow
+@pytest.mark.full
 async def test_what_a_cut_link_loses_is_counted_and_a_fault(tmp_path):
     grid = Grid(1, 2)
     scenario = replace(default_scenario(grid), runs=(400,), gap_ms=(20, 20))

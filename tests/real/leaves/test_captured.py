@@ -21,7 +21,7 @@ from tests.real.links.test_outbox import Ear
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
-from tests.real.polling import until
+from tests.real.polling import until, until_told
 from tests.real.trust.member import Member
 from tests.real.trust.test_signed import Office
 from tests.real.undisturbed import undisturbed
@@ -198,7 +198,13 @@ async def test_in_the_names_of_others_it_says_nothing(scene):
             scene.captured.say(Solicit(11, other, FUTURE_MS, 1, 255))
             scene.captured.say(RepairRequest(other, 1, (11,), ((bytes(8), 0, 0),)))
             await asyncio.sleep(0)
-        await asyncio.sleep(1)
+
+        async def counted():
+            told = await scene.refused()
+            frames, words = (told[key] - before[key] for key in ("frames_refused", "words_refused"))
+            return frames >= WORDS * 3 / 4 and words >= WORDS * 2 * 3 / 4
+
+        await until_told(counted, "each is refused and counted")
         told = await scene.refused()
 
     assert not taker.came

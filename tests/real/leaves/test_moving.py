@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from federator.errors import LinkError
+from federator.runtime.storage import damage
 from tests.real.flow import running
 from tests.real.leaves.test_reserve import Grid
 from tests.real.plain_agents import eventually, linked
@@ -123,7 +124,7 @@ async def test_a_folder_in_which_an_agent_was_is_refused_and_a_move_is_not_taken
     grid, hub = await start(plain, "member")
     member = await become(grid, "member", hub)
     await member.stop()
-    assert (member.state_dir / "move").read_text() == "begun"
+    assert damage.unsealed((member.state_dir / "move").read_bytes()) == b"begun"
     top, member.config.top = member.config.top, ""
     await member.start()
     await member.stop()

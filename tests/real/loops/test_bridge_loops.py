@@ -18,6 +18,10 @@ from tests.real.polling import DEADLINE_S, POLL_S, until
 
 TOPICS = 5
 LATER = 100
+FRESH = 20
+COPIES_MAX = 31
+"""Of a first publication on a new topic, once the bridge is known; each agent's tests let go some,
+and on a machine with more to do a test may fail and be done again."""
 
 
 class Client(Handler):
@@ -50,6 +54,12 @@ def knows_the_way(status):
     return any(m["filter"] == "t/#" and m["local"] for m in status["meshes"]) and any(
         link["state"] == "up" for link in status["links"]
     )
+
+
+def asks_for_all(status):
+    """As where clients, or a bridge, were there before the agent."""
+    up = any(link["state"] == "up" for link in status["links"])
+    return up and any(m["filter"] == "#" and m["next_hops"] for m in status["meshes"])
 
 
 def all_found(statuses):
@@ -121,6 +131,14 @@ async def test_a_forgotten_bridge_is_told_its_loop_broken_and_all_well_without_i
                 assert "LOOP BROKEN" in "\n".join(as_text(status))
                 assert f"federator_bridge_loops {TOPICS}" in await metrics(agent.http)
 
+            fresh = {(f"t/fresh/{number}", b"once") for number in range(FRESH)}
+            for number, (topic, payload) in enumerate(sorted(fresh)):
+                clients[number % 2].publish(topic, payload)
+                await asyncio.sleep(POLL_S)
+            await until(lambda: all(fresh <= set(c.came) for c in clients), "all are everywhere")
+            await storm_ends(agents, clients)
+            assert max(client.came[each] for client in clients for each in fresh) <= COPIES_MAX
+
             near._extra_config = QUICK  # somebody remembered
             await near.restart()
             for agent in agents:
@@ -135,6 +153,36 @@ async def test_a_forgotten_bridge_is_told_its_loop_broken_and_all_well_without_i
             wanted = await all_get(clients, range(LATER, 2 * LATER))
             await storm_ends(agents, clients)
             assert {client.came[each] for client in clients for each in wanted} == {1}
+
+
+async def test_a_bridge_that_says_nothing_and_was_there_before_is_found_and_its_loop_broken(
+    tmp_path,
+):
+    async with Plain(tmp_path) as plain:
+        far = await plain.broker()
+        bridge = ("connection silent", f"address {far.host}:{far.port}", "topic # both 0")
+        near = await plain.broker(extra_config=(*QUICK, *bridge, "notifications false"))
+        clients = [Client(near, "near", qos=0), Client(far, "far", qos=0)]
+        async with running(*clients):
+            await open_way(clients[0], clients[1], b"by the bridge")
+            agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
+            for agent in agents:
+                await eventually(agent, asks_for_all, "linked, and its broker's clients in doubt")
+            assert [s["loops"]["bridges"] for s in await told(agents)] == [[], []]
+
+            for number in range(TOPICS):
+                clients[0].publish(f"t/{number}", b"round and round")
+            for agent in agents:
+                found = loops(lambda x: x["broken_total"] >= TOPICS)
+                await eventually(agent, found, "its loops are found", deadline_s=5 * DEADLINE_S)
+            await storm_ends(agents, clients)
+
+            wanted = await all_get(clients, range(LATER))
+            await storm_ends(agents, clients)
+            assert max(client.came[each] for client in clients for each in wanted) <= 4
+            for agent, status in zip(agents, await told(agents), strict=True):
+                assert len(named(agent, "bridge.loop")) == 1
+                assert "LOOP BROKEN" in "\n".join(as_text(status))
 
 
 async def test_a_bridge_that_leads_elsewhere_disturbs_nothing(tmp_path):

@@ -88,6 +88,17 @@ async def test_our_publications_arrive_at_other_clients_once_and_in_order(broker
     assert link.counters.publishes_rejected == 0
 
 
+async def test_a_tried_packet_says_how_long_one_at_qos_0_may_be(broker):
+    packet = mqtt5.PublishPacket("a/b", bytes(2_000)).write()
+    async with running(broker.port, Recorder()) as link:
+        await until(lambda: link.connected, "connected")
+
+        assert link.try_packet(packet, lambda: None)
+        await until(lambda: link.unacknowledged == 0, "the broker took it")
+
+        assert link.packet_bytes_sure == len(packet)  # at QoS 1 it had an identifier besides
+
+
 async def test_ready_made_packets_keep_every_property(broker):
     packet = mqtt5.PublishPacket(
         "a/b",
@@ -308,7 +319,8 @@ async def test_tls_is_spoken_and_what_is_wrong_with_it_is_told(start_broker, tls
     assert errors[0] == "TLS: certificate not accepted: self-signed certificate"
     assert errors[1] is not None
     assert errors[1].startswith("TLS: certificate not accepted: IP address mismatch")
-    assert errors[2] in ("the broker closed the connection", "connection reset")
+    assert errors[2] is not None
+    assert errors[2].endswith(f"or does port {port} want TLS (mqtts://)?")
 
 
 async def test_a_wrong_password_is_told_in_words_and_logged_once(start_broker, passwords):
@@ -359,13 +371,14 @@ async def test_a_broker_that_falls_silent_is_given_up_within_a_keep_alive_and_a_
         await until(lambda: recorder.downs != [], "given up")
         noticed_after_s = loop.time() - paused_s
         await until(
-            lambda: link.last_error == "no answer within 0.5 s", "a connection without an answer"
+            lambda: link.last_error is not None and "no answer within 0.5 s" in link.last_error,
+            "a connection without an answer",
         )
         broker.resume()
         await until(lambda: link.connected, "connected again")
 
     assert recorder.downs[0] == "no sign of life for 1 s"
-    assert noticed_after_s < 10
+    assert noticed_after_s < 30
 
 
 async def test_a_stuck_broker_costs_bounded_memory_and_every_loss_is_counted(broker):
@@ -494,7 +507,7 @@ async def test_a_refused_subscription_is_reported_once_and_the_others_work(
     assert recorder.payloads == [b"arrives"]
 
 
-async def test_rejected_publications_are_counted_and_the_first_one_is_logged(
+async def test_rejected_publications_are_counted_and_the_first_one_of_a_topic_is_logged(
     start_broker, tmp_path
 ):
     acl = tmp_path / "acl"
@@ -512,11 +525,31 @@ async def test_rejected_publications_are_counted_and_the_first_one_is_logged(
             await until(lambda: recorder.packets != [], "a publication")
 
     assert link.counters.publishes_rejected == 4
-    rejected = [
-        entry["reason"] for entry in logs if entry["event"] == "connection.publication_rejected"
-    ]
-    assert rejected == ["reason 0x87 for a publication on 'forbidden'"]
+    rejected = [entry for entry in logs if entry["event"] == "connection.publication_rejected"]
+    assert [(entry["topic"], entry["reason"]) for entry in rejected] == [("forbidden", "0x87")]
     assert recorder.payloads == [b"y"]
+
+
+async def test_what_exceeds_a_message_size_limit_is_told_and_holds_up_nothing(start_broker):
+    broker = await start_broker(extra_config=("message_size_limit 1000",))
+    recorder = Recorder()
+    with structlog.testing.capture_logs() as logs:
+        async with running(broker.port, recorder, "a/#") as link:
+            await until(lambda: link.subscribed, "subscribed")
+            for qos in (1, 2):
+                link.publish(f"a/long/{qos}", bytes(5_000), qos=qos)
+                link.publish("a/short", b"%d" % qos, qos=qos)
+            await until(lambda: link.unacknowledged == 0, "all answered")
+            await until(lambda: len(recorder.packets) >= 2, "the others")
+
+    rejected = [entry for entry in logs if entry["event"] == "connection.publication_rejected"]
+    assert [(each["topic"], each["reason"]) for each in rejected] == [
+        ("a/long/1", "0x95"),
+        ("a/long/2", "0x95"),
+    ]
+    assert all(each["bytes"] > 5_000 for each in rejected)
+    assert sorted(recorder.payloads) == [b"1", b"2"]
+    assert link.counters.connects == 1
 
 
 async def test_closing_ends_run_even_between_two_attempts():

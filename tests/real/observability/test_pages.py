@@ -1,16 +1,21 @@
 """What an agent answers on its broker to whoever asks for a page, and to whoever floods it."""
 
 import asyncio
+import contextlib
 import json
 
 from federator.config.brokers import BrokerAddress
 from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import PageAnswer, PageQuestion
+from federator.protocol.trust.words import at
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.observability.pages import QUESTIONS_PER_S
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.steering.test_signed_plans import words_of
+from tests.real.trust.test_signed import Office
+from tests.real.undisturbed import tell
 
 ASKED, ANSWERED = "$fed/fed/page", "$fed/fed/paged/me"
 FLOOD = 500
@@ -29,9 +34,9 @@ def probing(broker):
     return BrokerProbe(BrokerAddress(url=broker.url), client_id="asker")
 
 
-async def answer_to(probe, number, page, about=""):
+async def answer_to(probe, number, page, about="", *, sign=lambda said: said):
     question = PageQuestion(token="me", number=number, page=page, about=about)
-    await probe.publish(ASKED, encode(question))
+    await probe.publish(ASKED, sign(encode(question)))
     async with asyncio.timeout(30):
         while True:
             told = decode(PageAnswer, (await probe.next_message()).payload)
@@ -99,3 +104,30 @@ async def test_a_flood_of_questions_is_bounded_and_costs_no_publication(plain):
 
     assert 1 <= answers <= QUESTIONS_PER_S * (spent_s + 3)
     assert len(named(plain.agents[0], "page.malformed")) == 1
+
+
+async def test_who_has_no_key_takes_no_room_from_an_operator(plain, tmp_path):
+    """On a broker without an ACL: unsigned, signed in another role, and recorded questions."""
+    office = Office(tmp_path / "office")
+    broker = await plain.broker()
+    await plain.agent(1, broker, security="signed", more=office.section(1))
+    operator, gateway = (words_of(office, role, "ann") for role in ("operator", "gateway"))
+
+    def sign(said, words=operator):
+        return words.sign(ASKED, said, to=at(1))
+
+    answered = 0
+    async with probing(broker) as probe:
+        await probe.subscribe(ANSWERED)
+        recorded = sign(encode(PageQuestion(token="me", number=99, page="live")))
+        for number in range(1, 6):
+            unsigned = encode(PageQuestion(token="me", number=1_000, page="live"))
+            for _ in range(5 * QUESTIONS_PER_S):
+                for junk in (unsigned, sign(unsigned, gateway), recorded):
+                    await probe.publish(ASKED, junk)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(10):
+                    answered += bool(await answer_to(probe, number, "live", sign=sign))
+
+    tell(row="junk on the topic of pages", sent=5, lost=5 - answered)
+    assert answered == 5

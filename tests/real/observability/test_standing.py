@@ -160,3 +160,18 @@ async def test_a_broker_that_does_not_tell_its_log_is_named_at_start_until_it_is
     os.kill(halting.pid, signal.SIGHUP)
     await all_stand([second], "alone")
     assert (await second.status())["standing"]["well"]
+
+
+async def test_who_may_nothing_at_its_own_broker_is_not_ready_and_says_so(plain, tmp_path):
+    """Mosquitto grants every subscription, so nothing but silence tells."""
+    acl = tmp_path / "acl"
+    acl.write_text("# nobody may anything\n")
+    broker = await plain.broker(extra_config=(*QUICK, f"acl_file {acl}"))
+    agent = await plain.agent(1, broker)
+
+    status = await eventually(
+        agent, lambda s: not s["ready"] and "ACL" in s["ready_reason"], "it says so"
+    )
+
+    assert "forbids us everything" in status["ready_reason"]
+    assert not await agent.ready()

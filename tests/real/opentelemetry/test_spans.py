@@ -34,6 +34,7 @@ async def line_of_three(plain, more="", **options):
         await plain.agent(3, three, two.url, more=more, **options),
     ]
     await eventually(agents[0], linked(2), "1 has its link")
+    await eventually(agents[1], linked(1, 3), "2 has both")
     await eventually(agents[2], linked(2), "3 has its link")
     return brokers, agents
 
@@ -186,14 +187,14 @@ async def test_a_collector_that_is_silent_holds_no_message_and_no_agent(plain):
             took_s = asyncio.get_running_loop().time() - since_s
             assert collector.spans == []
             assert [n for n in range(first, publisher.sent) if not subscriber.came[n]] == []
-            assert took_s < 20
+            assert took_s < 60, "it waited for an answer"
             for agent in agents:
                 assert await told(agent, "spans_waiting") <= 8
                 assert await told(agent, "spans_dropped_total") > 50
                 assert await told(agent, "spans_exported_total") == 0
             stopping_s = asyncio.get_running_loop().time()
             await agents[1].stop()
-            assert asyncio.get_running_loop().time() - stopping_s < 10
+            assert asyncio.get_running_loop().time() - stopping_s < 60, "the same"
 
 
 async def test_a_collector_that_is_not_there_is_told_once_and_taken_up_when_it_comes(plain):

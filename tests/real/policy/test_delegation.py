@@ -74,7 +74,7 @@ async def counters(grid):
     return {here: status["counters"]["data"] for here, status in statuses.items()}
 
 
-@pytest.mark.slow
+@pytest.mark.full
 async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp_path):
     description = described()
     crossings = {}

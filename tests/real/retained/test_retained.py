@@ -10,6 +10,7 @@ from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid, Link
 from tests.real.plain_agents import QUICK, Plain, eventually, linked
 from tests.real.polling import until
+from tests.real.refusing import refuse
 from tests.real.retained.retained_clients import client, kept_by
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -246,3 +247,92 @@ async def test_values_that_cross_on_their_way_end_the_same_on_both_brokers(line)
         while not await agree():
             assert time.monotonic() < end_s, (one.latest, two.latest)
             await asyncio.sleep(0.1)
+
+
+async def test_a_filter_that_a_broker_refuses_its_agent_keeps_no_other_from_comparing(plain):
+    far, near = (
+        await plain.broker(),
+        await plain.broker(extra_config=(*QUICK, *refuse(plain.folder, "no/#"))),
+    )
+    agents = [await plain.agent(1, far), await plain.agent(2, near, far.url)]
+    await eventually(agents[0], linked(2), "linked")
+    await eventually(agents[1], linked(1), "linked")
+    async with client(far, "setter") as setter, client(near, "other") as other:
+        await setter.set("yes/1", b"far")
+        await setter.set("no/1/1", b"far")
+        await other.set("yes/2", b"near")
+        await other.set("no/2/2", b"near")
+        async with (
+            client(near, "late", "yes/#") as late,
+            client(far, "far", "no/#", "no/2/+", "yes/#") as far_one,
+        ):
+            await until(lambda: late.latest == {"yes/1": b"far", "yes/2": b"near"}, "what may")
+            both = {"yes/1": b"far", "yes/2": b"near", "no/1/1": b"far"}
+            await until(lambda: both.items() <= far_one.latest.items(), "what may, there")
+            await eventually(agents[0], lambda s: s["retained"]["failed"] == 0, "none fails")
+            await eventually(agents[1], lambda s: s["retained"]["failed"] == 0, "none fails")
+
+
+async def test_what_is_removed_at_one_broker_is_removed_where_it_was_set_though_nobody_wants_it(
+    plain,
+):
+    far, near = await plain.broker(), await plain.broker()
+    agents = [await plain.agent(1, far), await plain.agent(2, near, far.url)]
+    await eventually(agents[0], linked(2), "linked")
+    await eventually(agents[1], linked(1), "linked")
+    async with client(far, "setter") as setter:
+        for number in range(50):
+            await setter.set(f"old/{number}/config", b"1")
+        await setter.set("other/1", b"1")
+
+    command = ["mosquitto_sub", "-p", str(near.port), "-V", "5", "--retain-as-published"]
+    command += ["--remove-retained", "-t", "old/#"]
+    removes = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.DEVNULL)
+    try:
+        await eventually(agents[1], lambda s: s["retained"]["values_fetched"] == 50, "they come")
+        await until_holds(near, "old/#", {})
+    finally:
+        removes.terminate()
+        await removes.wait()
+
+    await until_holds(far, "#", {"other/1": b"1"})
+
+
+async def test_of_values_set_at_two_brokers_one_after_the_other_the_later_one_holds_everywhere(
+    plain,
+):
+    more = "[retained]\nresync_s = 1\n"
+    far, near = await plain.broker(), await plain.broker()
+    agents = [
+        await plain.agent(1, far, more=more),
+        await plain.agent(2, near, far.url, more=more),
+    ]
+    await eventually(agents[0], linked(2), "linked")
+    await eventually(agents[1], linked(1), "linked")
+    async with client(far, "first") as first, client(near, "second") as second:
+        await first.set("both/0", b"0")
+        async with client(near, "was-here", "both/#") as was_here:
+            await until(lambda: was_here.latest, "somebody wanted it once")
+        await looks_pass(agents)
+
+        await second.set("both/1", b"near, first")
+        await looks_pass(agents)
+        await first.set("both/1", b"far, later")
+        await until_holds(near, "both/1", {"both/1": b"far, later"})
+        await until_holds(far, "both/1", {"both/1": b"far, later"})
+
+
+async def looks_pass(agents):
+    """Wait until each agent has compared a few times more."""
+    for agent in agents:
+        looks = (await agent.status())["retained"]["looks"]
+        await eventually(agent, lambda s, n=looks: s["retained"]["looks"] > n + 3, "it looks")
+
+
+async def until_holds(broker, topic_filter, wanted):
+    """Wait until ``broker`` retains what is wanted."""
+    held = None
+    end_s = time.monotonic() + 60
+    while held != wanted:
+        assert time.monotonic() < end_s, f"it has {held}, wanted {wanted}"
+        held = await kept_by(broker, topic_filter)

@@ -15,14 +15,13 @@ from tests.real.handler import Handler
 from tests.real.plain_agents import DEEP, QUICK
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
+from tests.real.undisturbed import tell
 
 TOPICS = 10_000
 VALUE = bytes(64)
 LIVE_HZ = 200
-SYNCHRONISED_S = 50.0
-"""Ten times what it takes on two cores with nothing else to do."""
-LATER_MS = 500.0
-"""Well below what a queue of ten thousand values would take."""
+LATER_MS_BAR = 100
+"""Of ``script/attacks``."""
 BEFORE_S = 3.0
 
 
@@ -78,7 +77,7 @@ async def synchronised(grid, here):
     return done_s - asked_s, delays.p99_ms(start_s, asked_s), delays.p99_ms(asked_s, done_s)
 
 
-async def test_ten_thousand_values_come_and_do_not_delay_live_traffic(tmp_path, record_property):
+async def test_ten_thousand_values_come_and_live_traffic_does_not_wait_behind_them(tmp_path):
     """A busy machine delays by itself: one of three joiners has to show it."""
     options = (*QUICK, *DEEP)
     grid = RunningGrid(Grid(1, 4, 0), tmp_path, link_delay_ms=5, broker_options=options)
@@ -90,11 +89,12 @@ async def test_ten_thousand_values_come_and_do_not_delay_live_traffic(tmp_path, 
             for here in (1, 2, 3):
                 took_s, before_ms, during_ms = await synchronised(grid, here)
                 figures.append(f"{took_s:.2f} s, p99 {before_ms:.1f} -> {during_ms:.1f} ms")
-                if took_s < SYNCHRONISED_S and during_ms < before_ms + LATER_MS:
+                if during_ms < 1_000 * took_s / 2:
                     break
             else:
                 raise AssertionError(str(figures))
-        record_property("figures", figures)
+        later_ms = round(during_ms - before_ms, 1)
+        tell(row="10,000 retained values", p99_ms=later_ms, bars={"p99_ms": LATER_MS_BAR})
         for agent in grid.agents.values():  # our own subscriptions are no clients'
             assert agent.log_path.read_text().count("discovery.untrusted") == 1
 

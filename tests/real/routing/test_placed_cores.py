@@ -14,7 +14,7 @@ from lab.grid.processes.steerer import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import QUICK
+from tests.real.plain_agents import QUICK, settled
 from tests.real.polling import until
 
 TOPIC = "plant/7/temp"
@@ -94,10 +94,10 @@ async def all_came_once(publisher, subscribers, first):
         assert [n for n in range(first, last) if subscriber.came[n] != 1] == []
 
 
-@pytest.mark.slow
+@pytest.mark.full
 async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp_path):
     async with line(tmp_path) as (grid, publisher, subscribers):
-        first = max(min(s.came) for s in subscribers)
+        first = await settled(publisher, *subscribers)
 
         told = await asyncio.to_thread(place, grid, tmp_path, valid_s=3_600)
         await grid.until(agreed_on(4))
@@ -112,7 +112,7 @@ async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp
 @pytest.mark.slow
 async def test_a_steerer_moves_the_core_to_its_traffic_and_back_when_it_ends(tmp_path):
     async with line(tmp_path) as (grid, publisher, subscribers):
-        first = max(min(s.came) for s in subscribers)
+        first = await settled(publisher, *subscribers)
         urls = [grid.brokers[here].url for here in sorted(grid.brokers)]
         steerer = SteererProcess(tmp_path / "steerer", *urls, keys='federation = "grid"')
 

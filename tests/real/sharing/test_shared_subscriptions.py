@@ -21,6 +21,7 @@ from tests.real.sharing.shares import (
     triangle,
     warm_up,
 )
+from tests.real.undisturbed import tell
 
 MESSAGES = 30_000
 LINGER_MESSAGES = 3_500
@@ -51,8 +52,8 @@ async def test_each_publication_reaches_one_of_three_members_and_all_get_their_s
 
         shares = [sum(m.came.values()) / MESSAGES for m in members]
         assert set(together(members).values()) == {1}
-        assert min(shares) >= 0.2, shares
-        assert max(shares) <= 0.4, shares
+        assert min(shares) > 0, shares
+        tell(row=f"shares, {publishers} publishing", share=max(shares), bars={"share": 0.4})
 
 
 @pytest.mark.parametrize(

@@ -23,6 +23,8 @@ TOPIC = "flow/1"
 ONE, TWO, THREE = map(BrokerId, (1, 2, 3))
 AROUND = tree_of(ONE, [TOPIC], {TWO: ONE, THREE: TWO})
 FALLBACK_S = 1.0
+STUCK_S = 1.0
+
 SLOW = 10
 """No test asserts a time tighter than ten times of what it takes."""
 
@@ -52,9 +54,9 @@ async def goes(agent, hops, *, planned):
 
 
 @contextlib.asynccontextmanager
-async def flowing(tmp_path, *, qos=1):
+async def flowing(tmp_path, *, qos=1, **sections):
     async with Plain(tmp_path) as plain:
-        brokers, agents = await triangle(plain, more=STRAIGHT)
+        brokers, agents = await triangle(plain, more=STRAIGHT, **sections)
         publisher = Publisher(brokers[0].port, TOPIC, client_id="p", rate_hz=200, qos=qos)
         subscriber = Subscriber(brokers[2].port, TOPIC, client_id="s", qos=qos)
         async with running(publisher, subscriber):
@@ -85,6 +87,28 @@ async def test_a_flow_goes_by_a_plan_while_it_holds_and_nothing_is_lost_in_the_c
         await steerer.tell(brokers[0], 1, valid_ms=500)  # gives it back, and ends
         await goes(agents[0], [3], planned=False)
         await gets_through(publisher, subscriber)
+
+
+async def test_a_flow_that_moves_stays_in_order_when_its_former_way_is_stuck_for_a_moment(tmp_path):
+    patient = {"hello_timeout_ms": 60_000}  # no link counts as down on a machine that is busy
+    async with flowing(tmp_path, qos=0, links=patient) as (brokers, agents, publisher, subscriber):
+        steerer = Steerer()
+        for id, broker in enumerate(brokers, 1):
+            await steerer.tell(broker, id, AROUND)
+        await goes(agents[0], [2], planned=True)
+        await gets_through(publisher, subscriber)
+        since = len(subscriber.order)
+
+        agents[1].pause()  # what comes to it waits, at its broker
+        await asyncio.sleep(STUCK_S / 2)
+        await steerer.tell(brokers[0], 1)
+        await goes(agents[0], [3], planned=False)
+        await asyncio.sleep(STUCK_S / 2)
+        agents[1].resume()
+        await gets_through(publisher, subscriber)
+
+        moved = subscriber.order[since:]
+        assert moved == sorted(moved)
 
 
 async def test_whom_the_plan_was_not_told_sends_on_the_ordinary_way(tmp_path):

@@ -1,5 +1,9 @@
 """In a federation with keys only a steerer's signed plan is followed, and only where it is for."""
 
+import contextlib
+
+import aiomqtt
+
 from federator.config.security import role_keys
 from federator.protocol.messages.steering import tree_of
 from federator.protocol.messages.topics import plan_topic
@@ -9,6 +13,7 @@ from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
 from tests.real.steering.by_hand import plan, retain
 from tests.real.trust.test_signed import Office, keys, refusals
+from tests.real.undisturbed import tell
 
 TOPIC = plan_topic("fed")
 
@@ -52,3 +57,33 @@ async def test_only_who_may_steer_is_followed_and_only_where_it_says(tmp_path):
         )
         await retain(brokers[0], b"")  # anybody may: the lease holds
         assert not any("steer.ended" in line for line in first.log_lines())
+
+
+PLANS = 10
+
+
+async def test_junk_before_and_behind_a_plan_does_not_take_its_place(tmp_path):
+    """A client without a key writes on the topic as fast as it can, on a broker without an ACL."""
+    office = Office(tmp_path / "office")
+    async with Plain(tmp_path) as plain:
+        broker = await plain.broker()
+        agent = await plain.agent(1, broker, security="signed", more=office.section(1))
+        central = words_of(office, "steerer", "central")
+        recorded = central.sign(TOPIC, one(1), to=at(1))
+        junk = [b"junk", b"{}", one(99), one(99, steerer="nobody"), recorded]
+        junk += [central.sign(TOPIC, one(99), to=at(2)), recorded.replace(b'"x"', b'"y"')]
+        followed = []
+        async with aiomqtt.Client(broker.host, broker.port) as client:
+            for number in range(1, PLANS + 1):
+                for each in (*junk, central.sign(TOPIC, one(number), to=at(1)), *junk):
+                    await client.publish(TOPIC, each, qos=1)
+                with contextlib.suppress(AssertionError):
+                    await eventually(agent, follows(number), f"plan {number}", deadline_s=10)
+                    followed.append(number)
+
+    tell(row="junk on the topic of plans", sent=PLANS, lost=PLANS - len(followed))
+    assert followed == list(range(1, PLANS + 1))
+
+
+def follows(number):
+    return lambda status: status["steering"]["number"] == number

@@ -63,6 +63,7 @@ async def test_each_broker_has_the_trees_that_pass_it_until_the_steerer_leaves(b
         assert "Traceback" not in steerer.log_path.read_text()
 
 
+@pytest.mark.full
 async def test_a_second_steerer_waits_and_goes_on_when_the_first_is_killed(brokers, tmp_path):
     async with standing(square(), brokers) as agents:
         first = SteererProcess(tmp_path / "1", brokers[1].url, sections=QUICK)
@@ -160,6 +161,7 @@ async def test_a_broker_that_refuses_plans_is_named(start_broker, tmp_path):
             await steerer.stop()
 
 
+@pytest.mark.full
 async def test_without_capacities_once_says_how_to_set_them(brokers):
     world = square()
     world.links = {ends: (cost, None) for ends, (cost, _) in world.links.items()}

@@ -34,6 +34,7 @@ async def square(plain):
     return brokers
 
 
+@pytest.mark.full
 async def test_what_fills_one_link_goes_round_and_comes_once(plain, tmp_path):
     brokers = await square(plain)
     senders = [

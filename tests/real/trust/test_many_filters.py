@@ -87,6 +87,7 @@ class Greedy(Member):
 
 
 @pytest.mark.parametrize("core", [9, 2], ids=["announced", "as a child"])
+@pytest.mark.full
 async def test_filters_without_end_hold_nobody_up(plain, tmp_path, core):
     office = Office(tmp_path / "office")
     brokers, agents = await line_of_three(plain, office)

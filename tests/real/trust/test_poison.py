@@ -134,6 +134,7 @@ async def test_no_member_moves_the_epoch_of_another(plain, office):
     assert not [agent for agent in on.agents if named(agent, "id.conflict")]
 
 
+@pytest.mark.full
 async def test_pages_of_a_list_that_never_ends_hold_nobody_up(plain, office):
     async with scene(plain, office, qos=1) as on:
         page = FilterListPage(9, ListKind.CORE, 9, 1, 5, 0, 4_000, FILTERS)

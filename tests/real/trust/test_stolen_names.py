@@ -13,6 +13,7 @@ import pytest
 
 from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.session_packets import wipe_session
+from federator.runtime.storage.state_dir import StateDir
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.logins import SECRET, login, write_acl, write_passwords, write_secret
@@ -120,8 +121,7 @@ async def test_what_waits_for_an_agent_outlasts_who_takes_its_name(guarded, plai
         await agent.stop()
         first = publisher.sent
         await until(lambda: publisher.sent >= first + 50, "50 wait in the broker")
-        publisher.pause()
-        await until(lambda: publisher.link.unacknowledged == 0, "the broker has them")
+        await publisher.rest()
         await steal_all(guarded, plain.agents)
         await agent.start()
         publisher.resume()
@@ -132,7 +132,7 @@ async def test_what_waits_for_an_agent_outlasts_who_takes_its_name(guarded, plai
 async def test_who_knows_our_name_throws_us_out_for_a_moment_only(guarded, plain):
     one, _, three = guarded
     agent = plain.agents[0]
-    secret = (agent.state_dir / "client-token").read_text().strip()
+    secret = StateDir(agent.state_dir).client_token()
     subscriber = Subscriber(three.port, "plant/#", client_id="sub", login=alice())
     publisher = Publisher(one.port, "plant/1", client_id="pub", login=alice())
     async with running(subscriber, publisher):
@@ -155,7 +155,7 @@ async def test_who_knows_our_name_throws_us_out_for_a_moment_only(guarded, plain
 
 
 async def test_the_secret_of_our_names_is_told_to_nobody(guarded, plain, tmp_path):
-    secrets = [(a.state_dir / "client-token").read_text().strip() for a in plain.agents]
+    secrets = [StateDir(a.state_dir).client_token() for a in plain.agents]
     assert len(set(secrets)) == 3
     agent = plain.agents[1]
     assert (agent.state_dir / "client-token").stat().st_mode & 0o077 == 0

@@ -1,5 +1,8 @@
 import os
+import struct
+from zlib import crc32
 
+import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -7,7 +10,9 @@ from hypothesis import strategies as st
 from federator.errors import ConfigError
 from federator.protocol.custody.ports import UNDO_MAX
 from federator.runtime.custody.delivery_journal import FILE_NAME, FOLD_BYTES, DeliveryJournal
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import LEAP
+from federator.runtime.storage.inventory import Inventory
 from tests.runtime.custody.custody_world import BOOT, key
 
 OTHER_BOOT = bytes(16)
@@ -81,7 +86,7 @@ def test_the_journal_knows_what_a_list_of_all_deliveries_knows(tmp_path_factory,
         for marker in range(max(marked, before), before + len(done) + 1):
             assert journal.positions(marker) == folded(done[: marker - before], start)
         assert journal.load().since_us == since
-    assert journal.lost_bytes == 0
+    assert not damage.found(folder)
     journal.close()
 
 
@@ -216,9 +221,10 @@ def test_a_tail_torn_at_any_byte_costs_its_batch_and_no_number_is_used_twice(tmp
 
     for size in range(sound + 1, len(whole)):
         path.write_bytes(whole[:size])
+        told = damage.found(tmp_path).total()
         journal = open_journal(tmp_path)
 
-        assert journal.lost_bytes == size - sound
+        assert damage.found(tmp_path).total() > told
         assert journal.positions(None) == {(1, key(1)): (1, 1), (1, key(2)): (1, 2)}
         assert journal.positions(4) == journal.positions(2)
         assert journal.append([(1, 1, 5, key(1))]) == 3 + LEAP
@@ -226,7 +232,7 @@ def test_a_tail_torn_at_any_byte_costs_its_batch_and_no_number_is_used_twice(tmp
         journal.close()
         journal = open_journal(tmp_path)
         assert journal.positions(None)[1, key(1)] == (1, 5, 1)
-        assert (journal.last, journal.lost_bytes) == (3 + LEAP, 0)
+        assert journal.last == 3 + LEAP
         journal.close()
 
 
@@ -245,23 +251,101 @@ def test_another_boot_of_the_machine_leaps_ahead_once(tmp_path):
     journal.close()
 
 
-@pytest.mark.parametrize("at", range(0, 80, 7))
-def test_a_damaged_header_makes_a_new_journal_that_believes_no_old_marker(tmp_path, at):
+HEADER_BYTES = 88  # one of two
+
+
+def test_a_snapshot_that_ends_early_is_told_also_where_a_piece_ends(tmp_path):
     journal = open_journal(tmp_path)
-    journal.snapshot({(1, key(1)): (1, 1)}, {key(1): 5}, folded_to=0)
-    marker = journal.marker()
-    journal.close()
     path = tmp_path / FILE_NAME
-    content = bytearray(path.read_bytes())
-    content[at] ^= 0x10
-    path.write_bytes(content)
-
-    journal = open_journal(tmp_path)
-
-    assert journal.read_marker(marker) is None
-    assert journal.positions(None) == {}
-    assert journal.lost_bytes == len(content)
+    ends = set()
+    for chains in range(6):
+        positions = {(1, key(n)): (1, n) for n in range(chains)}
+        journal.snapshot(positions, {}, folded_to=0)
+        ends.add(path.stat().st_size)
     journal.close()
+    whole = path.read_bytes()
+
+    for end in sorted(ends - {len(whole)}):
+        path.write_bytes(whole[:end])
+        told = damage.found(tmp_path).total()
+        open_journal(tmp_path).close()
+        assert damage.found(tmp_path).total() > told
+
+
+@settings(max_examples=200)
+@given(st.data(), st.sampled_from(["bit", "zeros", "cut"]))
+def test_damage_costs_what_is_damaged_and_no_number_is_used_twice(tmp_path_factory, data, how):
+    folder = tmp_path_factory.mktemp("journal")
+    journal = open_journal(folder)
+    path = folder / FILE_NAME
+    before = {(1, key(n)): (1, n, *range(n - 2, n)) for n in range(10, 20)}
+    journal.snapshot(before, {key(n): n for n in range(5)}, folded_to=0)
+    batches = []
+    for n in range(30, 50):
+        start = path.stat().st_size
+        journal.append([(2, 1, n, key(n)), (2, 1, n, key(n + 100))])
+        batches.append((start, path.stat().st_size, n))
+    last, marker, journal_id = journal.last, journal.marker(), journal.journal_id
+    journal.close()
+    whole = path.read_bytes()
+    at = data.draw(st.integers(0, len(whole) - 1))
+    content = bytearray(whole)
+    if how == "bit":
+        content[at] ^= 1 << data.draw(st.integers(0, 7))
+    elif how == "zeros":
+        end = data.draw(st.integers(at + 1, len(content)))
+        content[at:end] = bytes(end - at)
+    else:
+        del content[at:]
+    inventory = Inventory(folder)
+    inventory.note_all()
+    path.write_bytes(content)
+    if how == "cut" and at in (start for start, _, _ in batches):
+        inventory.compare()  # what is left ends where a batch does
+
+    journal = open_journal(folder)
+
+    headers = [bytes(content[i * HEADER_BYTES : (i + 1) * HEADER_BYTES]) for i in (0, 1)]
+    if whole[:HEADER_BYTES] in headers:
+        assert journal.journal_id == journal_id
+        assert journal.read_marker(marker) == last
+        state = journal.load()
+        sound = [n for start, end, n in batches if content[start:end] == whole[start:end]]
+        assert [entry.seq for entry in state.entries] == [n for n in sound for _ in (1, 2)]
+        if how == "bit":
+            assert len(state.positions) + len(state.since_us) + len(sound) >= 15 + 20 - 1
+        assert state.positions.items() <= before.items()
+    else:
+        assert journal.read_marker(marker) is None
+        assert journal.positions(None) == {}
+    assert bool(damage.found(folder)[FILE_NAME]) == (content != whole)
+    assert journal.append([(1, 1, 1, key(1))]) != last + 1 or content == whole
+    journal.close()
+
+
+def test_a_journal_of_an_older_release_is_read_and_written_anew(tmp_path):
+    journal = open_journal(tmp_path)
+    journal.append([(1, 1, 7, key(1))])
+    path = tmp_path / FILE_NAME
+    batch = path.read_bytes()[2 * HEADER_BYTES :]
+    marker = journal.marker()
+    secret = path.read_bytes()[HEADER_BYTES - 36 : HEADER_BYTES - 4]
+    rows, since, steps = [(1, key(1), 1, 5), (2, key(2), 1, 9)], [(key(1), 3)], [(2, 4), ()]
+    snapshot = msgspec.msgpack.encode([rows, since, secret, steps])
+    fields = (b"feddelv1", journal.journal_id, BOOT, 0, 1, len(snapshot))
+    checksum = crc32(snapshot, crc32(struct.pack("<8sQ16sQQII", *fields, 0)))
+    path.write_bytes(struct.pack("<8sQ16sQQII", *fields, checksum) + snapshot + batch)
+    journal.close()
+
+    for _ in range(2):
+        journal = open_journal(tmp_path)
+
+        assert journal.read_marker(marker) == 1
+        assert journal.positions(None) == {(1, key(1)): (1, 7, 2, 4, 5), (2, key(2)): (1, 9)}
+        assert journal.since_us() == {key(1): 3}
+        assert not damage.found(tmp_path)
+        journal.close()
+    assert path.read_bytes()[:8] == b"feddelv2"
 
 
 def test_a_folder_that_cannot_be_used_is_named_and_the_file_is_for_us_alone(tmp_path):

@@ -33,7 +33,7 @@ class Broker:
             self.came.append(frame.seq)
             self.bodies.append(bytes(frame.body))
 
-    def mark(self, marker):
+    def mark(self, marker, *, asks=False):
         if self.reached:
             self.marker = marker
 

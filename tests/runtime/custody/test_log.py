@@ -1,4 +1,7 @@
+import itertools
 import os
+import struct
+from zlib import crc32
 
 import pytest
 from hypothesis import given, settings
@@ -6,10 +9,13 @@ from hypothesis import strategies as st
 
 from federator.errors import ConfigError
 from federator.protocol.custody.ports import Record
+from federator.protocol.forwarding.frames import keys_in
 from federator.runtime.custody.log import CustodyLog
-from federator.runtime.custody.segment import decode, encode
+from federator.runtime.custody.segment import HEADER_BYTES, decode, encode, file_name
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import LEAP
-from tests.runtime.custody.custody_world import T0_US, StupidLog, add, key, make, open_log
+from federator.runtime.storage.inventory import Inventory
+from tests.runtime.custody.custody_world import BOOT, T0_US, StupidLog, add, key, make, open_log
 
 OTHER_BOOT = bytes(16)[:-1] + b"\1"
 
@@ -199,59 +205,132 @@ def test_a_tail_torn_at_any_byte_costs_its_record_and_no_number_is_used_twice(tm
         for old in files(tmp_path):
             old.unlink()
         path.write_bytes(whole[:size])
+        told = damage.found(tmp_path).total()
         log = open_log(tmp_path)
 
         assert list(log.recent(9)) == before[::-1]
-        assert log.lost_bytes == size - sound
+        assert damage.found(tmp_path).total() == told + (size > sound)
         assert log.head(key(3)) == 0
         assert log.next_seq == (3 if size == sound else 3 + LEAP)
         [record] = add(log, {1})
         assert record.prevs == (2,)
         log.close()
+        told = damage.found(tmp_path).total()
         log = open_log(tmp_path)
         assert list(log.recent(9)) == [record, *before[::-1]]
-        assert log.lost_bytes == 0
+        assert damage.found(tmp_path).total() == told
         log.close()
 
 
-@settings(max_examples=60)
-@given(st.data())
-def test_after_any_damage_what_is_before_is_kept_and_no_number_is_used_twice(
-    tmp_path_factory, data
-):
+def chains_of(log):
+    return {one: log.select(key(one), 0, limit=99) for one in range(1, 6)}
+
+
+@settings(max_examples=200)
+@given(data=st.data(), how=st.sampled_from(["bit", "zeros", "cut", "empty", "gone"]))
+def test_damage_costs_what_is_damaged_and_no_number_is_used_twice(tmp_path_factory, data, how):
     folder = tmp_path_factory.mktemp("log")
     log = open_log(folder, segment_bytes=500)
     before = [record for _ in range(20) for record in add(log, {1}, {2, 3})]
     epoch = log.epoch
+    places = {r.seq: (s.path, *s.place(r.seq)) for r in before for s in [log._segment_of(r.seq)]}
     log.close()
-    paths = files(folder)
-    path = data.draw(st.sampled_from(paths))
-    content = bytearray(path.read_bytes())
+    Inventory(folder).note_all()
+    path = data.draw(st.sampled_from(files(folder)))
+    whole = path.read_bytes()
+    content = bytearray(whole)
     at = data.draw(st.integers(0, len(content) - 1))
-    how = data.draw(st.sampled_from(["bit", "zeros", "cut", "gone"]))
 
-    if how == "gone":
-        path = data.draw(st.sampled_from(paths[1:-1]))
-        path.unlink()
-    else:
+    if how == "zeros":
+        end = data.draw(st.integers(at + 1, len(content)))
+        content[at:end] = bytes(end - at)
+    elif how == "bit":
         content[at] ^= 1 << data.draw(st.integers(0, 7))
-        content[at:] = {"bit": content[at:], "zeros": bytes(len(content) - at), "cut": b"\0"}[how]
-        path.write_bytes(content)
+    else:
+        del content[at if how == "cut" else 0 :]
+    path.write_bytes(content)
+    if how == "gone":
+        path.unlink()
+    half = HEADER_BYTES // 2
+    has_header = whole[:half] in {bytes(content[:half]), bytes(content[half : 2 * half])}
+    hit = {
+        seq
+        for seq, (of, start, size) in places.items()
+        for record in [slice(start, start + size)]
+        if of == path and not (has_header and content[record] == whole[record])
+    }
+    Inventory(folder).compare()
     log = open_log(folder, segment_bytes=500)
 
     kept = list(log.recent(99))[::-1]
-    assert kept == before[: len(kept)]
-    if log.epoch == epoch:
-        assert log.next_seq > LEAP
-    else:
-        assert log.epoch > epoch
-        assert (path, kept, log.next_seq) == (paths[0], [], 1)
-    add(log, {1}, {3})
-    chains = {one: log.select(key(one), 0, limit=99) for one in (1, 2, 3)}
+    assert [record for record in before if record.seq not in hit] == kept
+    assert log.epoch == epoch
+    for one in (1, 2, 3):
+        for seq in log.select(key(one), 0, limit=99):
+            assert log.read(seq) is not None or log.is_lost(seq)
+        followed = [r for r in before if key(one) in keys_in(r.keys)]
+        assert {r.seq for r in followed if r.seq not in hit} <= set(chains_of(log)[one])
+        for record, after in itertools.pairwise(followed):
+            if record.seq in hit and after.seq not in hit and record.seq > log.oldest_seq:
+                assert log.last(key(one), after.seq - 1) == record.seq, "it is told to be gone"
+    if hit or content[:HEADER_BYTES] != whole[:HEADER_BYTES]:
+        assert damage.found(folder)["custody"]
+    again = add(log, {1}, {3})
+    assert {r.seq for r in again}.isdisjoint({r.seq for r in before})
+    chains = chains_of(log)
     log.close()
     log = open_log(folder, segment_bytes=500)
-    assert {one: log.select(key(one), 0, limit=99) for one in (1, 2, 3)} == chains
-    assert log.lost_bytes == 0
+    assert chains_of(log) == chains
+    assert list(log.recent(99))[::-1] == kept + again
+    log.close()
+
+
+def former_segment(records, epoch=7):
+    """A file as agents before 5cf35157 left it."""
+    fields = struct.pack("<8sQQQ16s", b"fedlog2\n", epoch, records[0].seq, 0, BOOT)
+    header = fields + crc32(fields).to_bytes(4, "little")
+    return header + b"".join(map(encode, records))
+
+
+def test_a_segment_of_an_older_release_is_read_and_goes_on(tmp_path):
+    folder = tmp_path / "custody"
+    folder.mkdir()
+    records = [Record(seq, T0_US, 1, key(1), (seq - 1,), b"body%d" % seq) for seq in range(1, 6)]
+    content = bytearray(former_segment(records))
+    content[content.index(b"body3")] ^= 1
+    (folder / file_name(7, 1)).write_bytes(content)
+
+    log = open_log(tmp_path)
+    more = [record for _ in range(9) for record in add(log, {1}, body=bytes(100))]
+    log.close()
+    log = open_log(tmp_path)
+
+    kept = [*records[:2], *records[3:], *more]
+    assert log.epoch == 7
+    assert list(log.recent(99))[::-1] == kept
+    assert more[0].seq == 6
+    assert log.select(key(1), 0, limit=99) == list(range(1, 15))
+    log.close()
+
+
+def test_what_a_client_hides_in_a_body_is_no_record_when_its_own_is_damaged(tmp_path):
+    log = open_log(tmp_path)
+    add(log, {1})
+    forged = encode(Record(3, T0_US, 1, key(9), (0,), b"not of any client's rights"))
+    add(log, {1}, body=forged)
+    [path] = files(tmp_path)
+    add(log, {1})
+    log.close()
+    content = bytearray(path.read_bytes())
+    at = content.index(forged) - 44  # the label: where it says how long it is
+    content[at] ^= 1
+    path.write_bytes(content)
+
+    log = open_log(tmp_path)
+
+    assert [record.seq for record in log.recent(9)] == [3, 1]
+    assert log.read(3).keys == key(1)
+    assert log.select(key(9), 0, limit=9) == []
     log.close()
 
 
@@ -266,7 +345,7 @@ def test_a_new_epoch_is_greater_though_the_clock_was_set_back(tmp_path):
 
     assert log.epoch == epoch + 1
     assert log.next_seq == 1
-    assert log.lost_bytes == 7
+    assert damage.found(tmp_path) == {"custody": 1}
     log.close()
 
 
@@ -276,9 +355,10 @@ def test_an_unsound_record_is_not_given_out(tmp_path):
     [path] = files(tmp_path)
     path.write_bytes(path.read_bytes().replace(b"here", b"HERE", 1))
 
-    assert log.read(1) is None
+    assert [log.read(1), log.read(1)] == [None, None]
     assert log.read(2) is not None
-    assert log.unreadable == 1
+    assert [log.is_lost(1), log.is_lost(2)] == [True, False]
+    assert damage.found(tmp_path) == {"custody": 1}, "said once"
     log.close()
 
 

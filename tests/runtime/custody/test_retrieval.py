@@ -39,7 +39,7 @@ class Broker:
     def deliver(self, frame, now):
         self.came.append(frame.seq)
 
-    def mark(self, marker):
+    def mark(self, marker, *, asks=False):
         pass
 
     def tell(self, notice):

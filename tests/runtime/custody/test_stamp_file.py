@@ -1,9 +1,12 @@
 """What was published here is known again after a restart, as far back as there is room."""
 
+import struct
+
 import pytest
 
 from federator.protocol.data.ports import KnownStamp
 from federator.runtime.custody.stamp_file import NAME, StampFile
+from federator.runtime.storage import damage
 
 
 def stamps(*digests):
@@ -50,7 +53,18 @@ def test_the_newest_are_kept_and_the_file_stays_short(tmp_path):
     file.close()
 
     assert StampFile(tmp_path, saved_max=10).load() == stamps(*range(90, 100))
-    assert size <= 20 * 9
+    assert size <= 20 * 17
+
+
+def test_stamps_of_an_older_release_are_known(tmp_path):
+    (tmp_path / NAME).write_bytes(b"".join(struct.pack(">Q?", *each) for each in stamps(1, 2)))
+    file = StampFile(tmp_path)
+    assert file.load() == stamps(1, 2)
+    file.append(stamps(3))
+    file.close()
+
+    assert StampFile(tmp_path).load() == stamps(1, 2, 3)
+    assert not damage.found(tmp_path)
 
 
 def test_nothing_is_written_where_there_is_nothing_to_know(tmp_path):

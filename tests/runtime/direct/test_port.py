@@ -16,6 +16,7 @@ from mqtt5 import ConnAckPacket, ConnectPacket, DisconnectPacket, PingReqPacket,
 from federator.errors import ConfigError, DecodeError
 from federator.protocol.data.outgoing import DIRECT_TOPIC, URGENT_TOPIC
 from federator.protocol.trust.guard import DATA, Manner
+from federator.protocol.trust.sealed_connection import DRAWN_BYTES, greet, welcomed
 from federator.protocol.types import BrokerId
 from federator.runtime.direct import port as p
 from federator.runtime.direct.port import DirectPort
@@ -69,8 +70,8 @@ async def call():
     """Makes a caller that says this, and a reader of what it is answered."""
     writers = []
 
-    async def connect(port, *said):
-        reader, writer = await asyncio.open_connection("127.0.0.1", port.port)
+    async def connect(port, *said, **how):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port.port, **how)
         writers.append(writer)
         writer.write(b"".join(said))
         return reader, writer
@@ -106,7 +107,7 @@ async def test_a_neighbour_is_let_in_and_told_what_came(port, heard, call):
     assert port.is_called_by(N2)
     writer.close()
     await until(lambda: not port.is_called_by(N2))
-    assert not port._strangers
+    assert len(port.antechamber) == 0
 
 
 async def test_by_its_socket_too(port, heard, tmp_path):
@@ -167,7 +168,9 @@ async def test_who_says_nothing_is_not_kept_for_long(port, monkeypatch, call):
     monkeypatch.setattr(p, "GREETING_S", 0.05)
     reader, _ = await call(port, HELLO[:5])
 
-    assert await asyncio.wait_for(reader.read(), 10) == b""
+    with contextlib.suppress(ConnectionResetError):  # sent away before it was heard
+        assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert port.refused == 1
 
 
 async def test_of_strangers_the_first_make_room_and_neighbours_stay(port, heard, call):
@@ -180,7 +183,18 @@ async def test_of_strangers_the_first_make_room_and_neighbours_stay(port, heard,
     await answers(neighbour, 1)
 
     assert await asyncio.wait_for(strangers[0][0].read(), 10) == b""
-    assert len(port._strangers) <= p.STRANGERS_MAX
+    assert len(port.antechamber) <= p.STRANGERS_MAX
+
+
+async def test_an_address_crowds_out_itself_alone(port, heard, call):
+    slow, writer = await call(port)
+    crowd = [await call(port, local_addr=("127.0.0.2", 0)) for _ in range(2 * p.STRANGERS_MAX)]
+    await until(lambda: port.refused == 2 * p.STRANGERS_MAX - p.STRANGERS_PER_ADDRESS_MAX)
+
+    writer.write(HELLO)
+
+    assert isinstance((await answers(slow, 1))[0], ConnAckPacket)
+    assert await asyncio.wait_for(crowd[0][0].read(), 10) == b""
 
 
 async def test_a_neighbour_that_comes_again_ends_its_former_connection(port, heard, call):
@@ -216,12 +230,126 @@ def test_a_place_that_cannot_be_had_is_named(tmp_path):
     taken.close()
 
 
+class Neighbour:
+    """A caller under seal: what it sends is for the guard of port 2."""
+
+    def __init__(self, maker, guard):
+        self.guard = maker.guard(1)
+        shake(self.guard, guard)
+        self.drawn = bytes(DRAWN_BYTES)
+        self.line = None
+
+    def greeting(self):
+        return frame(greet(self.guard, N2, self.drawn), CONFIRM_TOPIC)
+
+    def heard(self, answer):
+        self.line = welcomed(self.guard, N2, self.drawn, bytes(answer))
+
+    def frame(self, payload, topic=DIRECT_TOPIC):
+        return frame(self.line.seal(topic, payload), topic)
+
+
+N1 = BrokerId(1)
+KNOCK = greeting("1", TOKEN)
+
+
+@pytest.fixture
+async def guarded(heard):
+    """A port of a federation with keys, and a neighbour of it."""
+    maker = KeyMaker()
+    guard = maker.guard(2)
+    refused = []
+    made = DirectPort("127.0.0.1:0", None, heard, guard, refused.append)
+    made.refusals = refused
+    await made.open()
+    made.expect(N1, TOKEN)
+    yield made, Neighbour(maker, guard)
+    made.close()
+
+
+async def let_in(call, port, neighbour):
+    reader, writer = await call(port, KNOCK, neighbour.greeting())
+    _, answer = await answers(reader, 2)
+    neighbour.heard(answer.payload)
+    return reader, writer
+
+
+async def test_with_keys_what_came_is_confirmed_under_seal(guarded, heard, call):
+    port, neighbour = guarded
+    reader, writer = await let_in(call, port, neighbour)
+    writer.write(neighbour.frame(b"one") + neighbour.frame(b"two", URGENT_TOPIC))
+    (confirmed,) = await answers(reader, 1)
+
+    counts = neighbour.line.open(CONFIRM_TOPIC, bytes(confirmed.payload))
+
+    assert counts == CONFIRMATION.pack(1, 1)
+    assert heard == [(N1, b"one"), (N1, b"two")]
+    assert port.is_called_by(N1)
+
+
+@pytest.mark.parametrize("harm", ["left out", "repeated", "swapped", "made up", "another sort"])
+async def test_a_frame_that_is_not_the_next_ends_the_connection_and_is_not_confirmed(
+    guarded, heard, call, harm
+):
+    port, neighbour = guarded
+    reader, writer = await let_in(call, port, neighbour)
+    frames = [neighbour.frame(b"%d" % number) for number in range(4)]
+    writer.write(frames[0])
+    await answers(reader, 1)
+
+    match harm:
+        case "left out":
+            said = frames[2]
+        case "repeated":
+            said = frames[0]
+        case "swapped":
+            said = frames[2] + frames[1]
+        case "made up":
+            said = frame(bytes(len(frames[1]) - 6))
+        case _:
+            said = frames[1].replace(b"\x00\x01d", b"\x00\x01u")
+    writer.write(said + b"".join(frames))
+
+    assert await asyncio.wait_for(reader.read(), 10) == b""  # no word more, and hung up
+    assert heard == [(N1, b"0")]
+    assert len(port.refusals) == 1
+
+
+async def test_a_token_alone_does_not_take_a_neighbours_place(guarded, heard, call):
+    """Whoever reads the path has the token and all that was said; it is not enough."""
+    port, neighbour = guarded
+    greeted = neighbour.greeting()
+    reader, writer = await call(port, KNOCK, greeted)
+    _, answer = await answers(reader, 2)
+    neighbour.heard(answer.payload)
+    for said in ([KNOCK], [KNOCK, frame(b"junk")], [KNOCK, greeted]):
+        await call(port, *said)
+    await until(lambda: port.refused == 2)
+
+    writer.write(neighbour.frame(b"one"))
+    (confirmed,) = await answers(reader, 1)
+
+    assert neighbour.line.open(CONFIRM_TOPIC, bytes(confirmed.payload)) == CONFIRMATION.pack(1, 0)
+    assert heard == [(N1, b"one")]
+
+
+async def test_with_keys_frames_of_an_older_agent_do_not_come_straight(guarded, heard, call):
+    port, neighbour = guarded
+    old = frame(neighbour.guard.seal(DATA, "data", b"one", N2))
+    reader, _ = await call(port, KNOCK, old)
+
+    await answers(reader, 1)
+
+    assert await asyncio.wait_for(reader.read(), 10) == b""
+    assert heard == []
+
+
 class Cable(asyncio.Transport):
-    """The far end of a connection, which keeps nothing."""
+    """The far end of a connection."""
 
     def __init__(self, protocol):
         super().__init__()
-        self.protocol, self.closed = protocol, False
+        self.protocol, self.closed, self.answered = protocol, False, b""
 
     def set_write_buffer_limits(self, high=None, low=None):
         """Everything is taken."""
@@ -230,7 +358,8 @@ class Cable(asyncio.Transport):
         return 0
 
     def write(self, data):
-        """Nobody listens."""
+        """Kept, for who asks."""
+        self.answered += bytes(data)
 
     def pause_reading(self):
         """What comes is given in pieces anyway."""
@@ -304,7 +433,63 @@ async def test_no_changed_stream_of_a_neighbour_brings_a_frame(manner):
 
     assert len(taken) == came
     assert let_in > INPUTS / 8
-    assert not port._strangers
+    assert len(port.antechamber) == 0
     assert not port._callers
     assert max(blocks[1:]) - min(blocks[1:]) < 20_000
+    port.close()
+
+
+async def test_no_changed_stream_under_seal_brings_more_than_its_true_beginning():
+    """A true greeting each time; what follows it is changed, cut, repeated, mixed."""
+    rng, maker = random.Random(5), KeyMaker()
+    guard = maker.guard(2)
+    heard = Heard()
+    port = DirectPort("127.0.0.1:0", None, heard, guard)
+    neighbour, recorded, whole = Neighbour(maker, guard), [frame(b"junk")], 0
+    for number in range(INPUTS // 8):
+        port.expect(N1, TOKEN)
+        pipe = port._on_call()
+        cable = Cable(pipe)
+        pipe.connection_made(cable)
+        cable.feed(KNOCK + neighbour.greeting())
+        await until(lambda cable=cable: CONFIRM_TOPIC.encode() in cable.answered)
+        publishes = []
+        read_packets(memoryview(cable.answered), publishes, [])
+        neighbour.heard(publishes[0][0].payload)
+        bodies = [b"%d %d" % (number, place) for place in range(4)]
+        frames = [neighbour.frame(body, rng.choice("du")) for body in bodies]
+        said = list(frames)
+        at = rng.randrange(4)
+        match number % 5:
+            case 0:
+                changed = bytearray(said[at])
+                changed[rng.randrange(len(changed))] ^= 1 << rng.randrange(8)
+                said[at] = bytes(changed)
+            case 1:
+                del said[at]
+            case 2:
+                said[at] = rng.choice(recorded)
+            case 3:
+                said.insert(at, rng.choice(recorded + frames))
+            case _:
+                said[at] = said[at][: rng.randrange(len(said[at]))]
+        for each in said:  # a read each
+            cable.feed(each)
+        taken = [body for _, body in heard]
+        sorts = {
+            sort: [b for b, f in zip(bodies, frames, strict=True) if f[4:5] == sort]
+            for sort in (b"d", b"u")
+        }
+        for own in sorts.values():  # each sort from its beginning on, without a hole
+            came = [body for body in taken if body in own]
+            assert came == own[: len(came)]
+        assert all(body in bodies for body in taken)
+        whole += len(taken)
+        recorded = [*recorded[-50:], *frames]
+        heard.clear()
+        cable.abort()
+        await asyncio.sleep(0)
+
+    assert whole > INPUTS / 8
+    assert not port._callers
     port.close()

@@ -7,6 +7,7 @@ import pytest
 from mqtt5 import PublishPacket, QoS
 
 from federator.config.topics import LoopSettings
+from federator.protocol.loops import turns as loop_turns
 from federator.runtime.loops import watch as loop_watch
 from federator.runtime.loops.watch import LoopWatch
 from tests.real.polling import until
@@ -34,7 +35,7 @@ class Beside:
             packet, size = mqtt5.read(chunk[at:])
             publishes.append((packet, at, at + size))
             at += size
-        if self.watch.watching:
+        if self.watch.looks():
             chunk, publishes = self.watch.sift(chunk, publishes)
         self._pass_on(chunk, publishes)
 
@@ -207,3 +208,56 @@ async def test_what_is_delivered_here_is_expected_back_on_a_looping_topic():
     beside.publish(wire)
 
     assert beside.passed == []
+
+
+@pytest.fixture
+def always_a_glance(monkeypatch):
+    monkeypatch.setattr(loop_turns, "GLANCE_MS", loop_turns.GLANCE_EVERY_MS)
+
+
+@pytest.mark.usefixtures("always_a_glance")
+async def test_where_no_bridge_is_known_what_comes_in_and_is_delivered_by_turns_is_a_loop():
+    beside = Beside()
+    wire = PublishPacket("t", b"m").write()
+    passed = beside.watch.pass_on
+
+    def delivered_elsewhere_and_back(chunk, publishes):
+        beside.watch.note(wire)  # the copy that goes round the other way
+        passed(chunk, publishes)
+
+    beside.watch.pass_on = beside._pass_on = delivered_elsewhere_and_back
+    beside.publish(wire)
+
+    await until(lambda: beside.watch.detector.loop_count == 1, "the loop is found")
+    await until(lambda: beside.watch.detector.dropped > 0, "its copies are stopped")
+
+    assert not beside.watch.watching
+    assert beside.watch.named_bridges() == []
+
+
+@pytest.mark.usefixtures("always_a_glance")
+async def test_where_no_bridge_is_known_equal_publications_are_never_held_however_they_come():
+    """As of a client that publishes the same again each time that all of it has crossed."""
+    beside = Beside()
+    wires = [PublishPacket(f"t/{number}", b"1").write() for number in range(50)]
+
+    beside.publish(*wires)
+    await until(lambda: len(beside.passed) >= 5_000, "all pass")
+
+    assert beside.watch.detector.suspects == beside.watch.detector.loop_count == 0
+    assert beside.watch.held_bytes == 0
+
+
+@pytest.mark.usefixtures("always_a_glance")
+async def test_where_no_bridge_is_known_clients_of_both_sides_that_say_the_same_lose_nothing():
+    beside = Beside(loops=False)
+    wire = PublishPacket("t", b"on").write()
+
+    for _ in range(200):
+        beside.publish(wire)
+        beside.watch.note(wire)
+        await asyncio.sleep(0.005)
+
+    assert "t" in beside.watch._turns
+    await until(lambda: len(beside.passed) == 200, "all pass")
+    assert beside.watch.detector.loop_count == 0

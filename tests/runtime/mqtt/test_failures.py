@@ -8,7 +8,14 @@ import mqtt5
 import pytest
 
 from federator.errors import LinkError
-from federator.runtime.mqtt.failures import TakenOverError, dismissal, explain, refusal
+from federator.runtime.mqtt.failures import (
+    NoAnswerError,
+    TakenOverError,
+    dismissal,
+    explain,
+    other_way,
+    refusal,
+)
 
 
 @pytest.mark.parametrize(
@@ -49,3 +56,23 @@ def test_refusals_and_dismissals_name_their_reason():
     assert isinstance(dismissal(taken), TakenOverError)
     assert str(dismissal(taken)).startswith("session taken over (0x8e)")
     assert str(dismissal(restart)) == "the broker disconnected us: server shutting down (0x8b)"
+
+
+@pytest.mark.parametrize(
+    ("error", "helps"),
+    [
+        (None, True),
+        (ConnectionResetError(), True),
+        (ssl.SSLError(1, "wrong version number"), True),
+        (NoAnswerError("no answer within 5 s"), True),
+        (ssl.SSLCertVerificationError(1, "self-signed"), False),
+        (ConnectionRefusedError(), False),
+        (LinkError("no answer within 5 s"), False),
+    ],
+)
+def test_who_breaks_off_before_connack_may_speak_the_other_way(error, helps):
+    secret = other_way(error, tls=True, port=8883)
+    plain = other_way(error, tls=False, port=1883)
+
+    assert secret == (": does port 8883 speak TLS? without it the URL begins with mqtt://" * helps)
+    assert plain == (": is it an MQTT 5 broker, or does port 1883 want TLS (mqtts://)?" * helps)

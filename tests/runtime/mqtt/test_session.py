@@ -19,9 +19,9 @@ def started(*, acknowledge: bool = True) -> MqttSession:
     return session
 
 
-def publish(packet_id: int, qos: int, payload: bytes = b"") -> Inbound:
-    level = mqtt5.QoS(qos)
-    packet = mqtt5.PublishPacket("t", payload, qos=level, packet_id=packet_id if qos else None)
+def publish(packet_id: int, qos: int, *, again: bool = False) -> Inbound:
+    level, known_as = mqtt5.QoS(qos), packet_id if qos else None
+    packet = mqtt5.PublishPacket("t", b"", qos=level, packet_id=known_as, duplicate=again)
     return packet, 0, 10
 
 
@@ -83,7 +83,7 @@ def test_a_qos_2_publication_is_seen_once_until_it_is_released():
     out: Out = []
 
     first = session.admit([publish(7, 2)], out)
-    again = session.admit([publish(7, 2)], out)
+    again = session.admit([publish(7, 2, again=True)], out)
     session.on_packet(mqtt5.PubRelPacket(7), out)
     another = session.admit([publish(7, 2)], out)
 
@@ -112,8 +112,19 @@ def test_seen_identifiers_outlive_a_connection_only_with_their_session(ack, seen
 
     session.resume(ack, [])
 
-    assert len(session.admit([publish(7, 2)], [])) == seen
+    assert len(session.admit([publish(7, 2, again=True)], [])) == seen
     assert (session.number > number) == (ack is NEW)
+
+
+def test_a_restored_broker_s_new_publication_under_a_known_identifier_is_seen():
+    session = started()
+    session.admit([publish(7, 2)], [])
+    session.suspend()
+    session.resume(KEPT, [])
+    out: Out = []
+
+    assert len(session.admit([publish(7, 2)], out)) == 1
+    assert packets(out) == [("PUBREC", 7)]
 
 
 def test_an_unknown_release_is_answered_so_that_the_broker_can_forget():
@@ -132,7 +143,7 @@ def test_an_owner_that_acknowledges_itself_still_sees_qos_2_once():
     assert out == []
     session.acknowledge(1, 2, out)
     session.acknowledge(2, 1, out)
-    assert session.admit([publish(1, 2)], out) == []
+    assert session.admit([publish(1, 2, again=True)], out) == []
 
     session.on_packet(mqtt5.PubRelPacket(1), out)
     expected = [("PUBREC", 1), ("PUBREC", 1), ("PUBCOMP", 1), ("PUBACK", 2)]

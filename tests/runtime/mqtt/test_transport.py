@@ -1,6 +1,7 @@
 """The queues between us and a broker that does not keep up."""
 
 import asyncio
+import socket
 from collections import deque
 
 import pytest
@@ -68,6 +69,7 @@ class Wide:
 
     def __init__(self):
         self.written = []
+        self.whole = []
         self.reading = True
 
     def pause_reading(self):
@@ -78,6 +80,7 @@ class Wide:
 
     def write(self, data):
         self.written.append(bytes(data[:1]))
+        self.whole.append(bytes(data))
 
     def get_write_buffer_size(self):
         return 0
@@ -101,7 +104,46 @@ async def test_what_is_urgent_and_what_is_not_take_turns():
     pipe.resume_writing()
 
     assert kernel.written == [b"u", b"d", b"u", b"d", b"d", b"d"]
-    assert pipe.emptied == 1
+    assert pipe.emptied == 0
+    pipe.send(b"later")
+    assert pipe.emptied == 1, "the kernel had taken all"
+
+
+async def test_a_queue_that_the_transport_takes_at_once_is_not_empty_while_it_waits_there():
+    """So a link of which never more waits than that is known to be full."""
+    kernel = Wide()
+    pipe = PacketTransport(len, packet_bytes_max=1, queue_bytes_max=FLUSH_BYTES)
+    pipe.connection_made(kernel)
+    kernel.get_write_buffer_size = lambda: 20_000
+    for _ in range(5):
+        pipe.pause_writing()
+        assert pipe.send(b"d" * FLUSH_BYTES)
+        pipe.resume_writing()
+        assert pipe.send(b"d")
+
+    assert pipe.queued_bytes == 0
+    assert pipe.emptied == 0
+
+
+async def test_what_one_turn_sends_leaves_with_one_call():
+    kernel = Wide()
+    pipe = PacketTransport(len, packet_bytes_max=1, queue_bytes_max=10)
+    pipe.connection_made(kernel)
+
+    pipe.send(b"a")
+    pipe.send(b"b", urgent=True)
+    assert (kernel.whole, pipe.backlog_bytes) == ([], 2)
+    await until(lambda: kernel.whole, "the turn ended")
+    assert (kernel.whole, pipe.backlog_bytes) == ([b"ab"], 0)
+
+    pipe.send(b"c")
+    pipe.send(b"d", at_once=True)  # what waits goes first
+    assert kernel.whole == [b"ab", b"cd"]
+
+    pipe.send(b"e")
+    pipe.send(b"x" * FLUSH_BYTES)  # enough for a call of its own
+    assert kernel.whole[2:] == [b"e" + b"x" * FLUSH_BYTES]
+    assert pipe.bytes_out == 5 + FLUSH_BYTES
 
 
 async def test_what_the_other_end_has_not_taken_is_undelivered():
@@ -187,3 +229,51 @@ async def test_packets_that_were_left_for_later_turns_come_before_more_is_read()
 
     assert offered == [packets + b"\x30", packets[3:] + b"\x30", packets[6:] + b"\x30"]
     assert len(pipe.get_buffer(-1)) == RECEIVE_BUFFER_BYTES - 1
+
+
+class CountedOptions:
+    """Stands before a socket, and counts the options that are set."""
+
+    def __init__(self, real):
+        self.set = []
+        self._real = real
+
+    def setsockopt(self, level, option, value):
+        self.set.append(option)
+        self._real.setsockopt(level, option, value)
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+
+async def test_the_kernel_is_kept_from_late_acknowledgements_only_after_we_sent_something():
+    writers = []
+
+    async def say(reader, writer):
+        writers.append(writer)
+        while await reader.read(100):
+            pass
+
+    def answer(chunk):
+        if bytes(chunk[-1:]) == b"?":
+            pipe.send(b"!")
+        read.append(len(chunk))
+        return len(chunk)
+
+    read = []
+    async with serving(say) as port:
+        pipe = PacketTransport(answer, packet_bytes_max=100, queue_bytes_max=100)
+        await asyncio.get_running_loop().create_connection(lambda: pipe, "127.0.0.1", port)
+        pipe._tcp = tcp = CountedOptions(pipe._tcp)
+        await until(lambda: writers, "it is accepted")
+        acked = []
+        for said in (b"?", b".", b".", b"?", b"?", b".", b"."):
+            before = len(read)
+            writers[0].write(said)
+            await until(lambda before=before: len(read) > before, "it was read")
+            acked.append(len(tcp.set))
+        pipe.abort()
+
+    # What answers a read carries the acknowledgement; of two reads without one the first matters.
+    assert acked == [0, 1, 1, 1, 1, 2, 2]
+    assert set(tcp.set) == {socket.TCP_QUICKACK}

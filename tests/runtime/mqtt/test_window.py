@@ -6,8 +6,14 @@ import mqtt5
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.runtime.mqtt.window import PACKET_ID_USUAL, BrokerLimits, OutboundWindow, PacketIds
-from federator.runtime.mqtt.wire import Out, packet_id_at
+from federator.runtime.mqtt.window import (
+    PACKET_ID_USUAL,
+    QUOTA_EXCEEDED,
+    BrokerLimits,
+    OutboundWindow,
+    PacketIds,
+)
+from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, publish_topic
 
 PACKET_BYTES_MAX = 1_000
 BYTES_MAX = 2_000
@@ -21,7 +27,8 @@ class Receiver:
         self.delivered: list[bytes] = []
         self.incoming: deque[bytes] = deque()
         self.unreleased: dict[int, bytes] = {}
-        self.unanswered: set[int] = set()
+        self.saved: dict[int, bytes] = {}
+        self.refused = 0
 
     def take(self, out: Out) -> None:
         self.incoming.extend(bytes(packet) for packet in out)
@@ -38,9 +45,13 @@ class Receiver:
                 window.on_acknowledged(packet_id, 0, out, qos=1)
             case mqtt5.PublishPacket(packet_id=packet_id):
                 assert packet_id is not None
-                self.unreleased[packet_id] = packet.payload
-                assert len(self.unreleased) <= self.receive_max
-                window.on_received(packet_id, 0, out)
+                reason = 0
+                if packet_id not in self.unreleased and len(self.unreleased) >= self.receive_max:
+                    reason = QUOTA_EXCEEDED
+                    self.refused += 1
+                else:
+                    self.unreleased[packet_id] = packet.payload
+                window.on_received(packet_id, reason, out)
             case mqtt5.PubRelPacket(packet_id=packet_id):
                 if packet_id in self.unreleased:
                     self.delivered.append(self.unreleased.pop(packet_id))
@@ -53,11 +64,18 @@ class Receiver:
         if not keep_session:
             self.unreleased.clear()
 
+    def die(self) -> None:
+        """Be killed, and come back with what was saved last."""
+        self.incoming.clear()
+        self.unreleased = dict(self.saved)
 
-def connect(window: OutboundWindow, receive_max: int, *, session_present: bool = False) -> Out:
+
+def connect(
+    window: OutboundWindow, receive_max: int, *, session_present: bool = False, died: bool = False
+) -> Out:
     out: Out = []
     limits = BrokerLimits(receive_max, PACKET_BYTES_MAX, 2, subscription_ids_available=True)
-    window.resume(limits, session_present=session_present, out=out)
+    window.resume(limits, session_present=session_present, out=out, died=died)
     return out
 
 
@@ -74,9 +92,19 @@ def new_window(bytes_max: int = BYTES_MAX) -> tuple[OutboundWindow, PacketIds]:
     return OutboundWindow(ids, bytes_max=bytes_max), ids
 
 
+def told(window: OutboundWindow) -> list[tuple[str, int]]:
+    """What the window tells of refusals from now on: topics and reason codes."""
+    refused: list[tuple[str, int]] = []
+    window.on_refused = lambda packet, reason: refused.append((publish_topic(packet), reason))
+    return refused
+
+
 steps = st.lists(
     st.sampled_from(["offer1", "offer2", "answer", "answer", "answer", "cut", "cut, new session"]),
     max_size=60,
+)
+kills = st.lists(
+    st.sampled_from(["offer1", "offer2", "offer2", "answer", "answer", "save", "kill"]), max_size=60
 )
 
 
@@ -111,6 +139,7 @@ def test_nothing_taken_is_lost_whatever_is_cut_and_duplicates_need_a_cut(steps, 
         receiver.take(last)
 
     assert set(receiver.delivered) == set(taken)
+    assert receiver.refused == 0
     assert (window.in_flight, window.waiting, window.bytes, len(ids)) == (0, 0, 0, 0)
     if cuts == 0:
         assert receiver.delivered == [p for p in receiver.delivered if p in taken]
@@ -118,6 +147,73 @@ def test_nothing_taken_is_lost_whatever_is_cut_and_duplicates_need_a_cut(steps, 
     elif new_sessions == 0:
         qos2 = [n.to_bytes(4, "big") for n, step in enumerate(steps) if step == "offer2"]
         assert all(receiver.delivered.count(payload) <= 1 for payload in qos2)
+
+
+@given(kills, st.integers(1, 5))
+def test_a_broker_that_comes_back_with_an_old_session_gets_everything(steps, receive_max):
+    window, ids = new_window()
+    receiver = Receiver(receive_max)
+    receiver.take(connect(window, receive_max))
+    taken: list[bytes] = []
+
+    for number, step in enumerate(steps):
+        out: Out = []
+        if step.startswith("offer"):
+            packet, id_at, qos = message(number, int(step[-1]))
+            if window.offer(packet, id_at, qos, out):
+                taken.append(number.to_bytes(4, "big"))
+        elif step == "answer":
+            receiver.answer_one(window, out)
+        elif step == "save":
+            receiver.saved = dict(receiver.unreleased)
+        else:
+            window.suspend()
+            receiver.die()
+            out = connect(window, receive_max, session_present=True, died=True)
+        receiver.take(out)
+    while receiver.incoming:
+        last: Out = []
+        receiver.answer_one(window, last)
+        receiver.take(last)
+
+    assert set(receiver.delivered) == set(taken)
+    assert receiver.refused == 0
+    assert (window.in_flight, window.waiting, window.bytes, len(ids)) == (0, 0, 0, 0)
+
+
+def test_what_the_broker_has_no_room_for_waits_in_its_place_until_there_is_room():
+    window, ids = new_window()
+    refused = told(window)
+    connect(window, 4)
+    for number in range(6):
+        window.offer(*message(number, 2 if number < 3 else 1), [])
+    out: Out = []
+
+    window.on_received(1, QUOTA_EXCEEDED, out)
+    window.on_received(2, 0, out)
+    window.on_received(3, QUOTA_EXCEEDED, out)
+    assert out == [b"\x62\x02\x00\x02"]
+    assert (window.in_flight, window.waiting, window.settled_through) == (2, 4, 0)
+    window.on_acknowledged(4, 0, out, qos=1)
+
+    assert [packet[-4:] for packet in out[1:]] == [n.to_bytes(4, "big") for n in (0, 2, 4)]
+    assert refused == [("t", 0x97), ("t", 0x97)]
+    assert len(ids) == window.in_flight == 4
+    assert window.settled_through == 0
+
+
+def test_with_nothing_else_in_flight_it_is_tried_again_when_time_has_passed():
+    window, _ = new_window()
+    connect(window, 20)
+    window.offer(*message(1, 1), [])
+    out: Out = []
+
+    window.on_acknowledged(1, QUOTA_EXCEEDED, out, qos=1)
+    window.offer(*message(2, 1), out)
+    assert out == []
+    window.try_again(out)
+
+    assert [packet[-4:] for packet in out] == [n.to_bytes(4, "big") for n in (1, 2)]
 
 
 def test_qos_1_messages_leave_in_the_order_they_were_offered():
@@ -171,6 +267,7 @@ def test_with_the_session_kept_messages_go_again_under_their_identifier_and_with
 
     again = [mqtt5.read(memoryview(p))[0] for p in connect(window, 20, session_present=True)]
 
+    assert again.pop(0) == mqtt5.PubRelPacket(1)
     assert isinstance(again[0], mqtt5.PublishPacket)
     assert (again[0].packet_id, again[0].duplicate) == (1, True)
     assert isinstance(again[1], mqtt5.PubRelPacket)
@@ -202,37 +299,38 @@ def test_a_smaller_receive_maximum_after_a_reconnect_is_kept():
 
     again = connect(window, 3, session_present=True)
 
-    assert len(again) == window.in_flight == 3
+    assert len([packet for packet in again if is_publish(packet)]) == window.in_flight == 3
     assert window.waiting == 7
 
 
-def test_errors_of_the_broker_are_counted_and_the_first_one_is_told():
+def test_what_the_broker_answers_with_an_error_is_told():
     window, ids = new_window()
+    refused = told(window)
     connect(window, 20)
     window.offer(*message(1, 1), [])
     window.offer(*message(2, 2), [])
 
     window.on_acknowledged(1, 0x87, [], qos=1)
-    window.on_received(2, 0x97, [])
+    window.on_received(2, 0x95, [])
 
-    assert window.rejected == 2
-    assert window.first_rejection == "reason 0x87 for a publication on 't'"
+    assert refused == [("t", 0x87), ("t", 0x95)]
     assert (window.in_flight, window.bytes, len(ids)) == (0, 0, 0)
 
 
 def test_no_matching_subscribers_is_a_success():
     window, _ = new_window()
+    refused = told(window)
     connect(window, 20)
-    told: list[int] = []
-    window.offer(*message(1, 1), [], told.append)
-    window.offer(*message(2, 2), [], told.append)
+    answers: list[int] = []
+    window.offer(*message(1, 1), [], answers.append)
+    window.offer(*message(2, 2), [], answers.append)
     out: Out = []
 
     window.on_acknowledged(1, 0x10, out, qos=1)
     window.on_received(2, 0x10, out)
 
-    assert window.rejected == 0
-    assert told == [0x10]  # of the second one PUBREC is not the last word
+    assert refused == []
+    assert answers == [0x10]  # of the second one PUBREC is not the last word
     assert out == [b"\x62\x02\x00\x02"]
 
 
@@ -250,14 +348,18 @@ def test_stray_acknowledgements_change_nothing():
     assert out == [b"\x62\x03\x01\xf4\x92"]  # PUBREL: packet identifier not found
 
 
-def test_a_message_longer_than_the_broker_takes_is_dropped_and_counted():
+def test_a_message_longer_than_the_broker_takes_is_told_and_holds_up_nothing():
     window, ids = new_window(bytes_max=10_000)
+    refused = told(window)
+    answers: list[int] = []
     out = connect(window, 20)
 
-    window.offer(*message(1, 1, size=PACKET_BYTES_MAX), out)
+    window.offer(*message(1, 1, size=PACKET_BYTES_MAX), out, answers.append)
+    window.offer(*message(2, 1), out)
 
-    assert out == []
-    assert (window.oversized, window.bytes, len(ids)) == (1, 0, 0)
+    assert [packet[-4:] for packet in out] == [(2).to_bytes(4, "big")]
+    assert (refused, answers) == ([("t", 0x95)], [0x95])
+    assert (window.in_flight, len(ids)) == (1, 1)
 
 
 def test_a_broker_that_grants_qos_1_or_0_gets_no_more():

@@ -6,7 +6,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.errors import LinkError
-from federator.runtime.mqtt.transport import RECEIVE_BUFFER_BYTES, PacketTransport
+from federator.runtime.mqtt import transport
+from federator.runtime.mqtt.transport import (
+    LONG_READ_BYTES_MAX,
+    RECEIVE_BUFFER_BYTES,
+    PacketTransport,
+)
 from federator.runtime.mqtt.wire import (
     PUBACK,
     Inbound,
@@ -55,6 +60,7 @@ class Reader:
     def __init__(self, packet_bytes_max: int = 16 * 1024 * 1024) -> None:
         self.publishes: list[bytes] = []
         self.others: list[mqtt5.Packet] = []
+        self.reads = 0
         self.transport = PacketTransport(
             self._on_read, packet_bytes_max=packet_bytes_max, queue_bytes_max=1_000
         )
@@ -71,6 +77,7 @@ class Reader:
             size = min(len(room), len(piece))
             room[:size] = piece[:size]
             self.transport.buffer_updated(size)
+            self.reads += 1
             piece = piece[size:]
 
 
@@ -112,7 +119,9 @@ async def test_any_cuts_of_a_stream_give_the_same_packets(packets, data):
     assert len(reader.others) == len(packets) - len(reader.publishes)
 
 
-async def test_the_buffer_grows_for_a_long_packet_and_shrinks_after_it():
+async def test_the_buffer_grows_for_long_packets_and_shrinks_when_none_came_for_a_while(
+    monkeypatch,
+):
     small = mqtt5.PublishPacket("s", b"1")
     packets = [small, mqtt5.PublishPacket("long", b"y" * 3_000_000), small]
     reader = Reader()
@@ -120,7 +129,20 @@ async def test_the_buffer_grows_for_a_long_packet_and_shrinks_after_it():
     reader.feed(stream_of(packets))
 
     assert reader.publishes == publishes_of(packets)
+    assert len(reader.transport.get_buffer(-1)) == LONG_READ_BYTES_MAX
+    monkeypatch.setattr(transport, "LONG_S", 0)
+    reader.feed(mqtt5.PingRespPacket().write())
     assert len(reader.transport.get_buffer(-1)) == RECEIVE_BUFFER_BYTES
+
+
+async def test_a_read_takes_several_of_the_long_packets_of_a_stream():
+    packets = [mqtt5.PublishPacket("image", bytes(65_536)) for _ in range(64)]
+    reader = Reader()
+
+    reader.feed(stream_of(packets))
+
+    assert reader.publishes == publishes_of(packets)
+    assert reader.reads <= len(packets) / 4
 
 
 async def test_a_packet_longer_than_the_bound_ends_the_connection_with_a_clear_reason():
@@ -256,3 +278,14 @@ def test_acknowledgements_in_a_run_are_the_same_bytes(packet_ids):
     single = b"".join(acknowledgement(PUBACK, each) for each in packet_ids)
 
     assert acknowledgements(packet_ids) == single
+
+
+def test_an_answer_that_only_mosquitto_gives_is_read_beside_others():
+    chunk = b"\x40\x03\x00\x07\x95" + b"\x40\x02\x00\x08" + b"\x50\x04\x01\x09\x95\x00"
+    acknowledged, too_large = [], []
+
+    whole = read_packets(memoryview(chunk), [], [], acknowledged=acknowledged, too_large=too_large)
+    cut = read_packets(memoryview(chunk[:-1]), [], [], acknowledged=[], too_large=[])
+
+    assert (whole, cut) == (len(chunk), 9)
+    assert (acknowledged, too_large) == ([8], [(1, 7), (2, 0x109)])

@@ -3,6 +3,7 @@
 import asyncio
 import contextlib
 import json
+import socket
 import time
 from collections.abc import AsyncIterator, Iterable, Mapping
 
@@ -12,7 +13,13 @@ from prometheus_client.parser import text_string_to_metric_families
 from federator.errors import ConfigError
 from federator.runtime.observability.metrics import AGENT, LINK
 from federator.runtime.process.exposition import Family, families
-from federator.runtime.process.http import CONNECTIONS_MAX, REQUEST_BYTES_MAX, HttpServer
+from federator.runtime.process.http import (
+    CONNECTIONS_MAX,
+    PER_ADDRESS_MAX,
+    REQUEST_BYTES_MAX,
+    HttpServer,
+)
+from tests.real.polling import until
 
 REQUEST_SECONDS_MAX = 1.0
 TEST_SECONDS_MAX = 60.0
@@ -225,20 +232,47 @@ async def test_a_slow_request_ends_when_its_time_is_over(server):
     assert time.monotonic() - begun_s >= 0.9 * REQUEST_SECONDS_MAX  # uvloop rounds its timers
 
 
-async def test_connections_are_bounded_and_free_again_when_their_time_is_over(server):
-    opened = await asyncio.gather(
-        *(asyncio.open_connection("127.0.0.1", server.port) for _ in range(CONNECTIONS_MAX + 5))
-    )
+async def crowd(server: HttpServer, host: str, begun: bytes, size: int) -> list[socket.socket]:
+    """Connections from ``host`` that say no more than ``begun`` and read nothing."""
+    made = []
+    for _ in range(size):
+        stranger = socket.socket()
+        stranger.setblocking(False)
+        stranger.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        stranger.bind((host, 0))
+        await asyncio.get_running_loop().sock_connect(stranger, ("127.0.0.1", server.port))
+        stranger.send(begun)
+        made.append(stranger)
+    return made
 
-    async with asyncio.timeout(TEST_SECONDS_MAX):
-        for reader, _ in opened:
-            with contextlib.suppress(ConnectionResetError):
-                assert await reader.read() == b""
-    for _, writer in opened:
+
+@pytest.mark.parametrize("begun", [b"", b"GET /status HT", b"GET /big HTTP/1.1\r\n\r\n"])
+async def test_who_is_silent_gives_way_to_who_asks(begun, told):
+    told.status = lambda: {"big": "x" * 3_000_000}
+    begun = begun.replace(b"/big", b"/status")
+    strangers = []
+    async with HttpServer(told, "127.0.0.1", 0, request_seconds_max=600) as server:
+        for number in range(2, 3 + CONNECTIONS_MAX // PER_ADDRESS_MAX):
+            strangers += await crowd(server, f"127.0.0.{number}", begun, PER_ADDRESS_MAX)
+            assert await page(server, "/healthz") == (200, "alive\n")
+
+        assert await page(server, "/readyz") == (200, "ready\n")
+        assert server.gave_way >= len(strangers) - CONNECTIONS_MAX
+    for each in strangers:
+        each.close()
+
+
+async def test_an_address_crowds_out_itself_alone(told):
+    async with HttpServer(told, "127.0.0.1", 0, request_seconds_max=600) as server:
+        reader, writer = await asyncio.open_connection("127.0.0.1", server.port)
+        strangers = await crowd(server, "127.0.0.2", b"", 2 * CONNECTIONS_MAX)
+        await until(lambda: server.gave_way == 2 * CONNECTIONS_MAX - PER_ADDRESS_MAX, "they came")
+        writer.write(b"GET /healthz HTTP/1.1\r\n\r\n")
+
+        assert b"alive" in await reader.read()
         writer.close()
-
-    assert server.refused == 5
-    assert await page(server, "/healthz") == (200, "alive\n")
+    for each in strangers:
+        each.close()
 
 
 async def test_a_mistake_of_ours_costs_one_page(server):

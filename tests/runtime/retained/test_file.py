@@ -4,6 +4,7 @@ import asyncio
 import contextlib
 import resource
 
+import msgspec
 from structlog.testing import capture_logs
 
 from federator.protocol.retained.store import RetainedStore
@@ -112,6 +113,16 @@ async def test_what_a_full_disk_took_half_of_does_not_spoil_what_follows(tmp_pat
         put(store, "after", 7)
 
         await until(lambda: "after" in known(loaded(tmp_path)[0]), "what follows")
+
+
+def test_versions_that_an_older_release_wrote_are_known(tmp_path):
+    store = empty()
+    put(store, "a", 5)
+    put(store, "b", 6)
+    part = msgspec.msgpack.encode(store.save()())
+    (tmp_path / FILE_NAME).write_bytes(len(part).to_bytes(4, "big") + part)
+
+    assert same(loaded(tmp_path)[0], store)
 
 
 def test_without_a_file_or_with_a_damaged_one_an_agent_starts_with_nothing(tmp_path):

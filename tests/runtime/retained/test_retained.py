@@ -1,5 +1,6 @@
 """Retained publications on their way through the data path. docs/protocol.md, section 13."""
 
+import asyncio
 import time
 
 import pytest
@@ -100,6 +101,71 @@ async def test_a_value_that_a_comparison_brought_already_does_not_come_again(ret
     )
 
 
+@pytest.fixture
+def compared(retained, monkeypatch):
+    """The filters that comparisons were ordered of, in order; a doubt lasts for a moment only."""
+    monkeypatch.setattr("federator.runtime.retained.retained.DOUBT_S", 0.0)
+    ordered = []
+    monkeypatch.setattr(
+        retained._rounds, "compare", lambda filters=(), *, rally=False: ordered.extend(filters)
+    )
+    return ordered
+
+
+def ask(retained, added=(), removed=(), *, doubted=()):
+    for filter_ in added:
+        retained.wanted.add(filter_)
+    for filter_ in removed:
+        retained.wanted.discard(filter_)
+    retained.on_interest(added, removed, doubted=frozenset(doubted))
+
+
+async def test_what_is_asked_for_out_of_doubt_is_fetched_when_the_doubt_lasts(retained, compared):
+    ask(retained, ["#", "a"], doubted=["#"])
+    assert compared == ["a"]
+
+    await asyncio.sleep(0.01)  # the doubt is older than a moment
+    assert compared == ["a", "#"]
+    assert retained._is_wanted("whatever")
+
+    ask(retained, ["b"], doubted=["#"])
+    await asyncio.sleep(0.01)
+    assert compared == ["a", "#", "b"], "and not again with every change"
+
+
+async def test_what_is_asked_for_out_of_doubt_is_not_fetched_when_the_doubt_ends(
+    retained, compared
+):
+    ask(retained, ["#"], doubted=["#"])
+    ask(retained, removed=["#"])
+    await asyncio.sleep(0.01)
+    assert compared == []
+
+
+async def test_what_a_client_wants_for_sure_is_fetched_at_once_though_it_was_in_doubt(
+    retained, compared
+):
+    ask(retained, ["#"], doubted=["#"])
+    assert not retained._is_wanted("whatever")
+
+    ask(retained, ["a"])
+
+    assert sorted(compared) == ["#", "a"]
+
+
+async def test_a_broker_that_restarts_is_counted_anew_before_everything_is_fetched(
+    retained, compared
+):
+    ask(retained, ["#"], doubted=["#"])
+    await asyncio.sleep(0.01)
+    del compared[:]
+
+    retained._broker_up(False)
+    assert retained._fetched() == []
+    await asyncio.sleep(0.01)
+    assert "#" in compared
+
+
 async def test_a_clock_that_is_days_ahead_is_told_and_its_values_are_not_retained(retained, capsys):
     time_us = now_us() + 2 * CLOCK_LEAP_MAX_US
 
@@ -112,15 +178,18 @@ async def test_a_clock_that_is_days_ahead_is_told_and_its_values_are_not_retaine
 
 
 @pytest.mark.parametrize(("over", "too_long"), [(-50, 0), (0, 1)])
-async def test_a_value_is_given_only_when_who_asked_can_take_the_letter(retained, over, too_long):
+async def test_a_value_is_given_only_when_who_asked_can_take_the_letter_and_else_told(
+    retained, over, too_long, capsys
+):
     value = packet(bytes(VALUE_BYTES_MAX + over))
     retained.leave(value)
     found = Found(payload_digest(bytes(VALUE_BYTES_MAX + over)), value)
 
-    reply = retained._answers._values(RetainedAsk("a", ("a",)), Scan({"a": found}, True, True))
+    reply = retained._answers._values(RetainedAsk("a", ("a",)), Scan({"a": found}, True))
 
     longest_way = tuple(range(BROKER_ID_MAX - PATH_MAX, BROKER_ID_MAX))
     letter = RetainedLetter(ME, longest_way, 0, reply)
     assert decode("retained", encode(letter)) == letter
     assert retained.counters.too_long == too_long
     assert len(reply.entries) == 1 - too_long
+    assert capsys.readouterr().out.count("retained.too_long") == too_long

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from federator.protocol.telemetry.records import Events, decode
+from federator.runtime.storage import damage
 from federator.runtime.telemetry.spool import BATCH_BYTES_MAX, Spool
 from federator.runtime.telemetry.spool_files import CLAIM, Claim
 
@@ -88,7 +89,7 @@ def test_another_boot_goes_on_behind_the_numbers_that_may_have_been_given_out(tm
     spool.write(rows("lost with the power"), SHARED, now_ms=0)
     (unfinished,) = tmp_path.glob(".*.open")
     os.truncate(unfinished, unfinished.read_bytes().index(b"\n") + 1)
-    claim = msgspec.json.decode((tmp_path / "spool").read_bytes(), type=Claim)
+    claim = msgspec.json.decode(damage.unsealed((tmp_path / "spool").read_bytes()), type=Claim)
     moved = msgspec.structs.replace(claim, boot="f" * 32)
     (tmp_path / "spool").write_bytes(msgspec.json.encode(moved))
 
@@ -217,3 +218,19 @@ def test_a_flush_of_very_much_becomes_batches_that_fit_in_a_message(tmp_path):
     assert len(records_in(tmp_path)) == 500
     assert {record.batch for record in records_in(tmp_path)} == {1, 2, 3, 4}
     assert {record.row for record in records_in(tmp_path) if record.batch == 4} >= {0, 1}
+
+
+def test_a_damaged_record_costs_no_other(tmp_path):
+    spool = spool_in(tmp_path)
+    for name in "abc":
+        spool.write(rows(name), SHARED, now_ms=0)
+    (unfinished,) = tmp_path.glob(".*.open")
+    lines = unfinished.read_bytes().splitlines(keepends=True)
+    lines[1] = b"\xff" + lines[1][1:]
+    unfinished.write_bytes(b"".join(lines))
+
+    again = spool_in(tmp_path)
+
+    assert again.held(spool.id) == (1, 3)
+    assert again.read(spool.id, 3, 3, bytes_max=1_000_000).lines == lines[2]
+    assert damage.found(tmp_path).total() == 1

@@ -46,7 +46,7 @@ def test_a_damaged_memory_is_none(tmp_path, content):
 
     with capture_logs() as logged:
         assert known_brokers(tmp_path) == ()
-    assert [line["event"] for line in logged] == ["topology.file_ignored"]
+    assert [line["event"] for line in logged] == ["storage.damaged"]
 
 
 def test_no_memory_is_none_without_a_word(tmp_path):

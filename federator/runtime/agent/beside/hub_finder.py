@@ -31,7 +31,7 @@ from federator.runtime.mqtt.endpoint import Endpoint
 from federator.runtime.mqtt.probe import BrokerProbe
 from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.process.reloading import Reloader, Source
-from federator.runtime.storage.durable import write_whole
+from federator.runtime.storage import damage
 
 FILE: Final = "hubs"
 CHECK_S: Final = 2.0
@@ -153,16 +153,13 @@ class HubFinder:
         if not keep:
             return
         try:
-            write_whole(self._path, msgspec.json.encode(taken))
+            damage.write(self._path, msgspec.json.encode(taken))
         except OSError as error:
             _log.warning("leaf.note_failed", reason=error.strerror or str(error))
 
     def _read(self) -> tuple[BrokerId, ...]:
-        try:
-            told = msgspec.json.decode(self._path.read_bytes(), type=tuple[BrokerId, ...])
-        except (OSError, msgspec.DecodeError, UnicodeError, RecursionError):
-            return ()
-        return tuple(dict.fromkeys(told))
+        told = damage.read(self._path, msgspec.json.Decoder(tuple[BrokerId, ...]).decode)
+        return tuple(dict.fromkeys(told or ()))
 
 
 async def look(settings: Settings, hub: NeighbourSettings) -> SeenHub | None:

@@ -34,7 +34,8 @@ from federator.protocol.data.stamps import StampBook
 from federator.runtime.agent.agent import Agent
 from federator.runtime.process.clocks import both_clocks
 from federator.runtime.process.serving import with_tasks
-from federator.runtime.storage.durable import CANNOT_CREATE, write_whole
+from federator.runtime.storage import damage
+from federator.runtime.storage.durable import CANNOT_CREATE
 from federator.runtime.storage.state_dir import StateDir
 
 FILE: Final = "move"
@@ -82,7 +83,7 @@ def begin(folder: Path) -> None:
         what = "an agent was here before, and this one begins anew"
         raise ConfigError(f"state_dir: {folder}: {what}: name a new folder", exit_code=EX_CONFIG)
     try:
-        write_whole(path, BEGUN.encode())
+        damage.write(path, BEGUN.encode())
     except OSError as error:
         raise _unusable(path, error) from error
 
@@ -219,16 +220,22 @@ class Move:
         else:
             _log.info("move.handed_over", role=self._settings.role)
         try:
-            write_whole(self._path, self.phase.encode())
+            damage.write(self._path, self.phase.encode())
         except OSError as error:
             _log.warning("move.note_failed", reason=error.strerror or str(error))
 
     def _read(self) -> str:
-        try:
-            told = self._path.read_text(errors="replace").strip()
-        except OSError:
-            return BEGUN
-        return told if told in (HANDED_OVER, ENDED) else BEGUN
+        told = damage.read(self._path, _decode)
+        if told is None:
+            with contextlib.suppress(OSError):  # told by the next phase
+                damage.write(self._path, BEGUN.encode())
+        return told or BEGUN
+
+
+def _decode(content: bytes) -> str:
+    if (told := content.decode().strip()) not in {BEGUN, HANDED_OVER, ENDED}:
+        raise ValueError(f"{told[:20]!r} is no phase of a move")
+    return told
 
 
 def _prepare(agent: Agent, turn: Turn) -> None:

@@ -16,7 +16,7 @@ def test_the_power_that_times_grow_with_is_found(power):
     assert studies.exponent(amounts, seconds) == pytest.approx(power)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_a_settled_world_is_compared_with_the_centralised_answer_to_the_same_instance():
     settled = studies.settle(2, Conditions(rounds=20))
 

@@ -2,6 +2,7 @@ import csv
 import subprocess
 import sys
 
+import pytest
 from pyspark.testing import assertDataFrameEqual, assertSchemaEqual
 
 from lab.papers.placement.spark_sweeps import (
@@ -22,6 +23,7 @@ def test_spark_computes_the_rows_that_a_loop_computes(spark):
     assertDataFrameEqual(actual, spark.createDataFrame(expected, FIGURE_VALUES))
 
 
+@pytest.mark.full
 def test_the_job_writes_one_table_with_every_figure(tmp_path):
     options = ["--master", "local[2]", "--delegation-seeds", "1", "--placement-seeds", "1"]
     command = [sys.executable, "-m", "lab.papers.placement.spark_sweeps", *options]

@@ -13,7 +13,7 @@ from lab.papers.pricing.broker import Broker
 from lab.papers.pricing.world import Conditions, World, solve
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_brokers_come_to_rest_near_the_centralised_answer():
     instance = generators.geometric(50, topics=40, fan_out=4, seed=3)
     central = lagrangian.solve(instance, effort=CENTRAL)

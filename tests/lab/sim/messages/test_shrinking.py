@@ -27,7 +27,7 @@ def size(story):
     return sum(len(getattr(story, part)) for part in stories.PARTS)
 
 
-@pytest.mark.slow
+@pytest.mark.full
 def test_the_shortest_story_fails_alike_and_nothing_can_be_left_out(monkeypatch):
     story, result = failing(owes_nothing, monkeypatch)
 

@@ -1,31 +1,35 @@
-"""Where connections wait until a broker accepts them: strangers, who have only so much room.
+"""Where connections wait while the next word is the other end's: they have only so much room.
 
-A stranger is *unfinished* until its CONNECT is whole, and then waits for a broker's word. To be
-silent costs nothing, so whoever comes is given a place, and who is there for the longest without
-having said CONNECT gives way: a crowd of silent ones keeps nobody out who speaks. What they send
-counts in sum; when that is too much, who sent the most gives way, for an honest CONNECT is small.
-One address has its own share, within which it crowds out itself alone.
+Whoever connects is a stranger, and *unfinished* until its request is whole (at a gateway: its
+CONNECT, at the port for agents: its token); then it waits for our answer. To be silent costs
+nothing, so whoever comes is given a place, and who is unfinished for the longest gives way: a crowd
+of silent ones keeps nobody out who speaks. What they send counts in sum; when that is too much, who
+sent the most gives way, for an honest request is small. One address has its own share, within which
+it crowds out itself alone.
 
 Source: docs/gateway.md, "Strangers".
 """
 
 import ipaddress
+import sys
 from collections.abc import Callable, Iterable
 from itertools import chain
-from typing import Final
-
-import structlog
-
-from federator.gateway.metrics import GatewayCounters
-from federator.protocol.types import Millis
-
-QUIET_MS: Final = 60_000
-"""Least time between two log lines about crowds."""
+from typing import Final, Protocol
 
 IPV6_NETWORK_BITS: Final = 64
 """What one IPv6 host commonly has to itself."""
 
-_log = structlog.get_logger()
+
+class Counts(Protocol):
+    """Whose numbers an antechamber raises.
+
+    Attributes:
+        gave_way: Connections whose place another needed.
+        over_share: Connections refused, as all of their address wait for our answer.
+    """
+
+    gave_way: int
+    over_share: int
 
 
 class Place:
@@ -45,10 +49,14 @@ class Place:
         """Count bytes of a connection that still has its place; somebody may have to give way."""
         self._antechamber.receive(self, count)
 
-    def finish(self, give_way: Callable[[], None]) -> None:
-        """Note that the CONNECT is whole, and who ends the connection from now on."""
-        self.give_way = give_way
+    def finish(self, give_way: Callable[[], None] | None = None) -> None:
+        """Note that the request is whole, and who ends the connection from now on."""
+        self.give_way = give_way or self.give_way
         self._antechamber.finish(self)
+
+    def begin(self) -> None:
+        """Note that the next word is the other end's once more."""
+        self._antechamber.begin(self)
 
     def leave(self) -> None:
         """Give the place back: a broker accepted the client, or it is gone."""
@@ -56,10 +64,10 @@ class Place:
 
 
 class Antechamber:
-    """The places of one gateway.
+    """The places of one listener, or of several that share them.
 
     Args:
-        unfinished_max: Connections without a whole CONNECT.
+        unfinished_max: Connections without a whole request.
         per_address_max: Connections of one IPv4 address or IPv6 network.
         bytes_max: What all of them may have sent.
         shared: Addresses and networks that are many clients', to which no share is set.
@@ -67,15 +75,15 @@ class Antechamber:
 
     def __init__(
         self,
-        counters: GatewayCounters,
+        counts: Counts,
         *,
         unfinished_max: int,
         per_address_max: int,
-        bytes_max: int,
-        shared: Iterable[str],
+        bytes_max: int = sys.maxsize,
+        shared: Iterable[str] = (),
     ) -> None:
         self.bytes = 0
-        self._counters = counters
+        self._counts = counts
         self._unfinished_max = unfinished_max
         self._per_address_max = per_address_max
         self._bytes_max = bytes_max
@@ -83,11 +91,9 @@ class Antechamber:
         self._unfinished: dict[Place, None] = {}  # the oldest first
         self._waiting: dict[Place, None] = {}
         self._at: dict[object, dict[Place, None]] = {}
-        self._told = 0
-        self._tell_again_ms = Millis(0)
 
     def __len__(self) -> int:
-        """Connections without a whole CONNECT."""
+        """Connections without a whole request."""
         return len(self._unfinished)
 
     def enter(self, host: str, give_way: Callable[[], None]) -> Place | None:
@@ -97,11 +103,10 @@ class Antechamber:
         if address is not None and len(others) >= self._per_address_max:
             oldest = next((each for each in others if each in self._unfinished), None)
             if oldest is None:
-                self._counters.over_share += 1
+                self._counts.over_share += 1
                 return None
             self._send_away(oldest)
-        if len(self._unfinished) >= self._unfinished_max:
-            self._send_away(next(iter(self._unfinished)))
+        self._make_room()
         place = Place(self, address, give_way)
         self._unfinished[place] = None
         self._at.setdefault(address, {})[place] = None
@@ -118,10 +123,19 @@ class Antechamber:
             self._send_away(max(everybody, key=lambda each: each.received))
 
     def finish(self, place: Place) -> None:
-        """Let ``place`` wait for a broker's word: it gives way to nobody for being silent."""
+        """Let ``place`` wait for our answer: it gives way to nobody for being silent."""
         if place in self._unfinished:
             del self._unfinished[place]
             self._waiting[place] = None
+
+    def begin(self, place: Place) -> None:
+        """Let ``place`` be unfinished once more: it has its answer, or does not take it."""
+        if place in self._waiting:
+            del self._waiting[place]
+            self._make_room()
+            self._unfinished[place] = None
+            there = self._at[place.address]
+            there[place] = there.pop(place)  # it is not silent for long
 
     def leave(self, place: Place) -> None:
         """Forget ``place``."""
@@ -138,27 +152,17 @@ class Antechamber:
             del self._at[place.address]
 
     def clear(self) -> None:
-        """Send away whoever has not said CONNECT."""
+        """Send away whoever is unfinished."""
         for place in [*self._unfinished]:
             place.leave()
             place.give_way()
 
-    def tell(self, now_ms: Millis) -> None:
-        """Log one line for a whole crowd, while it lasts once in ``QUIET_MS``."""
-        crowded, refused = self._counters.gave_way, self._counters.over_share
-        if crowded + refused > self._told and now_ms >= self._tell_again_ms:
-            self._tell_again_ms = Millis(now_ms + QUIET_MS)
-            self._told = crowded + refused
-            _log.warning(
-                "gateway.crowded",
-                gave_way=crowded,
-                over_share=refused,
-                unfinished=len(self),
-                bytes=self.bytes,
-            )
+    def _make_room(self) -> None:
+        if len(self._unfinished) >= self._unfinished_max:
+            self._send_away(next(iter(self._unfinished)))
 
     def _send_away(self, place: Place) -> None:
-        self._counters.gave_way += 1
+        self._counts.gave_way += 1
         place.leave()
         place.give_way()
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from federator.gateway.clients.antechamber import Antechamber
 from federator.gateway.metrics import GatewayCounters
+from federator.runtime.process.antechamber import Antechamber
 
 ROOM, SHARE, BYTES = 10, 4, 1_000
 

@@ -1,0 +1,316 @@
+"""What an agent's configuration has for the bridges of its broker, and what it has nothing for.
+
+Names, rules and neighbours are in ``protocol.policy.bridge_lines``' gift; this says where brokers
+are, who we are there, and in words what stays behind.
+"""
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from federator.cli.setup.bridges.mosquitto_conf import Connection, Place
+from federator.protocol.filters.renames import Pair, is_prefix
+from federator.protocol.policy.bridge_lines import (
+    WAYS,
+    BridgeLine,
+    Counterpart,
+    Difference,
+    counterpart,
+    filters_of,
+)
+
+NAMED_MAX: Final = 40
+"""Characters of a topic that a message shows."""
+
+WANTING: Final = {
+    "bridge_capath": "agents take one file: put the authorities into it and name it as ca_file",
+    "bridge_identity": "agents have no pre-shared keys: give the other broker certificates",
+    "bridge_psk": "agents have no pre-shared keys: give the other broker certificates",
+    "bridge_alpn": "agents do not negotiate: name a port that speaks MQTT",
+    "bridge_bind_address": "the system chooses the address: set a route",
+    "bridge_max_packet_size": "the other broker's own limit holds",
+    "threshold": "links are always up",
+    "idle_timeout": "links are always up",
+    "local_username": "give this agent's user at your broker with --user",
+    "local_password": "give this agent's password at your broker with --password-file",
+}
+"""Options that nothing here does, whatever they say, and what to do."""
+
+WANTING_IF: Final = {
+    ("bridge_insecure", "true"): "agents always look at the name in a certificate: correct it",
+    ("bridge_require_ocsp", "true"): "agents do not ask for OCSP",
+    ("bridge_outgoing_retain", "false"): "what is retained here is retained there",
+    ("start_type", "lazy"): "links are always up",
+    ("start_type", "once"): "links come back",
+}
+"""The same of options that say this."""
+
+
+@dataclass(slots=True)
+class Neighbour:
+    """One broker that bridges led to."""
+
+    address: str
+    id: int
+    connections: list[int]  # places among the bridges
+
+
+@dataclass(slots=True)
+class Written:
+    """What is to be written, and to be said.
+
+    Attributes:
+        lines: Of the configuration, behind those about this broker.
+        passwords: Files to write, closed to others.
+        without: Lines that have no counterpart, and why.
+        differs: What crosses otherwise than before.
+        elsewhere: What the agents at other brokers need, by address.
+        notes: What else is to be known.
+    """
+
+    lines: list[str] = field(default_factory=list)
+    passwords: dict[Path, str] = field(default_factory=dict)
+    without: list[tuple[Place, str]] = field(default_factory=list)
+    differs: list[tuple[Place, str]] = field(default_factory=list)
+    elsewhere: dict[str, list[str]] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+
+    @property
+    def told(self) -> dict[str, list[str]]:
+        """What operators are told, by its title."""
+        return {
+            "without_counterpart": [_line(place, why) for place, why in self.without],
+            "otherwise_than_before": [_line(place, what) for place, what in self.differs],
+            "at_other_agents": [
+                f"{address}: {text}" for address, texts in self.elsewhere.items() for text in texts
+            ],
+            "to_know": self.notes,
+        }
+
+    def as_text(self) -> Iterator[str]:
+        """The same for people, line by line."""
+        for title, lines in self.told.items():
+            if lines:
+                yield f"{title.replace('_', ' ')}:"
+                yield from (f"  {line}" for line in lines)
+
+
+def neighbours_of(
+    bridges: Sequence[Connection], ids: Mapping[str, Sequence[int]]
+) -> list[Neighbour]:
+    """Every broker that ``bridges`` lead to, once. ``ids``: by connection, one for each address."""
+    found: dict[str, Neighbour] = {}
+    by_id: dict[int, str] = {}
+    for at, bridge in enumerate(bridges):
+        for address, id in zip(bridge.addresses, ids[bridge.name], strict=True):
+            there = found.setdefault(address, Neighbour(address, id, []))
+            if there.id != id or by_id.setdefault(id, address) != address:
+                what = f"broker {id} at {address} has another id, or its id another broker"
+                raise bridge.place.mistake(f"{what}: give each broker of --remote one id")
+            there.connections.append(at)
+    return list(found.values())
+
+
+@dataclass(slots=True)
+class _Plan:
+    """What becomes of all bridges' lines: ``found`` at this agent, or one for each other agent."""
+
+    places: list[dict[BridgeLine, Place]]  # by bridge
+    there: bool  # names of the federation are those at the other brokers
+    found: list[Counterpart] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        lines = [list(each) for each in self.places]
+        if self.there:
+            self.found = [counterpart(lines)]
+        else:
+            self.found = [counterpart([[line.mirrored for line in each]]) for each in lines]
+
+    @property
+    def pairs(self) -> tuple[Pair, ...]:
+        """The renames at this agent."""
+        return self.found[0].pairs if self.there else ()
+
+    def taken(self, bridge: int) -> list[BridgeLine]:
+        """The lines of a bridge that have a counterpart."""
+        if self.there:
+            return list(self.found[0].lines[bridge])
+        return [line.mirrored for line in self.found[bridge].lines[0]]
+
+    def refused(self) -> Iterator[tuple[Place, str]]:
+        """The others, and why."""
+        for at, found in enumerate(self.found):
+            for bridge, line, owner in found.refused:
+                at, line, owner = (
+                    (bridge, line, owner) if self.there else (at, line.mirrored, owner.mirrored)
+                )
+                where = next(each[owner] for each in self.places if owner in each)
+                yield self.places[at][line], _refusal(owner, where)
+
+    def differs(self) -> Iterator[tuple[Place, str]]:
+        """What those that have one did otherwise."""
+        for at, found in enumerate(self.found):
+            for each in found.differs:
+                if self.there:
+                    yield self.places[each.bridge][each.line], _difference(each, "here", "there")
+                else:
+                    place = self.places[at][each.line.mirrored]
+                    yield place, _difference(each, "there", "here")
+
+
+def written(
+    bridges: Sequence[Connection], neighbours: Sequence[Neighbour], home: Path, *, there: bool
+) -> Written:
+    """The counterpart of ``bridges``, for a configuration in the folder ``home``.
+
+    ``there``: the names of the federation are those at the other brokers, else those here.
+    """
+    told = Written()
+    plan = _Plan([_sayable(bridge, told) for bridge in bridges], there)
+    told.without += plan.refused()
+    told.differs += plan.differs()
+    every = [line for at in range(len(bridges)) for line in plan.taken(at)]
+    told.lines += _of_rules(every, plan.pairs)
+    for neighbour in neighbours:
+        _add_neighbour(told, neighbour, bridges, plan, home)
+    if not there:
+        for bridge, found in zip(bridges, plan.found, strict=True):
+            for address in bridge.addresses if found.pairs else ():
+                text = f"[rules] {_renames(found.pairs)}"
+                told.elsewhere.setdefault(address, []).append(text)
+    elif plan.pairs:
+        told.notes.append(
+            "names are those at the other broker: where its agent renames too, put its prefix"
+            " before those of [rules] rename and of its neighbour's import and export"
+        )
+    refused, other_way = len(list(plan.refused())), _Plan(plan.places, not there)
+    if len(list(other_way.refused())) < refused:
+        names = "here" if there else "there"
+        told.notes.append(f"fewer lines are without counterpart with --names {names}")
+    told.notes.append("a publication keeps the QoS that it was published with: no line lowers it")
+    return told
+
+
+def _sayable(bridge: Connection, told: Written) -> dict[BridgeLine, Place]:
+    """Its lines, but those that nothing here can do: these are told, as are such options."""
+    found: dict[BridgeLine, Place] = {}
+    for place, line in bridge.topics:
+        filters = line.local_filter, line.remote_filter
+        if any(filter.startswith("$") for filter in filters):
+            told.without.append((place, "what starts with $ never leaves a broker"))
+        elif is_prefix(filters[0]) != is_prefix(filters[1]):
+            told.without.append((place, "one of its two topics ends with /, the other does not"))
+        else:
+            found.setdefault(line, place)
+    for option, (place, value) in bridge.options.items():
+        why = WANTING.get(option) or WANTING_IF.get((option, value))
+        if why is not None:
+            told.without.append((place, why))
+    return found
+
+
+def _of_rules(lines: Sequence[BridgeLine], pairs: Sequence[Pair]) -> list[str]:
+    wanted = filters_of(lines, "in", there=False)
+    told = [
+        "",
+        "[share]",
+        'scope = "broker"   # as with bridges: each broker serves its own groups',
+    ]
+    if wanted:
+        told += [
+            "",
+            "[discovery]",
+            f"filters = {_array(wanted)}   # whoever listens, as bridges do",
+        ]
+    told += ["", "[rules]", f"import = {_array(wanted)}"]
+    told.append(f"export = {_array(filters_of(lines, 'out', there=False))}")
+    return [*told, *([_renames(pairs)] if pairs else [])]
+
+
+def _renames(pairs: Sequence[Pair]) -> str:
+    tables = (
+        f"{{local = {_text(here)}, federation = {_text(there)}"
+        f"{'' if is_prefix(here) else ', whole = true'}}}"
+        for here, there in pairs
+    )
+    return f"rename = [{', '.join(tables)}]"
+
+
+def _add_neighbour(
+    told: Written,
+    neighbour: Neighbour,
+    bridges: Sequence[Connection],
+    plan: _Plan,
+    home: Path,
+) -> None:
+    own = [bridges[at] for at in neighbour.connections]
+    names = " and ".join(each.name for each in own)
+    lines = [line for at in neighbour.connections for line in plan.taken(at)]
+    if not lines:
+        told.notes.append(f"{neighbour.address}: no neighbour, for nothing of {names} crosses")
+        return
+    out, in_ = (filters_of(lines, way, there=plan.there) for way in WAYS)
+    tls = any(each.told(option) not in (None, "false") for each in own for option in TLS_BY)
+    scheme = "mqtts" if tls else "mqtt"
+    told.lines += ["", f"[[neighbours]]   # {names}", f'url = "{scheme}://{neighbour.address}"']
+    told.lines += [f"id = {neighbour.id}", f"import = {_array(in_)}", f"export = {_array(out)}"]
+    told.lines += _login(told, own, home, tls=tls)
+    if out:
+        out = filters_of(lines, "out", there=True)
+        told.elsewhere.setdefault(neighbour.address, []).append(
+            f"[discovery] filters = {_array(out)}, for clients that subscribe # or +/#"
+        )
+
+
+def _login(told: Written, own: Sequence[Connection], home: Path, *, tls: bool) -> Iterator[str]:
+    """Who we are to a neighbour: as the first of its connections that says so."""
+    options: dict[str, tuple[str, ...]] = {"username": ("remote_username", "username")}
+    if tls:
+        options |= {f"{key}_file": (f"bridge_{key}file",) for key in ("ca", "cert", "key")}
+    for key, given in options.items():
+        found = ((each, value) for each in own if (value := each.told(*given)) is not None)
+        bridge, value = next(found, (None, ""))
+        if bridge is not None:
+            yield f"{key} = {_text(value)}"
+            secret = bridge.told("remote_password", "password")
+            if key == "username" and secret is not None:
+                safe = "".join(c if c.isalnum() or c in "-_." else "_" for c in bridge.name)
+                told.passwords[home / f"bridge-{safe}.password"] = secret
+                yield f"password_file = {_text(f'bridge-{safe}.password')}"
+
+
+TLS_BY: Final = (
+    "bridge_cafile", "bridge_capath", "bridge_tls_use_os_certs", "bridge_identity", "bridge_psk"
+)  # fmt: skip
+
+
+def _line(place: Place, what: str) -> str:
+    option = place.text.partition(" ")[0]  # what others say may be a secret
+    return f"{place}: {place.text if option == 'topic' else option}: {what}"
+
+
+def _refusal(owner: BridgeLine, where: Place) -> str:
+    what = f"{_cut(owner.local_filter)} here is {_cut(owner.remote_filter)} there by {where}"
+    return f"{what}, and a topic has one name there, both ways: keep a bridge for this line"
+
+
+def _difference(each: Difference, origin: str, goal: str) -> str:
+    """``origin`` and ``goal`` say where what goes ``out`` is published, and where it arrives."""
+    if each.way == "in":
+        origin, goal = goal, origin
+    what = f"{_cut(each.topic)}, published {origin}, was {_cut(each.was)} {goal}"
+    return f"{what}: now {'it is not there' if each.now is None else f'it is {_cut(each.now)}'}"
+
+
+def _cut(topic: str) -> str:
+    return topic if len(topic) <= NAMED_MAX else topic[: NAMED_MAX - 3] + "..."
+
+
+def _array(filters: Sequence[str]) -> str:
+    return json.dumps(list(filters), ensure_ascii=False)
+
+
+def _text(value: str) -> str:
+    return json.dumps(value, ensure_ascii=False)

@@ -1,0 +1,189 @@
+"""A flow of ours that moves to another way stays in order, at QoS 0 too.
+
+What is sent by the new way would overtake what still waits in the queues of the former one. So the
+origin, which alone decides the way, lets what its clients publish wait. Behind the last frame by
+the former way it sends a **marker**, like the red lamp on the last carriage that tells each signal
+box that the line is clear: a trace, which takes the way of data through the same queues, and whose
+echoes say where it is. When every destination has told of a marker, what waited goes the new way.
+
+A full queue may drop a marker like any frame of QoS 0, so there are several, ever more rarely. The
+wait is bounded in time and in bytes. What has waited for so long goes in any case: it may be out of
+order then, but it is not lost. QoS 1 and 2 do not wait: custody puts them in order.
+
+Source: docs/protocol.md 18.9.
+"""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from federator.protocol.filters import overlaps
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.forwarding import TopicRoute
+from federator.protocol.forwarding.publications import topics_of
+from federator.protocol.messages.destinations import destinations_in, filter_part
+from federator.protocol.telemetry.tracing import Logbook, Stop, write_logbook
+from federator.protocol.timers import earliest
+from federator.protocol.types import BrokerId, Millis, Now
+
+WAIT_MS_MIN: Final = 500
+"""A flow waits at least so long: who carries it on hears of the new way a little later than we."""
+
+WAIT_MS_MAX: Final = 10_000
+
+MOVES_MAX: Final = 1_024
+"""Flows that move at a time, of which most may be silent; others move without waiting."""
+
+MARK_GAPS_MS: Final = (100, 1_000)
+"""Between markers of one flow, at first and at last."""
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Publications of QoS 0 that are no frame yet."""
+
+    packets: bytes
+    count: int
+    time_us: int  # when they came
+
+
+@dataclass(slots=True)
+class Move:
+    """A flow that moves.
+
+    Attributes:
+        former: Its way until now.
+        awaited: Destinations that no marker is known to have come to.
+        topic: Of some publication that waits; empty: none came since it moves.
+        markers: The numbers of those sent.
+        mark_ms: When the next one goes.
+    """
+
+    flow: tuple[str, ...]  # its filters
+    former: TopicRoute
+    awaited: set[BrokerId]
+    since_ms: Millis
+    topic: str = ""
+    markers: set[int] = field(default_factory=set)
+    mark_ms: Millis | None = None
+    gap_ms: int = MARK_GAPS_MS[0]
+    waiting: list[Waiting] = field(default_factory=list)
+
+    @property
+    def due_ms(self) -> Millis | None:
+        """When it has something to do."""
+        ends_ms = self.since_ms + (WAIT_MS_MAX if self.awaited else WAIT_MS_MIN)
+        return earliest(Millis(ends_ms), self.mark_ms if self.awaited else None)
+
+
+Release = Callable[[tuple[str, ...], Sequence[Waiting], Now], None]
+"""Sends what waited of a flow, given by its filters, the way that it goes now."""
+
+
+class Moves:
+    """The flows of one origin that move.
+
+    Args:
+        mark: Sends a trace of a topic with this body by a route; its number, or ``None``: rules let
+            nothing on that topic go there.
+        release: Sends what waited.
+        bytes_max: What waits at most, of all flows. With more, the flow that brings it goes on.
+    """
+
+    def __init__(
+        self,
+        self_id: BrokerId,
+        mark: Callable[[TopicRoute, str, bytes, Now], int | None],
+        release: Release,
+        *,
+        counters: DataCounters,
+        bytes_max: int,
+    ) -> None:
+        self.due_ms: Millis | None = None  # when ``on_time`` has something to do
+        self.waiting_bytes = 0
+        self._self_id, self._mark, self._release = self_id, mark, release
+        self._counters, self._bytes_max = counters, bytes_max
+        self._moves: dict[bytes, Move] = {}  # by the keys of their filters
+
+    def __bool__(self) -> bool:
+        """Whether any flow moves."""
+        return bool(self._moves)
+
+    def begin(self, flow: tuple[str, ...], former: TopicRoute, now_ms: Millis) -> None:
+        """The flow of ``flow`` goes another way from now on than by ``former``."""
+        key = filter_part(former.keys)
+        if key in self._moves or len(self._moves) >= MOVES_MAX:
+            return  # what waits already has not gone by the way that it leaves again
+        self._moves[key] = Move(flow, former, set(destinations_in(former.keys)), now_ms)
+        self._set_due()
+
+    def take(
+        self, keys: bytes, parts: Sequence[bytes | memoryview], count: int, time_us: int, now: Now
+    ) -> bool:
+        """Let publications of QoS 0 wait, if theirs is a flow that moves; whether it is."""
+        key = filter_part(keys)
+        move = self._moves.get(key)
+        if move is None:
+            return False
+        packets = b"".join(parts)
+        move.waiting.append(Waiting(packets, count, time_us))
+        self.waiting_bytes += len(packets)
+        if not move.topic:
+            move.topic = topics_of(packets)[0][2].decode(errors="replace")
+            self._send_marker(move, now)
+            self._set_due()
+        if self.waiting_bytes > self._bytes_max:
+            self._end(key, now)
+            self._set_due()
+        return True
+
+    def on_echo(self, broker: BrokerId, number: int) -> None:
+        """The marker ``number`` came to ``broker``, if it is one."""
+        for move in self._moves.values():
+            if number in move.markers:
+                move.awaited.discard(broker)
+        self._set_due()
+
+    def forget(self, brokers: Iterable[BrokerId]) -> None:
+        """No way leads to ``brokers`` now: they are not waited for."""
+        for move in self._moves.values():
+            move.awaited.difference_update(brokers)
+        self._set_due()
+
+    def on_time(self, now: Now) -> None:
+        """Send markers, and what need not wait any longer."""
+        for key, move in list(self._moves.items()):
+            due_ms = move.due_ms
+            if due_ms is None or due_ms > now.ms:
+                continue
+            if not move.awaited or now.ms >= move.since_ms + WAIT_MS_MAX:
+                self._end(key, now)
+            else:
+                self._send_marker(move, now)
+        self._set_due()
+
+    def end(self, now: Now, filter: str = "") -> None:
+        """Let nothing wait any longer; with ``filter`` only flows some of which it matches."""
+        for key, move in list(self._moves.items()):
+            if not filter or any(overlaps(filter, each) for each in move.flow):
+                self._end(key, now)
+        self._set_due()
+
+    def _send_marker(self, move: Move, now: Now) -> None:
+        logbook = Logbook(move.topic, (Stop(self._self_id, now.us),))
+        number = self._mark(move.former, move.topic, write_logbook(logbook), now)
+        if number is None:
+            move.awaited.clear()  # they got nothing by the former way
+            return
+        move.markers.add(number)
+        move.mark_ms = Millis(now.ms + move.gap_ms)
+        move.gap_ms = min(2 * move.gap_ms, MARK_GAPS_MS[1])
+
+    def _end(self, key: bytes, now: Now) -> None:
+        move = self._moves.pop(key)
+        self.waiting_bytes -= sum(len(each.packets) for each in move.waiting)
+        self._counters.flows_unsettled += bool(move.awaited and move.waiting)
+        self._release(move.flow, move.waiting, now)
+
+    def _set_due(self) -> None:
+        self.due_ms = earliest(*(move.due_ms for move in self._moves.values()))

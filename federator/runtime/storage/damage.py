@@ -1,0 +1,213 @@
+"""What of a kept file is damaged: found by checksums, passed over, told.
+
+A disk gives back other bytes than it took, a power cut takes the end of a file, a hand deletes one.
+Whoever reads a kept file takes all that is sound, in front of the damage and behind it, and tells
+of the rest here: one event and one metric for all kinds of files.
+
+Three forms have checksums. *Records* of any size are found again behind damage by looking at every
+byte for the next sound one. *Lines* hold no line end, so the next begins behind the next line end.
+*Whole* files have one seal; those of older releases have none. What a file begins with, and the
+rest could not be read without, stands there *twice*.
+"""
+
+import contextlib
+import re
+import struct
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from typing import Final, TypeVar
+from zlib import crc32
+
+import msgspec
+import structlog
+
+from federator.errors import DecodeError
+from federator.runtime.storage.durable import write_whole
+
+ASIDE: Final = ".unreadable"
+REASON_CHARS_MAX: Final = 200
+
+_SEAL: Final = re.compile(rb"#([0-9a-f]{8})\n?\Z")
+_CRC_BYTES: Final = 4
+_U32 = struct.Struct("<I")
+_pack, _unpack = _U32.pack, _U32.unpack_from
+_SIZE_BYTES: Final = 4
+PIECE_BYTES: Final = _SIZE_BYTES + _CRC_BYTES
+"""What a record has beside its content."""
+
+T = TypeVar("T")
+
+_log = structlog.get_logger()
+_found: Counter[tuple[Path, str]] = Counter()  # by folder and kind
+_gone: set[Path] = set()
+
+
+def kind_of(path: Path) -> str:
+    """What operators call the file: its name, or that of its folder where each holds a part."""
+    return path.parent.name if path.name.lstrip(".")[:1].isdigit() else path.name
+
+
+def tell(path: Path, reason: str, *, lost_bytes: int = 0, places: int = 1) -> None:
+    """Say that ``path`` is damaged in so many places, and count them."""
+    _found[path.parent, kind_of(path)] += places
+    _log.error("storage.damaged", path=str(path), reason=reason, lost_bytes=lost_bytes)
+
+
+def tell_gone(path: Path, reason: str, *, lost_bytes: int = 0) -> None:
+    """Say, once, that ``path``, or its end, is gone without a trace in what is left."""
+    if path not in _gone:
+        _gone.add(path)
+        tell(path, reason, lost_bytes=lost_bytes)
+
+
+def is_gone(folder: Path) -> bool:
+    """Whether files in ``folder``, or their ends, are gone without a trace in what is left."""
+    return any(path.parent == folder for path in _gone)
+
+
+def found(folder: Path) -> Counter[str]:
+    """Damaged places in files of ``folder`` and those below it, by kind, in this process."""
+    counts: Counter[str] = Counter()
+    for (at, kind), places in _found.items():
+        if at == folder or folder in at.parents:
+            counts[kind] += places
+    return counts
+
+
+# Records
+
+
+def next_sound(
+    at: int, total: int, *, guess: int, least: int, is_sound: Callable[[int], bool]
+) -> int:
+    """Where the first sound record begins behind the damaged one at ``at``; ``total``: nowhere.
+
+    Args:
+        guess: Where the damaged one says that it ends: looked at first. What it holds may look
+            like a record.
+        least: Bytes of the smallest record.
+        is_sound: Whether the record that begins there is.
+    """
+    last = total - least
+    if at < guess <= last and is_sound(guess):
+        return guess
+    return next((each for each in range(at + 1, last + 1) if is_sound(each)), total)
+
+
+def piece(content: bytes) -> bytes:
+    """``content`` as a record: bytes in all, content, CRC-32 of both."""
+    checked = _pack(len(content) + PIECE_BYTES) + content
+    return checked + _pack(crc32(checked))
+
+
+def read_pieces(
+    content: bytes, at: int, end: int, lost: Callable[[int, int], None]
+) -> Iterator[tuple[int, int]]:
+    """(start, end) of what each sound ``piece`` holds, in ``content`` from ``at`` to ``end``.
+
+    ``lost`` is called with the same of all that is none, also behind the end of ``content``.
+    """
+    total = min(end, len(content))
+
+    def is_sound(start: int) -> bool:
+        size: int = _unpack(content, start)[0]
+        checked = start + size - _CRC_BYTES
+        if size < PIECE_BYTES or start + size > total:
+            return False
+        return crc32(content[start:checked]) == int(_unpack(content, checked)[0])
+
+    while at + PIECE_BYTES <= total:
+        after = at + int(_unpack(content, at)[0])
+        if is_sound(at):
+            yield at + _SIZE_BYTES, after - _CRC_BYTES
+        else:
+            start = at
+            after = next_sound(start, total, guess=after, least=PIECE_BYTES, is_sound=is_sound)
+            lost(start, after)
+        at = after
+    if at < end:
+        lost(at, end)
+
+
+def twice(fields: bytes) -> bytes:
+    """``fields`` with a checksum, and the same again."""
+    once = fields + crc32(fields).to_bytes(_CRC_BYTES, "little")
+    return once + once
+
+
+def are_same(content: bytes, size: int) -> bool:
+    """Whether ``content`` begins with the same ``size`` bytes of fields twice."""
+    step = size + _CRC_BYTES
+    return content[:step] == content[step : 2 * step]
+
+
+def either(content: bytes, size: int) -> bytes | None:
+    """The ``size`` bytes of fields at the beginning of ``content``, from a copy that is sound."""
+    step = size + _CRC_BYTES
+    for at in (0, step):
+        fields, checksum = content[at : at + size], content[at + size : at + step]
+        if len(checksum) == _CRC_BYTES and crc32(fields) == int.from_bytes(checksum, "little"):
+            return fields
+    return None
+
+
+# Lines and whole files
+
+
+def sealed(content: bytes) -> bytes:
+    """``content`` and its checksum, as a line."""
+    return b"%s#%08x\n" % (content, crc32(content))
+
+
+def unsealed(stored: bytes) -> bytes | None:
+    """What ``sealed`` made ``stored`` of, ``None`` when it is damaged; as it is without a seal."""
+    seal = _SEAL.search(stored)
+    if seal is None:
+        return stored
+    content = stored[: seal.start()]
+    return content if crc32(content) == int(seal[1], 16) else None
+
+
+def lines(contents: Iterable[bytes]) -> bytes:
+    """``contents``, none of which holds a line end, each in a line of its own.
+
+    It begins and ends with a line end: when one is damaged, the other still parts the lines.
+    """
+    return b"".join(b"\n" + sealed(each) for each in contents)
+
+
+def read_lines(stored: bytes) -> Iterator[bytes | None]:
+    """The contents of ``lines``, ``None`` for each that is damaged; old ones have no seals."""
+    return (unsealed(line) for line in stored.split(b"\n") if line)
+
+
+def write(path: Path, content: bytes) -> None:
+    """Replace the kept file ``path`` by ``content``, sealed and on the disk.
+
+    Raises:
+        OSError: The old file is still there.
+    """
+    write_whole(path, sealed(content))
+
+
+def read(path: Path, decode: Callable[[bytes], T]) -> T | None:
+    """What was written to ``path``; ``None`` when there is none, or it is damaged.
+
+    A damaged file is told of and put aside.
+
+    Args:
+        decode: Raises ``ValueError``, or an error of a decoder, when the content is none.
+    """
+    try:
+        content = unsealed(path.read_bytes())
+        if not content:
+            raise ValueError("it is empty" if content is not None else "its checksum is another")
+        return decode(content)
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, msgspec.DecodeError, DecodeError, RecursionError) as error:
+        tell(path, str(error)[:REASON_CHARS_MAX])
+        with contextlib.suppress(OSError):
+            path.replace(path.with_name(path.name + ASIDE))
+        return None

@@ -1,0 +1,1 @@
+"""A machine on the path between agents, which harms what it can without a key."""

@@ -1,0 +1,32 @@
+"""What leaves broker 1 for broker 2, with nothing around it."""
+
+from federator.protocol.data.outgoing import Outgoing
+from federator.protocol.forwarding.counters import DataCounters
+from federator.protocol.forwarding.frames import CHAIN_BYTES, KEY_BYTES, Frame
+from federator.protocol.policy.link_policies import LinkPolicies
+from federator.protocol.types import BrokerId, Epoch
+
+ME, N2 = BrokerId(1), BrokerId(2)
+TOPIC = "$fed/fed/data"
+
+
+def bare_outgoing():
+    return Outgoing(
+        self_id=ME,
+        topic=TOPIC,
+        counters=DataCounters(),
+        policies=LinkPolicies({}, ()),
+        seals=None,
+        frame_events=None,
+        datagrams=None,
+    )
+
+
+def send_frame(made, seq, body, *, flags=0, urgent=False):
+    """Send a frame of ours with this body to broker 2; the publications sent."""
+    frame = Frame(
+        flags=flags, hop_limit=8, hops=0, sender=ME, origin=ME, epoch=Epoch(1), seq=seq,
+        origin_time_us=0, publications=1, mask=1, keys=bytes(KEY_BYTES),
+        body=memoryview(body), chain=bytes(CHAIN_BYTES) if flags else b"",
+    )  # fmt: skip
+    return made.send(frame, 0, ((N2, b"\x01"),), (body,), len(body), now_ms=0, urgent=urgent)

@@ -1,0 +1,28 @@
+"""A machine between agents that does all the harm it can without a key; the brokers are reached."""
+
+from lab.cli.on_path import lines
+from lab.on_path.moods import Mood
+from lab.on_path.run import SILENCE_S_MAX, Plan, run
+from tests.real.undisturbed import tell
+
+BUSY = 10
+"""A machine may be as much slower than a calm one."""
+
+
+async def test_nothing_of_qos_1_is_lost_on_a_path_that_drops_delays_repeats_and_makes_up(tmp_path):
+    plan = Plan(minutes=0.6, rate_hz=40, seed=4, moods=(Mood.SWALLOW, Mood.SILENT, *Mood))
+
+    outcome = await run(plan, tmp_path, lambda line: None)
+
+    told = "\n".join(lines(outcome))
+    streams = outcome.arrivals.values()
+    tell(
+        row="on the path of direct links and datagrams",
+        sent=sum(each.sent for each in streams),
+        lost=outcome.lost,
+        twice=sum(each.duplicates for each in streams),
+    )
+    assert outcome.lost == 0, told
+    assert all(sum(done.values()) > 20 for done in outcome.harm.values()), told
+    assert len(outcome.given_up_s) > 0, told
+    assert max(outcome.given_up_s) < BUSY * SILENCE_S_MAX, told
