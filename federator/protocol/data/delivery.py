@@ -29,8 +29,9 @@ from federator.protocol.types import BrokerId, Millis, Now
 
 COMPLAINT_GAP_MS = Millis(60_000)
 
-WAIT_MS: Final = 1_000
-"""How long frames wait for another agent to bring them."""
+WAIT_LOOKS: Final = 25
+"""How many looks frames wait for another agent to bring them. They are counted, and not the time,
+for while this process stands still that one brings nothing either."""
 
 WAITING_MAX: Final = 16_384
 """Frames that wait at most; of more, the oldest are published."""
@@ -97,18 +98,22 @@ class Delivery:
     def deliver(self, frame: Frame, now: Now) -> None:
         """Publish the body of ``frame``, and note how long it took to come."""
         if self.waiting is not None and frame.acknowledged:
-            for each in self.waiting.put(frame, now.ms):
+            for each in self.waiting.put(frame):
                 self._deliver(each, now)
         else:
             self._deliver(frame, now)
 
-    def deliver_waiting(self, now: Now, *, all_of_it: bool = False) -> None:
-        """Publish what waited long enough, or all; then nothing waits any more."""
+    def look_at_waiting(self, now: Now) -> None:
+        """Publish what waited long enough."""
         if self.waiting is not None:
-            for each in self.waiting.take(now.ms, all_of_it=all_of_it):
+            for each in self.waiting.look():
                 self._deliver(each, now)
-            if all_of_it:
-                self.waiting = None
+
+    def deliver_waiting(self, now: Now) -> None:
+        """Publish what waits; nothing waits any more."""
+        waiting, self.waiting = self.waiting, None
+        for each in waiting.all() if waiting is not None else ():
+            self._deliver(each, now)
 
     def deliver_in_order(self, frames: Sequence[Frame], now: Now) -> None:
         """Publish frames of one bundle, their packets in the order in which they were published.
@@ -228,17 +233,23 @@ class WaitingFrames:
     """
 
     def __init__(self) -> None:
-        self._frames: deque[tuple[Millis, Frame]] = deque()
+        self._frames: deque[tuple[int, Frame]] = deque()  # with the look at which each came
+        self._looks = 0
 
-    def put(self, frame: Frame, now_ms: Millis) -> list[Frame]:
+    def put(self, frame: Frame) -> list[Frame]:
         """Let ``frame`` wait; what waits no longer."""
-        self._frames.append((now_ms, replace(frame, body=memoryview(bytes(frame.body)))))
+        self._frames.append((self._looks, replace(frame, body=memoryview(bytes(frame.body)))))
         over = len(self._frames) - WAITING_MAX
         return [self._frames.popleft()[1] for _ in range(max(0, over))]
 
-    def take(self, now_ms: Millis, *, all_of_it: bool) -> list[Frame]:
-        """What waited for ``WAIT_MS``, or all."""
+    def look(self) -> list[Frame]:
+        """What waited for ``WAIT_LOOKS``."""
+        self._looks += 1
         taken = []
-        while self._frames and (all_of_it or self._frames[0][0] + WAIT_MS <= now_ms):
+        while self._frames and self._frames[0][0] + WAIT_LOOKS < self._looks:
             taken.append(self._frames.popleft()[1])
         return taken
+
+    def all(self) -> list[Frame]:
+        """All that waits."""
+        return [frame for _, frame in self._frames]

@@ -49,8 +49,9 @@ STANDS_S: Final = 15.0
 ENDS_S: Final = 30.0
 """How long the former agent brings what is kept for it, with a link, after that."""
 
-HELD_S: Final = 1.0
-"""How long what clients publish waits then: what went by the former agent is to be there first."""
+HELD_LOOKS: Final = 15
+"""How long what clients publish waits then: what went by the former agent is to be there first.
+While this process stands still that one sends nothing, so looks are counted, and not the time."""
 
 SAID_S: Final = 1.0
 """What was said is heard at the other end of a link."""
@@ -167,8 +168,8 @@ class Move:
         own, delivery.link = delivery.link, former.control.data_link
         former.start()
         _log.info("move.begun", role=self._settings.role, phase=self.phase)
-        stands = await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
-        if stands and self.phase == BEGUN:
+        await _in_time(_stands(former, SAID_S), FIRST_WAIT_S)
+        if self.phase == BEGUN:
             delivery.waiting = WaitingFrames()
         self._may_start.set()
         if self.phase == BEGUN:
@@ -193,7 +194,8 @@ class Move:
         successor.data_connection.hold()
         self._handover.is_done = True
         self._go_on(HANDED_OVER)
-        await asyncio.sleep(HELD_S)
+        for _ in range(HELD_LOOKS):
+            await asyncio.sleep(LOOK_S)
         successor.data_connection.release()
 
     async def _end(self, former: Agent) -> None:
@@ -211,7 +213,7 @@ class Move:
     def _give_waiting(self) -> None:
         """Publish what waits for the former agent to bring it."""
         if self._delivery is not None:
-            self._delivery.deliver_waiting(both_clocks(), all_of_it=True)
+            self._delivery.deliver_waiting(both_clocks())
 
     def _go_on(self, phase: str) -> None:
         self.phase = phase
@@ -244,20 +246,18 @@ def _prepare(agent: Agent, turn: Turn) -> None:
     agent.services.serving.decides.has_two_ways = True
 
 
-async def _in_time(waiting: Coroutine[None, None, None], seconds: float) -> bool:
-    """``waiting``, or after so long no more; whether it came to its end."""
+async def _in_time(waiting: Coroutine[None, None, None], seconds: float) -> None:
+    """``waiting``, or after so long no more."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await waiting
-        return True
-    return False
 
 
 async def _keep_delivering(delivery: Delivery) -> None:
     """Publish what the former agent did not bring first, until cancelled."""
     while True:
         await asyncio.sleep(LOOK_S)
-        delivery.deliver_waiting(both_clocks())
+        delivery.look_at_waiting(both_clocks())
 
 
 async def _settles(delivery: Delivery) -> None:
