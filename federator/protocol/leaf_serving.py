@@ -82,6 +82,7 @@ class LeafServing:
             now,
             look_back_ms=self._node.parameters.hello_timeout_ms,
             return_after_ms=return_after_ms,
+            missing_since_us=self._custody.missing_since_us,
             served_by=None if known is None else known.hub,
             served_since_us=0 if known is None else known.since_us,
             served_until_us=self._noted_us,

@@ -119,6 +119,7 @@ class OriginState:
     brought_by: BrokerId = NOBODY  # the neighbour that brought what is looked at now
     chains: dict[bytes, Chain] = field(default_factory=dict)
     gaps: dict[bytes, None] = field(default_factory=dict)  # chains that lack something, in order
+    gaps_since_ms: Millis = Millis(0)  # since when there are any
     held: dict[int, Placed] = field(default_factory=dict)  # frames that wait, by number
     # By chain and number: which held frame comes after that one.
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)

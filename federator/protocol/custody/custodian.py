@@ -332,6 +332,15 @@ class Custodian:
             path = (*request.path, self.own.self_id)
             self.outlet.ask(following, msgspec.structs.replace(request, path=path))
 
+    def missing_since_us(self, neighbour: BrokerId, now: Now) -> int:
+        """Since when something that we or ``neighbour`` made is known to be missing at the other,
+        by our wall clock; 0: nothing is.
+        """
+        here_ms = self.destination.receiver.missing_since_ms(neighbour)
+        here_us = 0 if here_ms is None else now.us - 1_000 * (now.ms - here_ms)
+        there_us = self.origin.repeated_since_us(neighbour, now.ms)
+        return min(here_us or there_us, there_us or here_us)
+
     def finish(self, now: Now) -> None:
         """End a read: publish what is due, and know when there is something to do again."""
         self.destination.flush(now)

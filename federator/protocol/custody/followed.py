@@ -129,6 +129,11 @@ class Followed:
         """Whether our clients subscribe to the filter with ``key``."""
         return key in self._wanted.since_us
 
+    def missing_since_ms(self, origin: BrokerId) -> Millis | None:
+        """Since when something that ``origin`` made is missing here."""
+        known = self._origins.get(origin)
+        return known.gaps_since_ms if known is not None and known.gaps else None
+
     def chain(self, origin: BrokerId, key: bytes) -> Chain | None:
         """The chain of ``key`` that ``origin`` makes, if it is followed."""
         known = self._origins.get(origin)
@@ -240,6 +245,7 @@ class Followed:
         if chain is None or not (chain.last is None or chain.last < chain.target):
             return
         if not known.gaps:
+            known.gaps_since_ms = now_ms
             known.retry_ms, known.asked = RETRY_MIN_MS, False
         if not known.asked:
             soon_ms = first_ask_ms if chain.last is not None else 0

@@ -13,6 +13,7 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Protocol
 
+from federator.protocol.bounded_cache import Lately
 from federator.protocol.custody.doubts import Notary
 from federator.protocol.custody.ports import Disk, Log, Record
 from federator.protocol.data.outgoing import Outgoing
@@ -45,6 +46,10 @@ TAIL_CHAINS_MAX = 512  # in one frame
 
 ANSWER_BYTES_MAX = 131_072
 ANSWER_FRAMES_MAX = 256
+ASKED_MS = 15_000
+"""A neighbour that does not ask again for so long has what was repeated."""
+
+ASKING_MAX = 64
 AGAIN_FRAMES_MAX = 10_000
 """Of our own, delivered again for clients that came late: more than a broker queues for one."""
 
@@ -208,6 +213,7 @@ class Origin:
         self.log = self.disk.log
         self.tails = Tails(keep_ms=self.disk.keep_s * 1_000)
         self._checker = RunChecker()
+        self._asked: Lately[BrokerId, int] = Lately(ASKING_MAX, kept_ms=ASKED_MS)
 
     def resume(self, now_ms: Millis) -> None:
         """Repeat the heads of the chains of an earlier life, too."""
@@ -265,12 +271,18 @@ class Origin:
     def on_request(self, request: RepairRequest, now: Now) -> None:
         """Send what somebody missed, back along the way the request came."""
         first, *rest = reversed(request.path)
+        since_us = self.repeated_since_us(first, now.ms)
+        if since_us:  # it still asks
+            self._asked.put(first, since_us, now.ms)
         if request.asked_us:
             self._give_word(request, first, tuple(rest), now)
             return
         if request.epoch != self.log.epoch:
             return
         repairs = answer(self.log, request.chains)
+        made_us = min((r.frame.time_us for r in repairs if r.frame is not None), default=0)
+        if made_us:
+            self._asked.put(first, min(made_us, since_us or made_us), now.ms)
         for index, repair in enumerate(repairs, 1):
             flags = CUSTODY_FLAG | REPAIR_FLAG
             if repair.frame is not None:
@@ -287,6 +299,12 @@ class Origin:
             if not self.outgoing.send_repair(first, frame, now_ms=now.ms):
                 return
             self.repairs += 1
+
+    def repeated_since_us(self, neighbour: BrokerId, now_ms: Millis) -> int:
+        """When the oldest was made of what ``neighbour`` asks for, or asked for of late; 0: it
+        asked for nothing.
+        """
+        return self._asked.get(neighbour, now_ms) or 0
 
     def _give_word(
         self, request: RepairRequest, first: BrokerId, route: tuple[BrokerId, ...], now: Now

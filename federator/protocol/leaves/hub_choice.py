@@ -9,7 +9,7 @@ that, by both hubs, is known by its stamp.
 Source: docs/hubs.md.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,6 +50,8 @@ class HubChoice:
     Args:
         hubs: The preferred one first.
         look_back_ms: How late a dead link may be noticed.
+        missing_since_us: Since when something is known to be missing between us and a hub, by our
+            wall clock; 0: nothing is.
         return_after_ms: How long the preferred hub must be back; 0: stay until told to return.
         served_by: Who served in an earlier life,
         served_since_us: since when, as was said then, and
@@ -63,6 +65,7 @@ class HubChoice:
         *,
         look_back_ms: int,
         return_after_ms: int,
+        missing_since_us: Callable[[BrokerId, Now], int] = lambda hub, now: 0,
         served_by: BrokerId | None = None,
         served_since_us: int = 0,
         served_until_us: int = 0,
@@ -72,6 +75,7 @@ class HubChoice:
         self._hubs = tuple(hubs)
         self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000
         self._return_after_ms = return_after_ms
+        self._missing_since_us = missing_since_us
         self._up: dict[BrokerId, Millis] = {}  # since when
         self._chosen = False
         self._started_ms = now.ms
@@ -147,10 +151,12 @@ class HubChoice:
         before, resumes = self.hub, not self._chosen
         if self._chosen and hub == before:
             return None
-        moved = before is not None and hub != before
+        moved, look_back_us = before is not None and hub != before, self._look_back_us
+        if self.is_served:  # it may still wait itself for what the other one has
+            look_back_us = max(look_back_us, CATCH_UP_MS * 1_000)
         if before is not None:
             self._behind_us = self._since_us(now)
-        since_us = max(1, self._behind_us - self._look_back_us) if moved else 0
+        since_us = max(1, self._behind_us - look_back_us) if moved else 0
         self.hub, self._served_ms, self._chosen = hub, now.ms, True
         if hub == before and resumes:
             return Choice(hub, self._said_us, resumes=True)
@@ -165,4 +171,6 @@ class HubChoice:
     def _since_us(self, now: Now) -> int:
         """Since when something may be missing, if we are not served any longer now."""
         caught_up = self._served_ms is not None and now.ms >= self._served_ms + CATCH_UP_MS
-        return now.us if caught_up or not self._behind_us else self._behind_us
+        since_us = now.us if caught_up or not self._behind_us else self._behind_us
+        missing_us = 0 if self.hub is None else self._missing_since_us(self.hub, now)
+        return min(since_us, missing_us or since_us)

@@ -173,6 +173,25 @@ def test_a_lost_frame_is_asked_for_and_what_came_after_it_waits() -> None:
     assert reader.receiver.held_bytes == 0
 
 
+def test_it_is_known_since_when_something_is_missing() -> None:
+    archive = Archive()
+    reader = Reader(archive, A, B)
+    frames = [archive.make((key,)) for key in (A, A, A, B, B, B)]
+    for seq in (1, 4):
+        reader.take(frames[seq - 1])
+    assert reader.receiver.missing_since_ms(ORIGIN) is None
+
+    since_ms = reader.now_ms
+    reader.take(frames[2])
+    reader.now_ms = Millis(since_ms + 40_000)
+    reader.take(frames[5])
+    assert reader.receiver.missing_since_ms(ORIGIN) == since_ms
+    assert reader.receiver.missing_since_ms(BrokerId(9)) is None
+
+    reader.settle()
+    assert reader.receiver.missing_since_ms(ORIGIN) is None
+
+
 def test_a_tail_that_overtakes_its_frame_costs_clients_that_have_just_come_nothing() -> None:
     archive = Archive()
     old, new = (archive.make((A,), time_us=at) for at in (90_000_000, 100_000_000))

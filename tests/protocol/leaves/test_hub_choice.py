@@ -17,6 +17,7 @@ from federator.protocol.types import BrokerId, Millis, Now
 FIRST, SECOND = BrokerId(1), BrokerId(2)
 LATE_MS, RETURN_MS = 3_000, 60_000
 BACK_US = (LATE_MS + LOOK_BACK_MS) * 1_000
+AT_LEISURE_US = CATCH_UP_MS * 1_000
 START_US = 10**15
 
 
@@ -94,7 +95,7 @@ def test_it_returns_at_leisure_and_not_when_the_preferred_hub_goes_again():
     assert choice.next_deadline_ms() == 40_000 + RETURN_MS
     assert choice.on_time(at(40_000 + RETURN_MS - 1)) is None
     due = at(40_000 + RETURN_MS)
-    assert choice.on_time(due) == Choice(FIRST, due.us - BACK_US)
+    assert choice.on_time(due) == Choice(FIRST, due.us - AT_LEISURE_US)
 
 
 def test_it_returns_at_once_when_told_to():
@@ -106,7 +107,24 @@ def test_it_returns_at_once_when_told_to():
     goes_on(choice, 11_000, 40_000)
     choice.on_link(FIRST, True, at(40_000))
 
-    assert choice.return_now(at(41_000)) == Choice(FIRST, at(41_000).us - BACK_US)
+    assert choice.return_now(at(41_000)) == Choice(FIRST, at(41_000).us - AT_LEISURE_US)
+
+
+def test_what_is_known_to_be_missing_is_looked_back_for_however_old_it_is():
+    missing = {FIRST: at(20_000).us}
+    choice = choice_of(missing_since_us=lambda hub, now: missing.get(hub, 0))
+    choice.on_link(FIRST, True, at(0))
+    choice.on_link(SECOND, True, at(0))
+    goes_on(choice, 0, 50_000)
+
+    found = choice.on_link(FIRST, False, at(50_000))
+
+    assert found == Choice(SECOND, at(20_000).us - BACK_US)
+    missing.clear()
+    choice.on_link(FIRST, True, at(60_000))
+    goes_on(choice, 50_000, 80_000)
+    found = choice.on_link(SECOND, False, at(80_000))
+    assert found == Choice(FIRST, at(80_000).us - BACK_US)
 
 
 def test_what_a_hub_could_not_make_up_for_yet_is_looked_back_for_at_the_next():

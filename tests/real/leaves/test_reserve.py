@@ -25,6 +25,9 @@ LEAVES = {11: (1, 2), 12: (2, 1), 31: (3, 2)}
 LOOKED_BACK_S = 7
 """What nobody was owed yet so long ago is not found again when a hub dies."""
 
+RETURN_LOOKED_BACK_S = 17
+"""Nor when a leaf returns to the hub that it prefers."""
+
 GAP_MS_BAR = 1_000
 """Of ``script/attacks``: so long a leaf may hear nothing when its hub dies."""
 
@@ -168,7 +171,7 @@ async def test_a_leaf_returns_when_it_is_told_to_and_no_value_is_set_back(grid):
             await eventually(leaf, served_by(2), "the other hub serves")
             await setter.set("plan/today", b"run")
             await until(lambda: ("plan/today", b"run") in taker.came, "the next one came")
-            await asyncio.sleep(LOOKED_BACK_S)  # what was set since then may come again
+            await asyncio.sleep(RETURN_LOOKED_BACK_S)  # what was set since then may come again
             await grid.agents[1].start()
             await eventually(leaf, linked(1, 2), "the hub is back")
             os.kill(leaf.pid, signal.SIGHUP)
