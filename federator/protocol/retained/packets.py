@@ -17,6 +17,9 @@ from federator.protocol.forwarding.publications import (
 
 DIGEST_BYTES = 8
 
+TAKEN_BYTES = 81_920
+"""Packets so long each broker of a federation takes: control messages are."""
+
 
 class RetainedPacket(NamedTuple):
     """One retained publication: its place in the run, counted in packets and in bytes."""
@@ -27,6 +30,8 @@ class RetainedPacket(NamedTuple):
     topic: str
     digest: int
     deletes: bool
+    may_vanish: bool
+    """A broker may drop it without a word: at QoS 0 and so long, ``message_size_limit`` does."""
 
 
 def payload_digest(payload: bytes | memoryview) -> int:
@@ -46,7 +51,9 @@ def retained_in(run: bytes) -> Iterator[RetainedPacket]:
             properties, payload_at = read_variable_byte_integer(run, properties_at)
             payload = run[payload_at + properties : end]
             topic = run[head + 2 : topic_end].decode()
-            yield RetainedPacket(number, at, end, topic, payload_digest(payload), not payload)
+            may_vanish = end - at > TAKEN_BYTES and not run[at] & QOS_BITS
+            digest = payload_digest(payload)
+            yield RetainedPacket(number, at, end, topic, digest, not payload, may_vanish)
         number += 1
         at = end
 

@@ -15,6 +15,7 @@ import mqtt5
 
 from federator.config.settings import Settings
 from federator.protocol.messages.topics import all_topics
+from federator.protocol.retained.packets import TAKEN_BYTES
 from federator.runtime.doctor.log_kinds import lines_for_log, untold
 from federator.runtime.doctor.neighbours import LONG_BYTES, NeighbourFacts, WayBack
 from federator.runtime.doctor.strangers import Speakers
@@ -29,7 +30,6 @@ ADVERTISE = "set broker.advertise to what other hosts reach this broker by"
 PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
 LONG_S_MAX = 0.5
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
-CONTROL_PACKET_BYTES = 81_920  # a page of filters with its proof, or a letter of retained values
 TOPIC_ROOM_BYTES = 1_024  # a PUBLISH around its payload
 PAYLOADS = (131_072, 98_304, 65_536, 16_384, 4_096, 1_000, 100)
 
@@ -190,7 +190,7 @@ def _packet_size(facts: Facts, settings: Settings) -> Finding:
     if setting != "max_packet_size":
         found = f"payloads of {most} bytes come back, of more not all; longer ones tell nobody"
     mend = f"raise {setting} to {wanted}: "
-    if most < CONTROL_PACKET_BYTES:
+    if most < TAKEN_BYTES:
         mend += "agents' long lists of filters do not pass it"
         return Finding(name, "fail", found, mend)
     mend += "its clients get no longer publications; frames for others pass it in parts"

@@ -20,7 +20,7 @@ from federator.protocol.bounded_cache import Recent
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.publications import RunChecker, qos_of
 from federator.protocol.messages.control import RetainedEntry
-from federator.protocol.retained.packets import retained_in
+from federator.protocol.retained.packets import RetainedPacket, retained_in
 from federator.protocol.retained.round import version_of
 from federator.protocol.retained.store import Buckets, RetainedStore
 from federator.protocol.retained.versions import HybridClock, Version
@@ -215,7 +215,8 @@ class RetainedBroker:
         version, own = version_of(entry), self.store.get(entry.topic)
         if own is not None and own.version >= version:
             return False
-        if not self._is_sound(entry, packet):
+        value = self._value(entry, packet)
+        if value is None:
             self.counters.malformed += 1
             return False
         if not self.clock.observe(version, wall_clock_us()):
@@ -224,18 +225,20 @@ class RetainedBroker:
         if not self._write(packet):
             return False
         self.counters.values_fetched += 1
-        self.store.put(entry.topic, version, entry.digest, deleted=False, now_us=wall_clock_us())
+        digest, here, now_us = entry.digest, not value.may_vanish, wall_clock_us()
+        self.store.put(entry.topic, version, digest, deleted=False, here=here, now_us=now_us)
         return True
 
-    def _is_sound(self, entry: RetainedEntry, packet: bytes) -> bool:
-        """Whether ``packet`` is one retained value, that of ``entry``."""
+    def _value(self, entry: RetainedEntry, packet: bytes) -> RetainedPacket | None:
+        """``packet``, if it is one retained value, that of ``entry``."""
         try:
             acknowledged = bool(packet) and qos_of(packet) > 0
             self._checker.check(packet, acknowledged=acknowledged, publications=1)
-            (stored,) = retained_in(packet)
+            (value,) = retained_in(packet)
         except (DecodeError, ValueError):
-            return False
-        return (stored.topic, stored.digest) == (entry.topic, entry.digest) and not stored.deletes
+            return None
+        is_its = (value.topic, value.digest) == (entry.topic, entry.digest)
+        return value if is_its and not value.deletes else None
 
     def delete(self, topic: str, version: Version) -> None:
         """Delete a value here, because it was deleted elsewhere."""

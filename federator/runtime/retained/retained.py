@@ -225,6 +225,8 @@ class Retained:
             elif verdict is Verdict.SAME:
                 self.counters.repeated += 1
                 cut.append((packet.start, packet.end))
+            if verdict is Verdict.NEWER and packet.may_vanish:
+                self.store.doubt(packet.topic)
         if changed is None and not cut:
             return run
         changed = bytearray(run) if changed is None else changed

@@ -14,8 +14,9 @@ COMPARISONS_S = 12
 """Some, after which what a broker lacks was taken for a delete."""
 
 
+@pytest.mark.parametrize("qos", [0, 1])
 @pytest.mark.parametrize("limit", ["message_size_limit", "max_packet_size"])
-async def test_what_one_broker_refuses_stays_at_the_others(plain, limit):
+async def test_what_one_broker_does_not_take_stays_at_the_others(plain, limit, qos):
     first, narrow, third = (
         await plain.broker(),
         await plain.broker(extra_config=(f"{limit} 100000",)),
@@ -31,7 +32,7 @@ async def test_what_one_broker_refuses_stays_at_the_others(plain, limit):
         client(narrow, "narrow", "v/#") as at_narrow,
         client(third, "third", "v/#") as at_third,
     ):
-        await setter.set("v/long", LONG)
+        await setter.set("v/long", LONG, qos=qos)
         await setter.set("v/short", b"y")
         await until(lambda: ("v/short", b"y") in at_narrow.came, "the short one comes")
         await until(lambda: ("v/long", LONG) in at_third.came, "the long one comes elsewhere")
