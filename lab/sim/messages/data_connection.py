@@ -18,6 +18,7 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.effects import Notice
 from federator.protocol.forwarding.publications import Place, packets_in
+from federator.protocol.types import BrokerId
 from lab.sim.data import DataWorld, number_of, publish_each
 from lab.sim.disks import Writer
 from lab.sim.messages.brokers import LOCAL_MS, MessageBroker
@@ -39,6 +40,9 @@ class HostContext(DataWorld, Protocol):
 
     def acknowledging(self, agent: Agent, number: int) -> None:
         """The agent tells its broker that it has a publication."""
+
+    def may_miss_brought(self, id: BrokerId, number: int) -> list[str]:
+        """The clients that miss a publication which agent ``id`` was just giving its broker."""
 
     def tend(self, agent: Agent) -> None:
         """A second has passed: its custody is bounded."""
@@ -193,6 +197,8 @@ class DataConnection(Writer):
         """What waited is gone; what was sent behind the last marker will be sent again."""
         for number in self._unmarked:
             self._ledger.tolerate_at(self._agent.id, number)
+        if not self._broker.running:  # and with it the marker that tells what it lacks
+            self._die_with_broker(self._queue)
         self._queue.clear()
         self._in_flight.clear()
 
@@ -203,11 +209,15 @@ class DataConnection(Writer):
 
     def broker_dies(self) -> None:
         """The broker takes what it has not acknowledged with it."""
-        for message in self._in_flight:
-            if message.number >= 0:
-                self._ledger.excuse_at(self._agent.id, message.number, "died with its broker")
-                self._ledger.tolerate_at(self._agent.id, message.number)
+        self._die_with_broker(self._in_flight)
         self._in_flight.clear()
+
+    def _die_with_broker(self, messages: Iterable[Message]) -> None:
+        for message in messages:
+            if message.number >= 0:
+                for client in self._world.may_miss_brought(self._agent.id, message.number):
+                    self._ledger.excuse(message.number, "died with its broker", client)
+                self._ledger.tolerate_at(self._agent.id, message.number)
 
     def _offer(self, message: Message) -> None:
         self._queue.append(message)

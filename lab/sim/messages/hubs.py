@@ -190,6 +190,15 @@ class HubWorld(MessageWorld):
                 may_miss.append(client)
         return may_miss
 
+    def may_miss_brought(self, id: BrokerId, number: int) -> list[str]:
+        """As what waits in a hub's broker: from there it was to be carried on."""
+        hub = self._hub_of(id)
+        return (
+            self.may_miss(hub, number)
+            if hub in self.switches
+            else super().may_miss_brought(id, number)
+        )
+
     def _goes_on(self, leaf: BrokerId, lost: BrokerId, published_ms: int) -> bool:
         """Whether a leaf goes on at its other hub now, with what was published then."""
         agent, choice = self.agents.get(leaf), self.serving[leaf].decides.choice

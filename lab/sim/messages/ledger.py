@@ -88,7 +88,7 @@ class Ledger:
 
     def withdraw_at(self, broker: BrokerId) -> None:
         """No client of ``broker`` is promised anything; what it had may come again."""
-        for client in self._clients_of(broker):
+        for client in self.clients_of(broker):
             self.withdraw(client)
             self._may_repeat.update((client, number) for number in range(len(self.published)))
 
@@ -114,7 +114,7 @@ class Ledger:
         """
         self._moves.setdefault(leaf, []).append(now_ms)
         before_ms = min(since_ms, now_ms - LOOK_BACK_MS)
-        for client in self._clients_of(leaf):
+        for client in self.clients_of(leaf):
             for number in sorted(self._owed[client]):
                 if self.published[number].at_ms < before_ms:
                     self.excuse(number, "late at the former hub", client)
@@ -154,12 +154,12 @@ class Ledger:
 
     def excuse_at(self, broker: BrokerId, number: int, why: str) -> None:
         """No client of ``broker`` need get this publication any more."""
-        for client in self._clients_of(broker):
+        for client in self.clients_of(broker):
             self.excuse(number, why, client)
 
     def tolerate_at(self, broker: BrokerId, number: int) -> None:
         """The agent of ``broker`` may publish this there again, not knowing that it did."""
-        for client in self._clients_of(broker):
+        for client in self.clients_of(broker):
             self.tolerate(number, client)
 
     def may_repeat(self, number: int) -> bool:
@@ -175,7 +175,7 @@ class Ledger:
         lied_to = self.lied_to and not (self.proven and item.qos)
         return lied_to or moving or item.broker in self._set_back
 
-    def _clients_of(self, broker: BrokerId) -> list[str]:
+    def clients_of(self, broker: BrokerId) -> list[str]:
         """Who gets what the agent of ``broker`` publishes there, and does not know it again."""
         if broker in self.relays and broker not in self.stamped:
             return list(self._home)

@@ -111,6 +111,10 @@ class MessageWorld(World):
         """The clients that miss a publication which was lost with broker ``id``."""
         return list(self.subscribers)
 
+    def may_miss_brought(self, id: BrokerId, number: int) -> list[str]:
+        """The clients that miss a publication which agent ``id`` was just giving its broker."""
+        return self.ledger.clients_of(id)
+
     def start_broker(self, id: BrokerId) -> None:
         """End one cause of the broker's absence."""
         super().start_broker(id)
