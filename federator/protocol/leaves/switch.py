@@ -92,13 +92,15 @@ class Asked:
             [f for f in fresh if not is_match_all(f)], [f for f in gone if not is_match_all(f)]
         )
         new, old = {*change.subscribe}, {*change.unsubscribe}
+        # What is new and not wanted anew was covered by what is wanted no more, which fell apart.
+        apart = _overlapping(gone & old, new.difference(fresh))
         everything = {f for f in fresh if is_match_all(f)}
         concerned = sorted(new | old | gone | everything)
         before = {f for f in concerned if f in old or (self._tells(f) and f not in new)}
         before |= {f for f in new if f in self._all or f in self._lingering}
         self._all = (self._all | everything) - gone
         for filter in concerned:
-            if filter in new or filter in gone:
+            if filter in new or filter in gone - apart:
                 self._lingering.pop(filter, None)
             elif filter in old:
                 self._lingering[filter] = Millis(now_ms + self._linger_ms)
@@ -318,6 +320,14 @@ class Leaves:
             if change:
                 found[leaf] = change
         return found
+
+
+def _overlapping(some: AbstractSet[str], others: AbstractSet[str]) -> set[str]:
+    """Those of ``some`` that match topics which ``others`` match, too."""
+    trie = FilterTrie()
+    for filter in some if others else ():
+        trie.add(filter)
+    return {found for filter in others for found in trie.overlapping(filter)}
 
 
 def _with(

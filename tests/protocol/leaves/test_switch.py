@@ -108,6 +108,21 @@ def test_nothing_is_taken_back_at_once_but_what_somebody_gave_up(steps, most):
             assert all(contains(f, filter_) and not adds for f in gone)
 
 
+def test_a_filter_that_is_given_up_lingers_when_others_were_part_of_it():
+    hub = Hub(24)
+    for filter_ in ("a/#", "a/b", "c/#"):
+        hub.step(LEAVES[0], True, filter_)
+    assert hub.told[MESH] == {"a/#", "c/#"}
+
+    hub.step(LEAVES[0], False, "a/#")
+    hub.step(LEAVES[0], False, "c/#")
+
+    # A member that is cut off logs for it what it knows by the wide one.
+    assert hub.told[MESH] == {"a/#", "a/b"}
+    hub.wait(LINGER_MS)
+    assert hub.told[MESH] == {"a/b"}
+
+
 def test_what_lingers_at_a_leaf_goes_on_lingering_when_that_leaf_wants_it_itself():
     hub = Hub(9)
     for filter_ in ("a", "b", "a/a"):
