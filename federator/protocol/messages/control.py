@@ -313,18 +313,27 @@ class RetainedNews(msgspec.Struct, frozen=True, array_like=True, tag="news"):
 
 
 class RetainedAsk(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
-    """Asks for the values of these topics, all below ``filter``."""
+    """Asks for the values of these topics, all below ``filter``.
+
+    ``at``: of the first one the part that begins there, if it is longer than a letter; -1: no parts
+    are taken.
+    """
 
     filter: _Filter
     topics: Annotated[tuple[_Filter, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+    at: Annotated[int, msgspec.Meta(ge=-1, le=2**32)] = -1
 
 
 class RetainedValues(msgspec.Struct, frozen=True, array_like=True, tag="values"):
-    """Carries as many of the values asked for as fit: whole PUBLISH packets."""
+    """Carries as many of the values asked for as fit: whole PUBLISH packets; or a part of one,
+    which begins ``at`` and is of ``size`` bytes as a whole.
+    """
 
     filter: _Filter
     entries: _Entries
     packets: Annotated[tuple[bytes, ...], msgspec.Meta(max_length=RETAINED_ENTRIES_MAX)]
+    at: Natural = 0
+    size: Natural = 0
 
 
 RetainedBody = (

@@ -26,6 +26,7 @@ from federator.protocol.messages.control import (
     RetainedPull,
     RetainedValues,
 )
+from federator.protocol.retained.long_values import LongValue
 from federator.protocol.retained.store import Buckets, Entry, RetainedStore
 from federator.protocol.retained.versions import NEVER, Version
 from federator.protocol.types import BrokerId
@@ -81,6 +82,7 @@ class Round:
         self._behind: dict[tuple[Way, str], dict[str, Version]] = {}  # what peers have
         self._asks: deque[tuple[Way, str, list[str]]] = deque()
         self._asked: tuple[Way, str, list[str]] | None = None
+        self._long = LongValue()
         self._vanished = 0
 
     @property
@@ -185,7 +187,8 @@ class Round:
             way, filter, topics = self._asks.popleft()
             if topics := [topic for topic in topics if self.wanted(topic)]:
                 self._asked = way, filter, topics
-                return way, RetainedAsk(filter, tuple(topics))
+                at = self._long.next_at(way[-1], topics[0])
+                return way, RetainedAsk(filter, tuple(topics), at)
         return None
 
     def on_values(
@@ -198,6 +201,8 @@ class Round:
         asked = self._asked
         if asked is None or way[-1] != asked[0][-1] or values.filter != asked[1]:
             return None
+        if values.size:
+            return self._on_part(asked, values)
         missing = dict.fromkeys(asked[2])
         taken = []
         for entry, packet in zip(values.entries, values.packets, strict=False):
@@ -208,6 +213,23 @@ class Round:
             self._asks.appendleft((asked[0], asked[1], list(missing)))
         self._asked = None
         return taken
+
+    def _on_part(
+        self, asked: tuple[Way, str, list[str]], values: RetainedValues
+    ) -> list[tuple[RetainedEntry, bytes]]:
+        """Take a part of the first value that is there; ask for the next, or for other values."""
+        way, filter, topics = asked
+        whole, self._asked = None, None
+        for entry, part in zip(values.entries[:1], values.packets, strict=False):
+            if entry.topic in topics:
+                topics = topics[topics.index(entry.topic) :]
+                self._long.next_at(way[-1], entry.topic)
+                whole = self._long.put(entry, part, at=values.at, size=values.size)
+        if whole != b"":
+            topics = topics[1:]
+        if topics:
+            self._asks.appendleft((way, filter, topics))
+        return [(values.entries[0], whole)] if whole else []
 
     def news(self) -> Iterator[tuple[Way, RetainedBody]]:
         """What peers should hear of: entries of theirs that are out of date."""

@@ -25,6 +25,7 @@ from federator.protocol.messages.control import (
     RetainedValues,
 )
 from federator.protocol.rate_limiter import RateLimiter
+from federator.protocol.retained.long_values import PART_BYTES
 from federator.protocol.retained.round import Way, as_entry, make_offer
 from federator.protocol.retained.store import digest_of_buckets
 from federator.protocol.types import Millis
@@ -38,12 +39,11 @@ COVERED_POLLS_MAX = 100
 QUESTIONS_WAITING_MAX = 256
 REQUESTS_AT_ONCE_MAX = 16
 SCAN_KEPT_S = 20.0
-LETTER_BYTES_MAX = 65_536
 COMPLAINT_GAP_MS = Millis(600_000)
 COMPLAINTS_MAX = 256
 VALUE_BYTES_MAX = CONTROL_BYTES_MAX - 1_024
-"""The longest packet with its topic and filter once more: the rest of a letter needs room, too.
-Longer ones stay where they are: who asked would refuse the letter, and ask again for ever."""
+"""The longest packet with its topic and filter once more, for agents of earlier releases, which
+take no parts: the rest of a letter needs room, too."""
 
 _log = structlog.get_logger()
 
@@ -152,7 +152,8 @@ class RetainedAnswers:
                 break
         else:  # changed since, or no room to keep it then
             reply = self._values(ask, await self.broker.scan(filters, keep=frozenset(ask.topics)))
-        self.broker.counters.values_given += len(reply.entries)
+        if reply.at + PART_BYTES >= reply.size:  # no part of one that goes on
+            self.broker.counters.values_given += len(reply.entries)
         self.write(way, reply)
 
     def _values(self, ask: RetainedAsk, scan: Scan) -> RetainedValues:
@@ -164,6 +165,14 @@ class RetainedAnswers:
             packet = None if entry is None else scan.packet(topic, entry.digest)
             if entry is None or entry.deleted or packet is None:
                 continue
+            if ask.at >= 0 and len(packet) > PART_BYTES:
+                if entries:
+                    break
+                at = ask.at if topic == ask.topics[0] else 0
+                part = packet[at : at + PART_BYTES]
+                return RetainedValues(
+                    ask.filter, (as_entry(topic, entry),), (part,), at, len(packet)
+                )
             if len(packet) + len(topic.encode()) + len(ask.filter.encode()) > VALUE_BYTES_MAX:
                 self.broker.counters.too_long += 1
                 if self._complaints.allow(topic, monotonic_ms()):
@@ -171,7 +180,7 @@ class RetainedAnswers:
                     _log.warning("retained.too_long", topic=topic[:200], bytes=size, bytes_max=most)
                 continue
             size += len(packet)
-            if entries and size > LETTER_BYTES_MAX:
+            if entries and size > PART_BYTES:
                 break
             entries.append(as_entry(topic, entry))
             packets.append(packet)

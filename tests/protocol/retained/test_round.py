@@ -9,6 +9,7 @@ from federator.protocol.messages.control import (
     RetainedPull,
     RetainedValues,
 )
+from federator.protocol.retained.long_values import PART_BYTES
 from federator.protocol.retained.round import (
     ASK_TOPICS_MAX,
     PULLS_AT_ONCE_MAX,
@@ -133,6 +134,27 @@ def test_what_did_not_fit_into_an_answer_is_asked_for_next(many):
 
     assert taken == [(entry, b"packet")]
     assert round_.next_ask()[1].topics == ask.topics[1:]
+
+
+def test_what_was_asked_for_with_a_value_that_comes_in_parts_comes_after_it(many):
+    round_ = Round(RetainedStore(2, tombstone_keep_us=10**9), wanted=lambda topic: True)
+    read(round_, (2, 1), many)
+    round_.decide(NOW_US)
+    way, ask = round_.next_ask()
+    first, second, *rest = ask.topics
+    assert ask.at == 0
+
+    whole = bytes(range(256)) * 1_000
+    entry, came = RetainedEntry(second, 5, 0, 1, 7, deleted=False), []
+    while not came:  # the first one is gone
+        part = whole[ask.at : ask.at + PART_BYTES]
+        came = round_.on_values(way, RetainedValues("t/#", (entry,), (part,), ask.at, len(whole)))
+        _, ask = round_.next_ask()
+
+    assert came == [(entry, whole)]
+    assert first not in ask.topics
+    assert ask.topics == tuple(rest)
+    assert ask.at == 0
 
 
 def test_what_is_wanted_no_more_when_its_turn_comes_is_not_asked_for(many):

@@ -13,7 +13,8 @@ from federator.protocol.messages.codec import decode, encode
 from federator.protocol.messages.control import PATH_MAX, RetainedAsk, RetainedLetter
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
-from federator.protocol.retained.packets import payload_digest
+from federator.protocol.retained.long_values import LongValue
+from federator.protocol.retained.packets import TAKEN_BYTES, payload_digest
 from federator.protocol.retained.versions import CLOCK_LEAP_MAX_US, Version
 from federator.protocol.types import BROKER_ID_MAX
 from federator.runtime.mqtt.endpoint import Endpoint
@@ -177,8 +178,26 @@ async def test_a_clock_that_is_days_ahead_is_told_and_its_values_are_not_retaine
     assert "retained.clock_ahead" in capsys.readouterr().out
 
 
+async def test_a_value_that_is_longer_than_a_letter_is_given_in_parts(retained):
+    payload = bytes(range(256)) * 16_000
+    value = packet(payload)
+    retained.leave(value)
+    scan = Scan({"a": Found(payload_digest(payload), value)}, True)
+    whole = LongValue()
+
+    came = b""
+    while not came:
+        ask = RetainedAsk("a", ("a",), whole.next_at(ME, "a"))
+        reply = retained._answers._values(ask, scan)
+        assert len(encode(RetainedLetter(ME, (ME, OTHER), 0, reply))) < TAKEN_BYTES
+        came = whole.put(reply.entries[0], reply.packets[0], at=reply.at, size=reply.size)
+
+    assert came == value
+    assert retained.counters.too_long == 0
+
+
 @pytest.mark.parametrize(("over", "too_long"), [(-50, 0), (0, 1)])
-async def test_a_value_is_given_only_when_who_asked_can_take_the_letter_and_else_told(
+async def test_an_agent_that_takes_no_parts_gets_a_value_only_when_it_fits_a_letter(
     retained, over, too_long, capsys
 ):
     value = packet(bytes(VALUE_BYTES_MAX + over))

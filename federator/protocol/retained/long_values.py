@@ -1,0 +1,51 @@
+"""A value that is longer than a letter: it is asked for part by part.
+
+Source: docs/protocol.md 13.
+"""
+
+from typing import Final
+
+from federator.protocol.messages.control import RetainedEntry
+from federator.protocol.types import BrokerId
+
+PART_BYTES: Final = 65_536
+WHOLE_BYTES_MAX: Final = 17 * 1024 * 1024
+"""More than the longest packet that an agent reads."""
+
+RESTARTS_MAX: Final = 3
+"""A value that changes so often while it comes is left to the next comparison."""
+
+
+class LongValue:
+    """What came so far of the value that is asked for."""
+
+    def __init__(self) -> None:
+        self._of: tuple[BrokerId, str] | None = None  # at which broker, and its topic
+        self._entry: RetainedEntry | None = None
+        self._content = bytearray()
+        self._restarts = 0
+
+    def next_at(self, giver: BrokerId, topic: str) -> int:
+        """Where the part begins that is to be asked for next."""
+        if self._of != (giver, topic):
+            self._of, self._entry, self._restarts = (giver, topic), None, 0
+            self._content.clear()
+        return len(self._content)
+
+    def put(self, entry: RetainedEntry, part: bytes, *, at: int, size: int) -> bytes | None:
+        """Take the part that begins ``at``: the packet of ``size`` bytes once it is complete, until
+        then nothing; ``None``: it is not to be had.
+        """
+        if entry != self._entry or at != len(self._content):
+            self._restarts += self._entry is not None
+            self._entry = entry
+            self._content.clear()
+        if self._restarts > RESTARTS_MAX or size > WHOLE_BYTES_MAX:
+            return None
+        if at != len(self._content):
+            return b""  # it is another value by now: it begins anew
+        self._content += part
+        if len(self._content) >= size:
+            self._of = None
+            return bytes(self._content) if len(self._content) == size else None
+        return b"" if len(part) == PART_BYTES else None
