@@ -6,8 +6,9 @@ of the rest here: one event and one metric for all kinds of files.
 
 Three forms have checksums. *Records* of any size are found again behind damage by looking at every
 byte for the next sound one. *Lines* hold no line end, so the next begins behind the next line end.
-*Whole* files have one seal; those of older releases have none. What a file begins with, and the
-rest could not be read without, stands there *twice*.
+*Whole* files have one seal; those of older releases have none. A seal stands in front, so that what
+is cut off is never taken for one of these. What a file begins with, and the rest could not be read
+without, stands there *twice*.
 """
 
 import contextlib
@@ -28,7 +29,7 @@ from federator.runtime.storage.durable import write_whole
 ASIDE: Final = ".unreadable"
 REASON_CHARS_MAX: Final = 200
 
-_SEAL: Final = re.compile(rb"#([0-9a-f]{8})\n?\Z")
+_SEAL: Final = re.compile(rb"#([0-9a-f]{8}) ")
 _CRC_BYTES: Final = 4
 _U32 = struct.Struct("<I")
 _pack, _unpack = _U32.pack, _U32.unpack_from
@@ -156,16 +157,16 @@ def either(content: bytes, size: int) -> bytes | None:
 
 
 def sealed(content: bytes) -> bytes:
-    """``content`` and its checksum, as a line."""
-    return b"%s#%08x\n" % (content, crc32(content))
+    """``content`` behind its checksum."""
+    return b"#%08x %s" % (crc32(content), content)
 
 
 def unsealed(stored: bytes) -> bytes | None:
     """What ``sealed`` made ``stored`` of, ``None`` when it is damaged; as it is without a seal."""
-    seal = _SEAL.search(stored)
+    seal = _SEAL.match(stored)
     if seal is None:
         return stored
-    content = stored[: seal.start()]
+    content = stored[seal.end() :]
     return content if crc32(content) == int(seal[1], 16) else None
 
 
@@ -174,7 +175,7 @@ def lines(contents: Iterable[bytes]) -> bytes:
 
     It begins and ends with a line end: when one is damaged, the other still parts the lines.
     """
-    return b"".join(b"\n" + sealed(each) for each in contents)
+    return b"".join(b"\n%s\n" % sealed(each) for each in contents)
 
 
 def read_lines(stored: bytes) -> Iterator[bytes | None]:
