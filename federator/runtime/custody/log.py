@@ -261,10 +261,10 @@ class CustodyLog:
             self.folder / file_name(self.epoch, first_seq),
             epoch=self.epoch,
             first_seq=first_seq,
-            previous_end=previous.end_seq if previous else 0,
+            previous_end=0 if previous is None else previous.end_seq,
             boot=self._boot or bytes(durable.BOOT_BYTES),
         )
-        segment.latest_us = previous.latest_us if previous else 0
+        segment.latest_us = 0 if previous is None else previous.latest_us
         return segment
 
     def _write_to(self, segment: Segment, fd: int) -> None:
@@ -353,17 +353,17 @@ class CustodyLog:
                 damage.tell(path, "neither of its headers is sound", lost_bytes=len(content))
                 continue
             previous = self._segments[-1] if self._segments else None
-            if previous:
+            if previous is not None:
                 segment.latest_us = previous.latest_us
-                if segment.previous_end != previous.end_seq:
+                if segment.previous_end > previous.end_seq:  # behind an empty one it may be 0
                     which = f"records {previous.end_seq} to {segment.previous_end - 1}"
                     damage.tell(path, f"{which}, in front of it, are missing")
             lost = segment.scan(content, self._chains.add, self._chains.add_damaged)
-            end_lost = segment.size < len(content)
+            end_lost = segment.size != len(content)  # of what is cut, the header may be missing
             self._lost.update(lost)
             if lost or end_lost:
                 reason = f"{len(lost)} records in it are damaged"
-                left = len(content) - segment.size
+                left = abs(len(content) - segment.size)
                 damage.tell(path, reason, lost_bytes=left, places=len(lost) + end_lost)
             self._segments.append(segment)
             self.bytes += segment.size
