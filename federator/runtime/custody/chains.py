@@ -80,11 +80,12 @@ class Chains:
     def add_damaged(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
         """Put the damaged record ``seq`` on the chains on which it seems to have been.
 
-        Only where it names the number before: a key that is damaged, too, is no chain.
+        Only where its key is one, or begins one: a key that is damaged, too, is no chain.
         """
         for key, prev in zip(keys_in(keys), prevs, strict=True):
-            if prev == self.head(key):
-                self._add_one(key, prev, seq)
+            head = self.head(key)
+            if head or not prev:
+                self._add_one(key, head, seq)
 
     def head(self, key: bytes) -> int:
         """The last number on the chain of ``key``, held or not; 0 when none is known."""

@@ -221,12 +221,13 @@ class Segment:
                 at += size
                 seq += 1
                 continue
-            after = self._next_sound(content, at, seq)
-            if after == total:
+            after, seq_after = self._next_sound(content, at, seq), seq + 1
+            if after == total and not (fits and at + size == total):
                 break
             if fits and after == at + size:
                 damaged(*links)
-            _, seq_after, time_us, _, _ = _LABEL.unpack_from(content, after)
+            if after < total:
+                _, seq_after, time_us, _, _ = _LABEL.unpack_from(content, after)
             lost += range(seq, seq_after)
             times_us += [time_us] * (seq_after - seq)
             sizes += [after - at, *[0] * (seq_after - seq - 1)]
