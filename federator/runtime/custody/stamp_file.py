@@ -20,6 +20,7 @@ SAVED_MAX: Final = 16_384
 
 _WIRE: Final = struct.Struct(">Q?")
 _PIECE_BYTES: Final = _WIRE.size + damage.PIECE_BYTES
+_FIRST: Final = _PIECE_BYTES.to_bytes(4, "little")  # what each piece begins with
 
 
 class StampFile:
@@ -44,7 +45,8 @@ class StampFile:
         pieces = list(
             damage.read_pieces(content, 0, len(content), lambda at, end: lost.append(end - at))
         )
-        is_former = not pieces and len(content) % _WIRE.size == 0  # of an older release
+        is_new = pieces or content.startswith(_FIRST) or len(content) % _WIRE.size
+        is_former = not is_new  # of an older release
         if is_former:
             pieces = [(at, at + _WIRE.size) for at in range(0, len(content), _WIRE.size)]
         elif lost:

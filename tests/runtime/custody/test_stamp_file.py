@@ -67,6 +67,18 @@ def test_stamps_of_an_older_release_are_known(tmp_path):
     assert not damage.found(tmp_path)
 
 
+@pytest.mark.parametrize("size", range(1, 34))
+def test_what_a_cut_leaves_is_no_stamp_of_an_older_release(tmp_path, size):
+    file = StampFile(tmp_path)
+    file.append(stamps(1, 2))
+    file.close()
+    path = tmp_path / NAME
+    path.write_bytes(path.read_bytes()[:size])
+
+    assert StampFile(tmp_path).load() == stamps(*[1][: size // 17])
+    assert bool(damage.found(tmp_path)) == (size != 17)
+
+
 def test_nothing_is_written_where_there_is_nothing_to_know(tmp_path):
     file = StampFile(tmp_path)
     file.load()
