@@ -66,6 +66,8 @@ _SINCE = struct.Struct(f"<{KEY_BYTES}sq")
 _BATCH = struct.Struct("<QI")  # number of the first entry, entries
 _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
 _MARKED = _STEP = struct.Struct("<Q")
+_MARK_BYTES = _BATCH.size + _MARKED.size + damage.PIECE_BYTES
+"""Of a batch that holds the number of a marker: fewer than of any other."""
 
 _NO_KEY = bytes(KEY_DRAWN_BYTES)
 _BEFORE = _BEHIND = damage.PIECE_BYTES // 2
@@ -134,6 +136,7 @@ class DeliveryJournal:
         self.journal_id = 0  # of 64 random bits, drawn when the file is made
         self.last = 0  # number of the last entry
         self._lost = 0  # bytes found damaged, and not told yet
+        self._mark_lost = False  # the number of a marker was among what is damaged
         self._fd = -1
         self._tail_at = self._size = 0
         self._marked_at = 0  # where the entries end of which our broker is known to have the marker
@@ -208,7 +211,7 @@ class DeliveryJournal:
         there is none at all. Where that was never known, all were delivered.
         """
         state = self.load()
-        all_were = marker is None and not state.marked
+        all_were = marker is None and not state.marked and not self._mark_lost
         to = None if all_were else max(marker or 0, state.marked)
         return _fold(state.positions, (e for e in state.entries if to is None or e.number <= to))
 
@@ -220,6 +223,7 @@ class DeliveryJournal:
         """
         positions = self.positions(marker)
         self.snapshot(positions, None, folded_to=self.last)
+        self._mark_lost = False
         return positions
 
     def snapshot(
@@ -342,6 +346,7 @@ class DeliveryJournal:
 
     def _on_lost(self, start: int, end: int) -> None:
         self._lost += end - start
+        self._mark_lost |= end - start == _MARK_BYTES
 
     def _tell_lost(self) -> None:
         if self._lost:

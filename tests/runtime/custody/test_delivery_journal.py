@@ -225,7 +225,7 @@ def test_a_tail_torn_at_any_byte_costs_its_batch_and_no_number_is_used_twice(tmp
         journal = open_journal(tmp_path)
 
         assert damage.found(tmp_path).total() > told
-        assert journal.positions(None) == {(1, key(1)): (1, 1), (1, key(2)): (1, 2)}
+        assert journal.positions(2) == {(1, key(1)): (1, 1), (1, key(2)): (1, 2)}
         assert journal.positions(4) == journal.positions(2)
         assert journal.append([(1, 1, 5, key(1))]) == 3 + LEAP
         assert journal.positions(4)[1, key(1)] == (1, 1)
@@ -320,6 +320,24 @@ def test_damage_costs_what_is_damaged_and_no_number_is_used_twice(tmp_path_facto
         assert journal.positions(None) == {}
     assert bool(damage.found(folder)[FILE_NAME]) == (content != whole)
     assert journal.append([(1, 1, 1, key(1))]) != last + 1 or content == whole
+    journal.close()
+
+
+def test_when_the_only_note_of_a_marker_is_damaged_nothing_counts_as_delivered(tmp_path):
+    journal = open_journal(tmp_path)
+    path = tmp_path / FILE_NAME
+    journal.append([(1, 1, 7, key(1))])
+    before = path.stat().st_size
+    journal.note_marked(1)
+    journal.append([(1, 1, 8, key(1))])
+    journal.close()
+    content = bytearray(path.read_bytes())
+    content[before + 20] ^= 1
+    path.write_bytes(content)
+
+    journal = open_journal(tmp_path)
+
+    assert journal.positions(None) == {}
     journal.close()
 
 
