@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Final
 
 from federator.protocol.telemetry.records import Record, Row, encode
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import open_private, private_folder, unusable, write_at
 from federator.runtime.telemetry import spool_files as files
 from federator.runtime.telemetry.spool_files import Numbering, Segment
@@ -71,6 +72,7 @@ class Spool:
         self.torn = 0  # segments whose end a crash had torn off
         self.oversized = 0  # records too long to be kept
         self._open: _Open | None = None
+        self._damaged: set[Path] = set()  # of segments, those that are told to be
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
             self.torn = files.finish_open(folder, broker)
@@ -80,7 +82,8 @@ class Spool:
         held: dict[str, int] = {}
         for segment in self._whole:
             held[segment.spool] = max(segment.last, held.get(segment.spool, 0))
-        self._numbering = Numbering.open(folder / CLAIM_NAME, held)
+        end_lost = bool(self.torn) or damage.is_gone(folder)
+        self._numbering = Numbering.open(folder / CLAIM_NAME, held, end_lost=end_lost)
         self._bytes = sum(segment.bytes for segment in self._whole)
 
     @property
@@ -177,20 +180,22 @@ class Spool:
         size = row = 0
 
         def line_of(table: type[Record], fields: dict[str, Any]) -> bytes:
-            return encode(table(batch=number, row=row, **shared, **fields)) + b"\n"
+            return encode(table(batch=number, row=row, **shared, **fields))
 
         for table, fields in rows:
             line = line_of(table, fields)
-            if len(line) > BATCH_BYTES_MAX:
+            stored = files.stored(line)
+            if len(stored) > BATCH_BYTES_MAX:
                 self.oversized += 1
                 continue
-            if size + len(line) > BATCH_BYTES_MAX:
+            if size + len(stored) > BATCH_BYTES_MAX:
                 number, row, size = number + 1, 0, 0
                 batches.append({})
                 line = line_of(table, fields)
-            batches[-1].setdefault(str(table.__struct_config__.tag), []).append(line)
-            content.append(line)
-            size += len(line)
+                stored = files.stored(line)
+            batches[-1].setdefault(str(table.__struct_config__.tag), []).append(line + b"\n")
+            content.append(stored)
+            size += len(stored)
             row += 1
         return batches, b"".join(content)
 
@@ -234,8 +239,17 @@ class Spool:
             wanted = bytes_max + BATCH_BYTES_MAX
             content = file.read(wanted)
         ends: dict[int, int] = {}
-        for end, place in files.read_places(content):
-            ends[place.batch] = end
+        lines: dict[int, list[bytes]] = {}
+        damaged = 0
+        for end, place, line in files.read_lines(content):
+            if place is None:
+                damaged += end < wanted
+            elif place.batch >= first:
+                ends[place.batch] = end
+                lines.setdefault(place.batch, []).append(line)
+        if damaged and path not in self._damaged:
+            self._damaged.add(path)
+            damage.tell(path, "records in it are damaged", places=damaged)
         if len(content) == wanted and len(ends) > 1:
             ends.popitem()  # it may go on behind what was read
         through = cut = 0
@@ -246,7 +260,8 @@ class Spool:
         if not cut:
             return None
         self._at = (start, through + 1, offset + cut)
-        return Part(first, through, content[:cut])
+        taken = (line for batch in ends if batch <= through for line in lines[batch])
+        return Part(first, through, b"".join(taken))
 
     def _offset_of(self, file: BinaryIO, start: int, first: int) -> int:
         """The offset of the first batch from ``first`` on in a file that begins with ``start``."""
@@ -256,8 +271,8 @@ class Spool:
             return self._at[2]
         offset = 0
         for line in file:
-            for _, place in files.read_places(line):
-                if place.batch >= first:
+            for _, place, _ in files.read_lines(line):
+                if place and place.batch >= first:
                     return offset
             offset += len(line)
         return offset

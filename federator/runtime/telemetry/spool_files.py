@@ -4,9 +4,9 @@ A segment is written under a hidden name and gets its own when it is whole, so w
 folder sees whole files only. The hidden one tells what it holds by its lines.
 
 A batch number must never be given out twice, or a reader would take a new batch for one that it
-has. The files say which numbers were given out, unless the machine lost its power: then the last
-of them may be gone. So the next numbers are claimed on disk a block at a time, and another boot
-goes on behind the block. Who reads finds no batches there, and goes on too.
+has. The files say which numbers were given out, unless the machine lost its power, or they are
+damaged: then the last of them may be gone. So the next numbers are claimed on disk a block at a
+time, and another boot goes on behind the block. Who reads finds no batches there, and goes on too.
 
 Source: docs/metrics.md, "The spool".
 """
@@ -19,6 +19,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Final, Self
+from zlib import crc32
 
 import msgspec
 
@@ -50,6 +51,9 @@ class Place(msgspec.Struct, gc=False):
 
 
 _place: Final = msgspec.json.Decoder(Place)
+_CRC: Final = b',"crc":"'
+_END: Final = re.compile(rb'%s([0-9a-f]{8})"\}(?s:.)|\n' % _CRC)
+"""Of a line: its checksum, whatever became of the line end behind it; or a line end alone."""
 
 
 def whole_name(broker: int, spool: str, first: int, last: int) -> str:
@@ -108,23 +112,43 @@ def finish_open(folder: Path, broker: int) -> int:
     return torn
 
 
-def read_places(content: bytes) -> Iterator[tuple[int, Place]]:
-    """The end and the place of each line; what is no line of ours is passed over."""
-    start = 0
-    while (newline := content.find(b"\n", start)) >= 0:
-        with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
-            yield newline + 1, _place.decode(content[start:newline])
-        start = newline + 1
+def stored(line: bytes) -> bytes:
+    """``line``, an object, as it stands on disk: with a checksum as its last field."""
+    return b'%s%s%08x"}\n' % (line[:-1], _CRC, crc32(line))
+
+
+def read_lines(content: bytes) -> Iterator[tuple[int, Place | None, bytes]]:
+    """The end of each line, its place, and what was ``stored``, with its line end.
+
+    There is no place where a line, or its line end, is damaged or torn off. Older releases wrote no
+    checksums.
+    """
+    start, is_former = 0, _CRC not in content
+    for found in _END.finditer(content):
+        line, start = content[start : found.start()], found.end()
+        if found[1]:
+            line += b"}"
+        place = None
+        if is_former or (found[1] and crc32(line) == int(found[1], 16)):
+            with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
+                place = _place.decode(line)
+        yield start, place, line + b"\n"
+        if not found[0].endswith(b"\n"):
+            yield start, None, b""
+    if start < len(content):
+        yield len(content), None, b""
 
 
 def _good_bytes(path: Path, *, spool: str, first: int) -> tuple[int, int, int]:
     """How much of an unfinished segment can be used, its size, and its last batch."""
     content = path.read_bytes()
-    good, batch, row, lines = 0, first - 1, -1, 0
-    for end, place in read_places(content):
-        if place.spool == spool and (place.batch, place.row) > (batch, row):
-            good, batch, row, lines = end, place.batch, place.row, lines + 1
-    if damaged := content.count(b"\n", 0, good) - lines:
+    good, batch, row, damaged = 0, first - 1, -1, 0
+    for end, place, _ in read_lines(content):
+        if place and place.spool == spool and (place.batch, place.row) > (batch, row):
+            good, batch, row = end, place.batch, place.row
+        else:
+            damaged += 1
+    if damaged:
         damage.tell(path, "records in it are damaged", places=damaged)
     return good, len(content), batch
 
@@ -152,14 +176,19 @@ class Numbering:
         self._claim = claim
 
     @classmethod
-    def open(cls, path: Path, held: dict[str, int]) -> Self:
-        """Go on where an earlier life ended, or begin anew; ``held``: each spool's last batch."""
+    def open(cls, path: Path, held: dict[str, int], *, end_lost: bool) -> Self:
+        """Go on where an earlier life ended, or begin anew.
+
+        Args:
+            held: Each spool's last batch.
+            end_lost: There may have been later ones.
+        """
         boot = (this_boot() or b"").hex()
         claim = damage.read(path, msgspec.json.Decoder(Claim).decode)
         if claim is None:
             return cls(path, Claim(secrets.token_hex(8), boot, 0, 0), 1)
         last = max(claim.last, held.get(claim.spool, 0))
-        if not boot or claim.boot != boot:
+        if end_lost or not boot or claim.boot != boot:
             last = max(last, claim.through)
         return cls(path, Claim(claim.spool, boot, last, 0), last + 1)
 

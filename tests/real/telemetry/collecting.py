@@ -2,6 +2,10 @@
 
 import contextlib
 import json
+import re
+
+CHECKSUM = re.compile(rb',"crc":"[0-9a-f]{8}"}$')
+"""What a line on an agent's disk has beside what is told."""
 
 
 def place(text):
@@ -17,7 +21,7 @@ def lines_of(paths):
         for text in path.read_bytes().split(b"\n")[:-1]:  # a file that grows may have a torn end
             at = place(text)
             assert at not in found, (at, path)
-            found[at] = text
+            found[at] = CHECKSUM.sub(b"}", text)
     return found
 
 
