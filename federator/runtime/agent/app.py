@@ -89,11 +89,11 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
         }
         former = None
         if was is None:
-            forget(state.path)
+            forget(state)
         else:
             begin(state.path)
             former = was, stack.enter_context(StateDir(was.state_dir))
-            forget(was.state_dir)
+            forget(former[1])
             settings = beginning(settings)
             source = replace(source, read=_beginning(source.read))
         await with_tasks(be)

@@ -211,7 +211,7 @@ def feature_values(
     """Custody, shared groups, retained values, and the files of all."""
     custody = counts(data_path.custody, data_path.stores)
     values: dict[str, Value] = {
-        "damaged": {(kind,): places for kind, places in damage.found(settings.state_dir).items()},
+        "damaged": {(kind,): places for kind, places in damage.found().items()},
         "custody_log_limit": settings.custody.bytes_max,
         **{f"custody_{name}": count for name, count in custody.items()},
         **{f"share_{name}": count for name, count in sharing.counts().items()},

@@ -62,16 +62,16 @@ def tell_gone(path: Path, reason: str, *, lost_bytes: int = 0) -> None:
         tell(path, reason, lost_bytes=lost_bytes)
 
 
-def is_gone(folder: Path) -> bool:
-    """Whether files in ``folder``, or their ends, are gone without a trace in what is left."""
-    return any(path.parent == folder for path in _gone)
+def is_gone(path: Path) -> bool:
+    """Whether ``path``, files in it, or their ends are gone without a trace in what is left."""
+    return any(path in {gone, gone.parent} for gone in _gone)
 
 
-def found(folder: Path) -> Counter[str]:
-    """Damaged places in files of ``folder`` and those below it, by kind, in this process."""
+def found(folder: Path | None = None) -> Counter[str]:
+    """Damaged places by kind, in this process; in ``folder`` and below it where one is named."""
     counts: Counter[str] = Counter()
     for (at, kind), places in _found.items():
-        if at == folder or folder in at.parents:
+        if folder is None or folder in {at, *at.parents}:
             counts[kind] += places
     return counts
 
@@ -181,6 +181,13 @@ def lines(contents: Iterable[bytes]) -> bytes:
 def read_lines(stored: bytes) -> Iterator[bytes | None]:
     """The contents of ``lines``, ``None`` for each that is damaged; old ones have no seals."""
     return (unsealed(line) for line in stored.split(b"\n") if line)
+
+
+def is_sealed(path: Path) -> bool:
+    """Whether ``path`` is there and, unlike files of older releases, has a seal."""
+    with contextlib.suppress(OSError):
+        return _SEAL.match(path.read_bytes()) is not None
+    return False
 
 
 def write(path: Path, content: bytes) -> None:

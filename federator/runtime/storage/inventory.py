@@ -41,6 +41,8 @@ class Inventory:
                 damage.unsealed(self._path.read_bytes()) or b"", type=_Sizes
             )
         except FileNotFoundError:
+            if damage.is_sealed(self._folder / "epoch"):  # which is written after this one
+                damage.tell(self._path, "it is missing, so nobody knows what else is")
             return
         except (OSError, msgspec.DecodeError, UnicodeDecodeError):
             damage.tell(self._path, "it cannot be read, so nobody knows what else is missing")
@@ -59,7 +61,8 @@ class Inventory:
         names = {
             name: min(1, size)
             for name, size in self._sizes()
-            if not Path(name).name.lstrip(".")[:1].isdigit() and name not in _AT_TIMES
+            for base in [Path(name).name]
+            if not base.lstrip(".")[:1].isdigit() and base not in _AT_TIMES
         }
         self._note(names)
 

@@ -80,7 +80,7 @@ def begin(folder: Path) -> None:
     path = folder / FILE
     if path.exists():
         return
-    if (folder / "epoch").exists():
+    if (folder / "epoch").exists() and not damage.is_gone(path):
         what = "an agent was here before, and this one begins anew"
         raise ConfigError(f"state_dir: {folder}: {what}: name a new folder", exit_code=EX_CONFIG)
     try:
@@ -89,16 +89,18 @@ def begin(folder: Path) -> None:
         raise _unusable(path, error) from error
 
 
-def forget(folder: Path) -> None:
-    """No move goes on in the state folder ``folder``: a later one begins anew.
+def forget(state: StateDir) -> None:
+    """No move goes on in the state folder ``state``: a later one begins anew.
 
     Raises:
         ConfigError: Its file cannot be removed.
     """
+    path = state.path / FILE
     try:
-        (folder / FILE).unlink(missing_ok=True)
+        path.unlink(missing_ok=True)
     except OSError as error:
-        raise _unusable(folder / FILE, error) from error
+        raise _unusable(path, error) from error
+    state.inventory.note_names()
 
 
 def _unusable(path: Path, error: OSError) -> ConfigError:
