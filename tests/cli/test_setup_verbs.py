@@ -165,6 +165,25 @@ def test_a_schema_is_printed_by_its_daemons_name(tmp_path):
     assert json.loads(printed.stdout)["title"] == "Configuration of federator: gateway"
 
 
+def test_a_damaged_line_of_what_was_issued_is_said_and_costs_no_other(tmp_path):
+    federator("keys", "init", "office", cwd=tmp_path)
+    for broker in (7, 8):
+        federator("keys", "issue", "--dir", "office", "--broker", broker, cwd=tmp_path)
+    path = tmp_path / "office" / "issued.jsonl"
+    content = bytearray(path.read_bytes())
+    content[content.index(b"serial") + len(b'serial": "')] ^= 1
+    path.write_bytes(content[:-5])  # a cut, too, leaves no room for what comes next
+    federator("keys", "issue", "--dir", "office", "--broker", "9", cwd=tmp_path)
+
+    shown = federator("keys", "show", "office", cwd=tmp_path)
+    revoked = federator("keys", "revoke", "--dir", "office", "--broker", "9", cwd=tmp_path)
+
+    assert "issued.jsonl: 2 of 3 lines are damaged: revoke by serial" in shown.stderr
+    assert "broker 9" in shown.stdout
+    assert "broker 7" not in shown.stdout
+    assert (shown.returncode, revoked.returncode) == (0, 0)
+
+
 def test_what_people_read_of_keys_and_configurations_machines_read_too(tmp_path):
     def told(*arguments):
         return json.loads(federator(*arguments, "--json", cwd=tmp_path).stdout)

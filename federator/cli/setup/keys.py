@@ -33,6 +33,7 @@ from federator.protocol.trust.key_files import (
     write_key_file,
 )
 from federator.protocol.types import BROKER_ID_MAX, BrokerId
+from federator.runtime.storage import damage
 from federator.runtime.storage.durable import SHARED_FILE, write_whole
 from federator.runtime.trust.key_maker import KeyMaker
 
@@ -100,8 +101,8 @@ def issue(
         **({"broker": broker} if broker is not None else {"holder": certificate.holder}),
         "expires": certificate.expires_s,
     }
-    with (folder / ISSUED).open("a", encoding="utf-8") as file:
-        file.write(json.dumps(row) + "\n")
+    with (folder / ISSUED).open("ab") as file:
+        file.write(damage.lines([json.dumps(row).encode()]))
     until = _until(certificate.expires_s)
     text = f"{path}: {certificate.holder}, serial {row['serial']}, {until}"
     tell({"file": str(path), **row}, text, as_json=as_json)
@@ -224,8 +225,19 @@ def _read_file(path: Path) -> bytes:
 
 
 def _issued(folder: Path) -> list[dict[str, Any]]:
+    """What was issued; a damaged line is said, and passed over."""
     path = folder / ISSUED
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    lines = list(damage.read_lines(path.read_bytes())) if path.exists() else []
+    rows, damaged = [], 0
+    for line in lines:
+        try:
+            rows.append(json.loads(line or b""))
+        except ValueError:
+            damaged += 1
+    if damaged:
+        what = f"{damaged} of {len(lines)} lines are damaged"
+        click.echo(f"federator: {path}: {what}: revoke by serial what they told of", err=True)
+    return rows
 
 
 def _revoked(folder: Path) -> tuple[int, frozenset[bytes]]:
