@@ -37,7 +37,7 @@ class FilterFile:
         filters_max: Filters listed; more are turned away.
 
     Attributes:
-        is_new: Whether there was no file.
+        is_new: Whether there never was a file.
 
     Raises:
         ConfigError: The folder cannot be used.
@@ -50,7 +50,7 @@ class FilterFile:
         self._times_us: dict[str, int] = {}
         self._lines = 0
         durable.private_folder(folder, key=CONFIG_KEY)
-        self.is_new = not self._path.exists()
+        self.is_new = not (self._path.exists() or damage.is_gone(self._path))
         try:
             self._fd = durable.open_private(self._path, os.O_RDWR | os.O_CREAT)
             self._recover()

@@ -5,6 +5,7 @@ from hypothesis import strategies as st
 from federator.errors import ConfigError
 from federator.runtime.storage import damage
 from federator.runtime.storage.filter_file import OWED, FilterFile
+from federator.runtime.storage.inventory import Inventory
 
 FILTERS = st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1)
 UNTIL = st.integers(0, 2**62)
@@ -94,6 +95,20 @@ def test_a_tail_torn_at_any_byte_costs_its_line_only(tmp_path):
         assert owed.load() == {"first": 1, "next": 3}
         assert damage.found(tmp_path) == told
         owed.close()
+
+
+def test_a_list_that_is_missing_is_not_taken_for_none(tmp_path):
+    first = FilterFile(tmp_path, OWED)
+    assert first.is_new
+    first.close()
+    Inventory(tmp_path).note_names()
+    (tmp_path / OWED).unlink()
+    Inventory(tmp_path).compare()
+
+    again = FilterFile(tmp_path, OWED)
+
+    assert not again.is_new, "or the broker would be told to forget what waits for us"
+    again.close()
 
 
 def test_damaged_lines_of_a_list_of_an_older_release_cost_no_other(tmp_path):
