@@ -29,6 +29,10 @@ from federator.protocol.types import BrokerId, Millis, Now
 
 COMPLAINT_GAP_MS = Millis(60_000)
 
+CLOCK_AHEAD_US: Final = 60_000_000
+CLOCK_GAP_MS = Millis(600_000)
+CLOCKS_MAX: Final = 256
+
 WAIT_LOOKS: Final = 25
 """How many looks frames wait for another agent to bring them. They are counted, and not the time,
 for while this process stands still that one brings nothing either."""
@@ -57,6 +61,7 @@ class Delivery:
 
     def __post_init__(self) -> None:
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
+        self._ahead: RateLimiter[BrokerId] = RateLimiter(gap_ms=CLOCK_GAP_MS, keys_max=CLOCKS_MAX)
         self._checker = RunChecker()
 
     @property
@@ -169,6 +174,10 @@ class Delivery:
         """Note that our broker took ``taken`` publications of ``frame``."""
         delay_us = now.us - frame.origin_time_us
         self.delays.note(frame.origin, frame.hops + 1, delay_us)
+        if delay_us < -CLOCK_AHEAD_US and self._ahead.allow(frame.origin, now.ms):
+            seconds = -delay_us // 1_000_000
+            details: dict[str, int | str] = {"origin": frame.origin, "ahead_s": seconds}
+            self.tell(Notice("clock.ahead", "warning", details))
         if taken and self.frame_events is not None:
             origin, size = frame.origin, len(frame.body)
             hops = frame.hops + (origin != self.self_id)
