@@ -206,7 +206,6 @@ def meanings(section: type[BaseModel]) -> dict[str, str]:
 
 
 def _sections(root: type[BaseModel], tables: dict[str, type[BaseModel]]) -> list[str]:
-    """The tables of ``root``, whose lists of tables are ``tables``."""
     sections = {name: _section(info) for name, info in root.model_fields.items()}
     plain = [name for name, section in sections.items() if not section and name not in tables]
     blocks = [_table("## Top level", "Before the first section.", root, plain)]

@@ -494,5 +494,4 @@ class PortSettings(Settings):
         return frozenset((BrokerId(self.leaf.id), self.broker_id))
 
     def link_rules(self) -> tuple[dict[BrokerId, LinkRules], LinkRules]:
-        """The rules of the one link there is."""
         return {}, self.leaf.rules()

@@ -147,5 +147,4 @@ class LeafSettings(Section):
     """and never, in either direction, when one of these does."""
 
     def rules(self) -> LinkRules:
-        """The rules of the link to this leaf."""
         return LinkRules(imports=self.imports, exports=self.exports, deny=self.deny)

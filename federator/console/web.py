@@ -112,7 +112,6 @@ class Console:
         self._texts: Recent[tuple[object, ...], str] = Recent(TOLD_KEPT)
 
     def application(self) -> Starlette:
-        """All of it."""
         http = self._settings.http
         names = frozenset(each.lower() for each in (*http.names, http.host, socket.gethostname()))
         session = Middleware(
@@ -166,7 +165,6 @@ class Console:
         return Response(asset(name), media_type=ASSETS[name])
 
     async def live(self, request: Request) -> Response:
-        """That we live."""
         return PlainTextResponse("alive\n")
 
     async def readiness(self, request: Request) -> Response:

@@ -102,7 +102,6 @@ class OpenBatches:
         self.size = 0  # of all packets, in bytes
 
     def of(self, route: TopicRoute) -> RouteBatches:
-        """The batches of ``route``."""
         batches = self._by_route.get(route)
         if batches is None:
             batches = self._by_route[route] = RouteBatches(route)

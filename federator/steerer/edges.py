@@ -77,7 +77,6 @@ class Edges:
         return self._hub != before
 
     def kept(self) -> Kept:
-        """What is kept at all edges."""
         told = [load.kept for load in self._loads if load.kept is not None]
         return Kept(sum(t.publications for t in told), sum(t.rate for t in told))
 

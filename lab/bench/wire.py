@@ -67,7 +67,6 @@ class Layout:
 
     @property
     def packet_bytes(self) -> int:
-        """Bytes of each packet."""
         return self.row.itemsize
 
     @property

@@ -36,18 +36,15 @@ class Stage(contextlib.AsyncExitStack):
         self._folder = folder
 
     async def broker(self, name: str) -> BrokerProcess:
-        """A broker."""
         place = self._folder / f"{name}-broker"
         return await self.enter_async_context(BrokerProcess(place, extra_config=BROKER_LINES))
 
     async def agent(self, name: str, config: AgentConfig) -> AgentProcess:
-        """An agent."""
         return await self.enter_async_context(AgentProcess(self._folder / name, config, spawn))
 
     async def leaf(
         self, id: BrokerId, hub: BrokerId, url: str
     ) -> tuple[BrokerProcess, AgentProcess]:
-        """A leaf of the hub whose broker is at ``url``: its broker and its agent."""
         broker = await self.broker(f"leaf-{id}")
         config = AgentConfig(id, url_of(broker), {hub: url}, role="leaf")
         return broker, await self.agent(f"leaf-{id}", config)

@@ -88,7 +88,6 @@ class Network:
         return self._outside
 
     def inside(self, host: str, command: list[str]) -> list[str]:
-        """``command`` on a host."""
         return ["ip", "netns", "exec", self._names[host], *command]
 
     def run(self, host: str, *command: str, may_fail: bool = False) -> None:

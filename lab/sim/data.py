@@ -77,7 +77,6 @@ class NeighbourLink:
         return self._send(packet.payload)
 
     def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
-        """No packet is too long."""
         raise AssertionError("no packet is too long")
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:

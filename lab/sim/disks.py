@@ -65,7 +65,6 @@ class FrameLog:
         return ((key, seqs[-1]) for key, seqs in self._chains.items() if seqs)
 
     def read(self, seq: int) -> Record | None:
-        """The frame ``seq``."""
         return self._records.get(seq)
 
     def is_lost(self, seq: int) -> bool:

@@ -61,7 +61,6 @@ def page(tables: Tables, summary: dict[str, Any], *, made_at: datetime) -> str:
 
 
 def write_page(tables: Tables, summary: dict[str, Any], folder: Path, *, made_at: datetime) -> None:
-    """The page and the summary into ``folder``, made when it is not there."""
     folder.mkdir(parents=True, exist_ok=True)
     text = page(tables, summary, made_at=made_at)
     (folder / PAGE).write_text(text, encoding="utf-8")

@@ -64,7 +64,6 @@ def doubles(counted: DataFrame) -> dict[str, frozenset[int]]:
 
 
 def by_spool(batches: Iterable[tuple[str, int]]) -> dict[str, frozenset[int]]:
-    """The batches of each spool."""
     found: dict[str, set[int]] = {}
     for spool, batch in batches:
         found.setdefault(spool, set()).add(batch)

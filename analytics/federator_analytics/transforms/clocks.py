@@ -207,7 +207,6 @@ class PairFacts:
         return origin, destination, floor_us, offset_us, verdict.verdict if verdict else "ok"
 
     def clock_table(self, like: DataFrame) -> DataFrame:
-        """CLOCKS."""
         rows = [astuple(verdict) for _, verdict in sorted(self.clocks.verdicts.items())]
         return here(like.sparkSession, rows, REPORT_TABLES["clocks"])
 

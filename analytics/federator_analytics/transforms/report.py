@@ -65,7 +65,6 @@ def quarantine_lines(quarantined: DataFrame) -> DataFrame:
 
 
 def quarantine_counts(lines: DataFrame) -> DataFrame:
-    """QUARANTINE_COUNTS from ``quarantine_lines``."""
     return lines.groupBy("reason").agg(F.count(F.lit(1)).alias("records"))
 
 

@@ -14,7 +14,6 @@ from federator.planner.flow.instance import Instance
 
 
 def read(path: Path) -> Instance:
-    """The instance in ``path``."""
     try:
         return instance_file.decode(read_bytes(path))
     except InstanceError as error:

@@ -134,7 +134,6 @@ def read_connect(block: bytes, packet: Packet) -> Connect:
 
 
 def write_connect(connect: Connect) -> bytes:
-    """Write a CONNECT."""
     v5 = connect.version == V5
     flags = _CLEAN if connect.clean else 0
     parts = [write_text(connect.client_id)]
@@ -156,7 +155,6 @@ def write_connect(connect: Connect) -> bytes:
 
 
 def read_connack(block: bytes, packet: Packet, version: Version) -> Connack:
-    """Read a CONNACK."""
     cursor = Cursor(block, packet)
     flags, reason = cursor.byte(), cursor.byte()
     if flags > 1:

@@ -163,7 +163,6 @@ def write_publish(
     packet_id: int = 0,
     properties: Properties = (),
 ) -> bytes:
-    """A PUBLISH of our own."""
     return write_packet(
         Kind.PUBLISH | qos << 1 | retain,
         write_text(topic),

@@ -143,7 +143,6 @@ class SessionFlowTable:
         return both[:COMPARED_CLIENTS_MAX]
 
     def behaviours(self, broker: BrokerId, clients: Iterable[str]) -> dict[str, Behaviour]:
-        """What ``clients`` do on ``broker``."""
         found = {client: Behaviour() for client in clients}
         rows = map(row_in, self.texts(broker))
         for row in sorted(row for row in rows if row.client in found):

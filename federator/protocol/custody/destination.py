@@ -115,7 +115,6 @@ class Recall:
         return due
 
     def asks(self, now_ms: Millis) -> list[Ask]:
-        """What to ask for now."""
         if self._until and now_ms >= self._given_up_ms:
             self._until.clear()
             self._asked.clear()

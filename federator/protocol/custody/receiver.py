@@ -230,7 +230,6 @@ class Receiver(Followed):
         return self._timers.next_deadline_ms()
 
     def asks(self, now_ms: Millis) -> list[Ask]:
-        """What to ask for now."""
         asks: list[Ask] = []
         for origin in self._timers.pop_due(now_ms):
             known = self._origins.get(origin)

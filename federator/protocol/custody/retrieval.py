@@ -91,7 +91,6 @@ class Retrieval:
         self._give(self.receiver.skip(frame, now_ms))
 
     def asks(self, now_ms: Millis) -> list[Ask]:
-        """What to ask for now."""
         return self.receiver.asks(now_ms)
 
     def _is_asked(self, frame: Frame, link: Chained) -> bool:

@@ -128,7 +128,6 @@ class CoverTransition:
         return chain(self._arriving, self._retiring)
 
     def change(self, change: CoverChange) -> list[Order]:
-        """The cover has changed."""
         if not change:
             return []
         busy = self.unfinished

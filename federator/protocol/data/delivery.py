@@ -252,7 +252,6 @@ class WaitingFrames:
         return [self._frames.popleft()[1] for _ in range(max(0, over))]
 
     def look(self) -> list[Frame]:
-        """What waited for ``WAIT_LOOKS``."""
         self._looks += 1
         taken = []
         while self._frames and self._frames[0][0] + WAIT_LOOKS < self._looks:
@@ -260,5 +259,4 @@ class WaitingFrames:
         return taken
 
     def all(self) -> list[Frame]:
-        """All that waits."""
         return [frame for _, frame in self._frames]

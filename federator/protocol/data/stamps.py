@@ -329,5 +329,4 @@ def _others(packet: PublishPacket) -> list[tuple[str, str]]:
 
 
 def _without(packet: PublishPacket) -> PublishPacket:
-    """``packet`` without stamps."""
     return remade(packet, user_properties=_others(packet))

@@ -67,7 +67,6 @@ _decoder = msgspec.msgpack.Decoder(DiscoveryRecord)
 
 
 def encode_record(record: DiscoveryRecord) -> bytes:
-    """The encoding of ``record``."""
     return msgspec.msgpack.encode(record)
 
 

@@ -229,7 +229,6 @@ class Forwarder:
             self._note("")
 
     def route_of(self, filter: str) -> FilterRoute | None:
-        """The route of ``filter``, if it has one."""
         return self._routes.get(filter)
 
     def cover_change(self) -> CoverChange:

@@ -241,7 +241,6 @@ class BoundedCover:
 
 
 def at_once(steps: Steps) -> CoverChange:
-    """All ``steps``, and what has changed."""
     while True:
         try:
             next(steps)

@@ -56,7 +56,6 @@ def inbox_filter(broker: BrokerId) -> str:
 
 
 def inbox_of(filter: str) -> BrokerId | None:
-    """Whose inbox ``filter`` is, if it is one."""
     if not filter.startswith(_INBOX):
         return None
     number = filter[len(_INBOX) :]
@@ -84,7 +83,6 @@ def frame_key(filter: str) -> int:
 
 
 def parse_record(filter: str) -> MemberRecord | None:
-    """The record that ``filter`` is, if it is one."""
     if not filter.startswith(_MEMBERS):
         return None
     parts = filter[len(_MEMBERS) :].split("/", 4)

@@ -184,7 +184,6 @@ def passes(tree: Tree, broker: BrokerId) -> bool:
 
 
 def children_of(tree: Tree) -> Mapping[BrokerId, Sequence[BrokerId]]:
-    """The children of each broker that has some."""
     children: dict[BrokerId, list[BrokerId]] = {}
     for parent, child in tree.edges:
         children.setdefault(parent, []).append(child)
@@ -203,6 +202,5 @@ def below(children: Mapping[BrokerId, Sequence[BrokerId]], broker: BrokerId) -> 
 
 
 def tree_of(origin: BrokerId, filters: Iterable[str], parents: Mapping[BrokerId, BrokerId]) -> Tree:
-    """The tree in which each broker has that parent."""
     edges = sorted(((parent, child) for child, parent in parents.items()), key=lambda edge: edge[1])
     return Tree(origin, tuple(sorted(filters)), tuple(edges))

@@ -56,7 +56,6 @@ class LinkPolicies:
         return True
 
     def rules_of(self, neighbour: BrokerId) -> LinkRules:
-        """The rules of the link to ``neighbour``."""
         return self._rules.get(neighbour, self._others)
 
     def outgoing(

@@ -151,7 +151,6 @@ class SortedNames:
         self._gone: set[str] = set()  # still listed
 
     def add(self, name: str) -> None:
-        """Add a name that is not there."""
         if name in self._gone:
             self._gone.discard(name)
         else:

@@ -289,7 +289,6 @@ def as_entry(topic: str, entry: Entry) -> RetainedEntry:
 
 
 def version_of(entry: RetainedEntry) -> Version:
-    """The version in an entry."""
     return Version(entry.time_us, entry.number, entry.origin)
 
 

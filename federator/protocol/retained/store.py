@@ -125,7 +125,6 @@ class RetainedStore:
         return self._tombstones
 
     def newest(self) -> Version:
-        """The newest version of all."""
         return max((entry.version for entry in self._entries.values()), default=NEVER)
 
     def get(self, topic: str) -> Entry | None:

@@ -58,7 +58,6 @@ class PlanBook:
         self._newest: dict[str, tuple[int, int]] = {}  # of who was believed last
 
     def holds(self, now_ms: Millis) -> Plan | None:
-        """The plan that holds now."""
         held = self._held
         return held.plan if held is not None and now_ms < held.until_ms else None
 

@@ -64,7 +64,6 @@ class Directory:
         return member.address if member is not None else ""
 
     def at(self, address: str) -> BrokerId | None:
-        """The broker that is or was at ``address``."""
         return next((id for id, member in self if member.address == address), None)
 
     def present(self) -> list[tuple[BrokerId, Place]]:

@@ -40,7 +40,6 @@ class KeyAgreement:
 
 
 def agreement_half(data: bytes, certificate: Certificate, salt: bytes) -> KeyAgreement:
-    """The half of the key agreement with this certificate and salt."""
     name = blake2b(data + salt, digest_size=AGREEMENT_NAME_BYTES).digest()
     return KeyAgreement(data, certificate, salt, name)
 

@@ -39,7 +39,6 @@ _FIELD: Final = b',"proof":"'
 
 
 def at(broker: BrokerId) -> bytes:
-    """Whom a word is for that is for who is at this broker."""
     return b"at" + broker.to_bytes(14)
 
 

@@ -225,7 +225,6 @@ class HeadsFile:
         self._size, self._entries = len(content), len(self.idle)
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

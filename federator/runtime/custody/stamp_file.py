@@ -76,7 +76,6 @@ class StampFile:
             self._fd, self._size = fd, len(newest)
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

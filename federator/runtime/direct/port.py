@@ -185,7 +185,6 @@ class _Pipe(PacketTransport):
         self._on_connected = caller.on_connected
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """It is there."""
         super().connection_made(transport)
         self._on_connected()
 

@@ -314,7 +314,6 @@ def span_values(spans: SpanReporter | None, *, waiting_max: int) -> Values:
 
 
 def stream_values(stream: MetricsStream | None, *, bytes_max: int) -> Values:
-    """The metrics stream."""
     if stream is None:
         return {}
     return {

@@ -230,7 +230,6 @@ class RetainedBroker:
         return True
 
     def _value(self, entry: RetainedEntry, packet: bytes) -> RetainedPacket | None:
-        """``packet``, if it is one retained value, that of ``entry``."""
         try:
             acknowledged = bool(packet) and qos_of(packet) > 0
             self._checker.check(packet, acknowledged=acknowledged, publications=1)

@@ -71,7 +71,6 @@ class Plans:
         return TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
 
     def holding(self) -> Plan | None:
-        """The plan that holds."""
         return self.follower.plan(monotonic_ms())
 
     def priority(self) -> int | None:

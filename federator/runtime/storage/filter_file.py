@@ -95,7 +95,6 @@ class FilterFile:
         return not refused
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1

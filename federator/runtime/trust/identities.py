@@ -12,7 +12,6 @@ if TYPE_CHECKING:
 
 
 def identity(keys: AgentKeys) -> "SecretIdentity":
-    """Whose secrets ``keys`` are."""
     from federator.runtime.trust import crypto  # noqa: PLC0415 - as above
 
     return crypto.SecretIdentity(keys.signing, keys.exchange)

@@ -49,7 +49,6 @@ class Flight:
     bits: Words  # which packets of the message
 
     def only(self, kept: BoolArray) -> "Flight":
-        """Those that are ``kept``."""
         return Flight(self.source[kept], self.target[kept], self.message[kept], self.bits[kept])
 
 

@@ -72,7 +72,6 @@ class Row(NamedTuple):
 
 
 def points(*, delegation_seeds: int, placement_seeds: int, scale: float = 1.0) -> Iterator[Point]:
-    """Every point of every sweep."""
     for sweep, values in SWEEPS.items():
         seeds = delegation_seeds if FIGURES[sweep][0] < 17 else placement_seeds
         for x in values:

@@ -163,7 +163,6 @@ class Broker:
         return Announcement(self.id, routes, self._told(channel), self.began)
 
     def _way(self, topic: int) -> Route:
-        """The way of this broker."""
         state, rate = self.topics[topic], self.rates[topic]
         if state.best is None:
             return Route(state.seq, state.cost, rate.mean, (self.id,), rate.error)

@@ -66,7 +66,6 @@ def draw(
     faulty: bool = True,
     strategy: str = "mesh",
 ) -> FailoverStory:
-    """The story of ``seed``."""
     rng = random.Random(f"failover {seed}")
     nodes = nodes or rng.randint(2, NODES_MAX)
     base = scenario.draw(seed, nodes=nodes, topology=topology, faulty=False, strategy=strategy)

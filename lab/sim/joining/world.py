@@ -340,5 +340,4 @@ class JoiningWorld(Clocked):
 
 
 def id_at(address: str) -> BrokerId:
-    """Who is at ``address``."""
     return BrokerId(int(address.removeprefix("mqtt://b")))

@@ -56,7 +56,6 @@ class LargePlan:
 
     @property
     def hubs(self) -> list[BrokerId]:
-        """All of them."""
         return [hub for mesh in self.meshes for hub in mesh]
 
     @property

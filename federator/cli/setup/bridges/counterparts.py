@@ -134,7 +134,6 @@ class _Plan:
         return self.found[0].pairs if self.there else ()
 
     def taken(self, bridge: int) -> list[BridgeLine]:
-        """The lines of a bridge that have a counterpart."""
         if self.there:
             return list(self.found[0].lines[bridge])
         return [line.mirrored for line in self.found[bridge].lines[0]]
