@@ -39,6 +39,8 @@ TAKEN_BYTES = 900
 IN_FLIGHT_MAX = 65_000
 """Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
 
+ID_BYTES = 2  # of a packet's identifier, which QoS 0 has not
+
 ERROR = 0x80  # reason codes from here on say failure
 QUOTA_EXCEEDED = 0x97
 
@@ -271,10 +273,18 @@ class OutboundWindow:
         return True
 
     def _fill(self, out: Out) -> None:
-        while self._waiting and not self._held_back and len(self._in_flight) < self._limit:
-            if self._trial is not None:
+        while self._waiting and not self._held_back and self._limit and self._trial is None:
+            message = self._waiting[0]
+            if (plain := self._surely_taken(message)) is not None:
+                # It waited for the answer to another one, and is tried no more: on a full link all
+                # would wait for each other for ever.
+                self._waiting.popleft()
+                out.append(plain)
+                self._end(message, 0)
+                continue
+            if len(self._in_flight) >= self._limit:
                 break
-            message = self._waiting.popleft()
+            self._waiting.popleft()
             if len(message.packet) > self._packet_bytes_max:
                 self._end(message, wire.PACKET_TOO_LARGE)
                 continue
@@ -292,9 +302,16 @@ class OutboundWindow:
             wire.address_publish(message.packet, message.id_at, packet_id, duplicate=False)
             self._in_flight[packet_id] = message
             out.append(message.packet)
-            is_tried = isinstance(message.packet, wire.TriedPacket)
-            if is_tried and len(message.packet) > self.taken_bytes:
+            if isinstance(message.packet, wire.TriedPacket):
                 self._trial = packet_id
+
+    def _surely_taken(self, message: _Outgoing) -> bytearray | None:
+        """The packet at QoS 0 that was to be tried, if the broker is known to take it by now."""
+        packet = message.packet
+        if not isinstance(packet, wire.TriedPacket) or len(packet) - ID_BYTES > self.taken_bytes:
+            return None
+        plain = wire.lower_qos(packet, message.id_at, 0)
+        return plain if len(plain) <= self.taken_bytes else None
 
     def go_another_way(self, tell: Callable[[], None], out: Out) -> None:
         """What was tried is too long: ``tell``, whose packets go before all that wait.

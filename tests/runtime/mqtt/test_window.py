@@ -9,11 +9,12 @@ from hypothesis import strategies as st
 from federator.runtime.mqtt.window import (
     PACKET_ID_USUAL,
     QUOTA_EXCEEDED,
+    TAKEN_BYTES,
     BrokerLimits,
     OutboundWindow,
     PacketIds,
 )
-from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, publish_topic
+from federator.runtime.mqtt.wire import Out, is_publish, packet_id_at, publish_topic, raise_qos
 
 PACKET_BYTES_MAX = 1_000
 BYTES_MAX = 2_000
@@ -440,3 +441,37 @@ def test_a_run_is_sent_and_acknowledged_as_its_packets_one_by_one(sizes, data):
 def publication(number: int, size: int, qos: int) -> bytes:
     payload = b"%d" % number + bytes(size)
     return mqtt5.PublishPacket("t", payload, qos=mqtt5.QoS(qos), packet_id=1).write()
+
+
+def test_what_waited_for_a_trial_and_fits_is_tried_no_more() -> None:
+    window = OutboundWindow(PacketIds(), bytes_max=100_000)
+    out: Out = []
+    window.resume(BrokerLimits(1, 50_000, 2, True), session_present=False, out=out)
+    out.clear()
+
+    def try_packet(payload: bytes) -> None:
+        packet = mqtt5.PublishPacket("t", payload).write()
+        tried = raise_qos(packet)
+
+        def on_answer(reason: int, size: int = len(packet)) -> None:
+            window.taken_bytes = max(window.taken_bytes, size)
+
+        assert window.offer(tried, packet_id_at(tried), 1, out, on_answer)
+
+    long = TAKEN_BYTES * b"x"
+    payloads = [long + b"1", long + b"2", b"short", long + b"a longer one", long + b"5"]
+    for payload in payloads:
+        try_packet(payload)
+    assert window.awaits_word
+
+    came = []
+    while out:
+        packet, _ = mqtt5.read(memoryview(bytes(out.pop(0))))
+        assert isinstance(packet, mqtt5.PublishPacket)
+        came.append((packet.payload, int(packet.qos)))
+        if packet.packet_id:
+            window.on_acknowledged(packet.packet_id, 0, out, qos=1)
+
+    assert came == list(zip(payloads, [1, 0, 0, 1, 0], strict=True))
+    assert not window.awaits_word
+    assert window.bytes == 0
