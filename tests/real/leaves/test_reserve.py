@@ -36,8 +36,7 @@ WAYS = [(11, 31), (31, 11), (12, 11), (11, 3), (3, 11), (2, 11), (11, 2)]
 """From leaf to leaf, and to and from hubs."""
 
 
-RETURN_AFTER_S = RETURN_LOOKED_BACK_S - LOOKED_BACK_S + 2
-"""So that what came before all streams flowed is not looked back upon then, either."""
+RETURN_AFTER_S = 8
 
 RATE_HZ = 20
 """Of each stream: what waits at a hub for longer than is looked back would come late, and this is a
