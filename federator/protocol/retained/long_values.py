@@ -5,13 +5,11 @@ Source: docs/protocol.md 13.
 
 from typing import Final
 
+from federator.protocol.forwarding.parts import WHOLE_BYTES_MAX
 from federator.protocol.messages.control import RetainedEntry
 from federator.protocol.types import BrokerId
 
 PART_BYTES: Final = 65_536
-WHOLE_BYTES_MAX: Final = 17 * 1024 * 1024
-"""More than the longest packet that an agent reads."""
-
 RESTARTS_MAX: Final = 3
 """A value that changes so often while it comes is left to the next comparison."""
 

@@ -135,7 +135,14 @@ class RetainedStore:
         return entry
 
     def admit(
-        self, topic: str, version: Version, digest: int, *, deleted: bool, now_us: int
+        self,
+        topic: str,
+        version: Version,
+        digest: int,
+        *,
+        deleted: bool,
+        here: bool = True,
+        now_us: int,
     ) -> Verdict:
         """Judge a value that our broker is about to get; a newer one is noted."""
         entry = self.get(topic)
@@ -144,7 +151,7 @@ class RetainedStore:
                 return Verdict.OLDER
             if version == entry.version and entry.here:
                 return Verdict.SAME
-        self.put(topic, version, digest, deleted=deleted, now_us=now_us)
+        self.put(topic, version, digest, deleted=deleted, here=here, now_us=now_us)
         return Verdict.NEWER
 
     def put(

@@ -211,7 +211,12 @@ class Retained:
             verdict = Verdict.OLDER
             if self._clock.observe(version, now_us):
                 verdict = self.store.admit(
-                    packet.topic, version, packet.digest, deleted=packet.deletes, now_us=now_us
+                    packet.topic,
+                    version,
+                    packet.digest,
+                    deleted=packet.deletes,
+                    here=not packet.may_vanish,
+                    now_us=now_us,
                 )
             else:
                 self._refuse_clock(origin, time_us - now_us)
@@ -225,8 +230,6 @@ class Retained:
             elif verdict is Verdict.SAME:
                 self.counters.repeated += 1
                 cut.append((packet.start, packet.end))
-            if verdict is Verdict.NEWER and packet.may_vanish:
-                self.store.doubt(packet.topic)
         if changed is None and not cut:
             return run
         changed = bytearray(run) if changed is None else changed

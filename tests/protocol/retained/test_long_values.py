@@ -2,8 +2,8 @@
 
 import pytest
 
+from federator.protocol.forwarding.parts import WHOLE_BYTES_MAX
 from federator.protocol.messages.control import RetainedEntry
-from federator.protocol.retained import long_values
 from federator.protocol.retained.long_values import PART_BYTES, RESTARTS_MAX, LongValue
 
 GIVER = 1
@@ -59,7 +59,7 @@ def test_another_value_is_another_matter():
     [
         pytest.param({"whole": WHOLE[:5], "size": 9}, id="short parts"),
         pytest.param({"size": 9}, id="more than its size"),
-        pytest.param({"size": long_values.WHOLE_BYTES_MAX + 1}, id="too long"),
+        pytest.param({"size": WHOLE_BYTES_MAX + 1}, id="too long"),
         pytest.param({"whole": b"", "size": 9}, id="nothing"),
     ],
 )
