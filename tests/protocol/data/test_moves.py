@@ -11,17 +11,14 @@ from itertools import count, pairwise
 import pytest
 
 from federator.protocol.data import moves
-from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.publications import packets_in, topics_of
 from federator.protocol.messages.steering import tree_of
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import LinkRules
 from federator.protocol.telemetry import tracing
-from federator.protocol.types import BrokerId, Epoch, Millis, Now
-from lab.sim.data import LocalLink, number_of, packet_of
-from lab.sim.disks import CustodyDisk, DiskInUse, Writer
+from federator.protocol.types import BrokerId, Millis, Now
+from lab.sim.data import number_of, packet_of
+from tests.protocol.data.planes import bring, plane_of
 from tests.protocol.data.test_order import Outlet
 
 ORIGIN, LOWER, UPPER, END = map(BrokerId, range(1, 5))
@@ -95,22 +92,12 @@ class Diamond:
         return Now(Millis(int(self.now_ms)), int(1_000 * self.now_ms) + 1_000_000)
 
     def _made(self, id):
-        plane = DataPlane(
-            self_id=id,
-            epoch=Epoch(1),
-            federation="fed",
-            forwarder=Forwarder(),
-            disk=DiskInUse(CustodyDisk(), 1, Writer()),
-            outlet=Outlet(),
-            seals=None,
-            now=self.now,
-            **self.options,
-        )
         arrived = self.arrived if id == END else []
-        plane.delivery.link = LocalLink(
-            lambda packet: packet.topic != TOPIC or arrived.append(number_of(packet))
-        )
-        plane.custody.destination.on_local_up(Millis(-10_000))
+
+        def take(packet):
+            return packet.topic != TOPIC or arrived.append(number_of(packet))
+
+        plane = plane_of(id, Outlet(), take, self.now, **self.options)
         plane.traces = Echoes(self, id)
         return plane
 
@@ -118,9 +105,7 @@ class Diamond:
         heapq.heappush(self._events, (at_ms, next(self._order), call, args))
 
     def read(self, id, run):
-        spans = zip(packets_in(run), topics_of(run), strict=True)
-        publishes = [(packet, start, end) for packet, (start, end, _) in spans]
-        self.planes[id].on_publishes(memoryview(run), publishes, self.now)
+        bring(self.planes[id], run, self.now)
 
     def publish(self, size, topic=TOPIC):
         """A client of the origin publishes a packet of about ``size`` bytes."""

@@ -4,13 +4,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from federator.protocol import intake
-from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute
-from federator.protocol.forwarding.forwarding import Forwarder
-from federator.protocol.forwarding.publications import packets_in, topics_of
-from federator.protocol.types import BrokerId, Epoch, Millis, Now
-from lab.sim.data import LocalLink, number_of, packet_of
-from lab.sim.disks import CustodyDisk, DiskInUse, Writer
+from federator.protocol.types import BrokerId, Millis, Now
+from lab.sim.data import number_of, packet_of
+from tests.protocol.data.planes import bring, plane_of
 
 ORIGIN, RELAY, END, OTHER_END = map(BrokerId, range(1, 5))
 NOW = Now(Millis(0), 1_000_000)
@@ -64,27 +61,15 @@ class Line:
                 self.planes[ORIGIN].set_route(filter, FilterRoute(False, True, (RELAY,)), NOW)
 
     def made(self, id):
-        plane = DataPlane(
-            self_id=id,
-            epoch=Epoch(1),
-            federation="fed",
-            forwarder=Forwarder(),
-            disk=DiskInUse(CustodyDisk(), 1, Writer()),
-            outlet=self.outlet,
-            seals=None,
-            now=NOW,
-        )
         arrived = self.arrived.get(id, [])
-        plane.delivery.link = LocalLink(
-            lambda packet: packet.topic.startswith("$") or arrived.append(packet)
-        )
-        plane.custody.destination.on_local_up(Millis(-10_000))
-        return plane
+
+        def take(packet):
+            return packet.topic.startswith("$") or arrived.append(packet)
+
+        return plane_of(id, self.outlet, take, NOW)
 
     def read(self, id, run):
-        spans = zip(packets_in(run), topics_of(run), strict=True)
-        publishes = [(packet, start, end) for packet, (start, end, _) in spans]
-        self.planes[id].on_publishes(memoryview(run), publishes, NOW)
+        bring(self.planes[id], run, NOW)
 
     def publish(self, *reads):
         """Let the origin's broker bring ``reads``, and everything sent arrive, read by read."""

@@ -2,23 +2,14 @@
 
 from federator.runtime.custody.segment import HEADER_BYTES, LABEL_BYTES
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.custody.resting import resting_stream
+from tests.real.plain_agents import gets_through
 from tests.real.polling import until
 
 
 async def test_one_flipped_bit_in_the_log_costs_one_frame_and_is_told(plain):
-    one, two = [await plain.broker() for _ in range(2)]
-    agent = await plain.agent(1, one)
-    other = await plain.agent(2, two, one.url)
-    await eventually(agent, linked(2), "linked")
-    subscriber = Subscriber(two.port, "plant/#", client_id="sub", qos=1)
-    publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1)
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
-        await publisher.rest()
+    async with resting_stream(plain) as (_, (agent, other), publisher, subscriber):
         last = publisher.sent - 1
-        await until(lambda: subscriber.came[last], "all that is under way came")
         await other.stop()
         (log,) = (agent.state_dir / "custody" / "log").glob("*.log")
         before = log.stat().st_size

@@ -8,9 +8,10 @@ from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.storage.state_dir import StateDir
 from tests.real.agent_log import named
-from tests.real.flow import Publisher, Subscriber, running
+from tests.real.custody.resting import resting_stream
+from tests.real.flow import running
 from tests.real.handler import Handler
-from tests.real.plain_agents import eventually, gets_through, linked
+from tests.real.plain_agents import gets_through
 from tests.real.polling import until
 
 FORMER = "federator-1-data"
@@ -49,17 +50,7 @@ async def under_a_former_name(plain):
     """A broker and its stopped agent, whose session has the name of former times; a publisher there
     that rests, and a subscriber at another broker that has everything.
     """
-    one, two = [await plain.broker() for _ in range(2)]
-    agent = await plain.agent(1, one)
-    await plain.agent(2, two, one.url)
-    await eventually(agent, linked(2), "linked")
-    subscriber = Subscriber(two.port, "plant/#", client_id="sub", qos=1)
-    publisher = Publisher(one.port, "plant/1", client_id="pub", qos=1)
-    async with running(subscriber, publisher):
-        await gets_through(publisher, subscriber)
-        await publisher.rest()
-        last = publisher.sent - 1
-        await until(lambda: subscriber.came[last], "all that is under way came")
+    async with resting_stream(plain) as ((one, _), (agent, _), publisher, subscriber):
         await agent.stop()
         await as_before(agent, one)
         predecessor = Predecessor(one.port, "plant/#")
