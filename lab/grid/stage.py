@@ -103,7 +103,8 @@ class Stage(Started):
 
     def endpoint(self, id: BrokerId) -> Endpoint:
         """Where clients of a broker connect."""
-        return Endpoint(*self.brokers[id].place)
+        broker = self.brokers[id]
+        return Endpoint(*broker.place, socket=str(broker.socket) if broker.socket else None)
 
     async def client(self, at: BrokerId, client_id: str, *filters: str, qos: int = 1) -> Client:
         """A client that is connected and subscribed, until the stage ends."""
