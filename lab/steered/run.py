@@ -19,7 +19,7 @@ import aiomqtt
 
 from federator.protocol.messages.topics import load_topic, plan_topic
 from federator.protocol.types import BrokerId
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import FEDERATION, RunningGrid, relay_name
 from lab.grid.topology import Grid
 from lab.steered.traffic import Arrived, Demand, Flows, Place, Share, flowing

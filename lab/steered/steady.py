@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.steered.demands import NETWORK, ways_of
 from lab.steered.run import (

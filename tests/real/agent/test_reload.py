@@ -11,7 +11,7 @@ import pytest
 
 from federator.cli.observe.status import as_text
 from federator.runtime.process.reloading import GAP_S
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running

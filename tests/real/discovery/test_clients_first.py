@@ -10,7 +10,7 @@ import time
 import aiomqtt
 import pytest
 
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real import flow
 from tests.real.gateway.clients import V5, V311, GatewayClient

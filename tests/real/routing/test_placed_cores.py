@@ -10,7 +10,7 @@ import pytest
 
 from federator.runtime.agent.priority_file import FILE_NAME
 from federator.runtime.storage.durable import write_whole
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import Publisher, Subscriber, running

@@ -12,7 +12,7 @@ import pytest
 
 from federator.planner.delegation.live import parse, plan
 from federator.planner.delegation.policies import Policy
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, linked
 from tests.real.policy.delegated import (

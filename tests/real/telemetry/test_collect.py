@@ -14,7 +14,7 @@ from federator.protocol.messages.guide import Guide, GuideBroker
 from federator.protocol.messages.json_codec import encode as encode_word
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.children import get
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.relay import Relay
 from tests.collector.world import ModelAgent, line
 from tests.real.agent_log import named, tally

@@ -21,7 +21,7 @@ from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.trust.proofs import decode_proof
 from federator.protocol.trust.words import NOBODY
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
