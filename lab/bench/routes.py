@@ -51,11 +51,11 @@ async def measure_routes(
         pids = [agent.pid for agent in grid.agents.values()]
         costs = []
         for qos in (0, 1):
-            before_s, subscriber.came = processor_s(pids), 0
+            before_s, subscriber.received = processor_s(pids), 0
             sent = await _publish(publisher, topics, qos, rate_hz=rate_hz, seconds=seconds)
             await _came(subscriber, sent)
             each_us = (processor_s(pids) - before_s) / sent * 1e6
-            costs.append(RouteCost(len(filters), qos, each_us, sent - subscriber.came))
+            costs.append(RouteCost(len(filters), qos, each_us, sent - subscriber.received))
     return costs
 
 
@@ -78,18 +78,18 @@ async def _all_arrive(publisher: MqttLink, subscriber: Client, topics: int) -> N
     """Publish on every topic until everything arrives: routes stand and are remembered."""
 
     async def arrive() -> bool:
-        subscriber.came = 0
+        subscriber.received = 0
         for number in range(topics):
             publisher.publish(f"site/{number}", PAYLOAD)
             if number % STEP == 0:
                 await asyncio.sleep(10 * TICK_S)
         await _came(subscriber, topics, within_s=2.0)
-        return subscriber.came >= topics
+        return subscriber.received >= topics
 
-    await until(arrive, lambda: f"{subscriber.came} of {topics} topics arrive")
+    await until(arrive, lambda: f"{subscriber.received} of {topics} topics arrive")
 
 
 async def _came(subscriber: Client, count: int, *, within_s: float = 20.0) -> None:
     """Wait for ``count`` publications; what has not come in time is missing."""
     with contextlib.suppress(LinkError):
-        await until(lambda: subscriber.came >= count, "all come", within_s=within_s)
+        await until(lambda: subscriber.received >= count, "all come", within_s=within_s)

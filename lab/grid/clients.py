@@ -228,8 +228,8 @@ class Client(LinkObserver):
     """One connection; what arrives on it is counted exactly while it has a ``tally``.
 
     Attributes:
-        came: Publications that came, of all runs.
-        came_s: Monotonic times at which they came, noted where there is a list.
+        received: Publications that came, of all runs.
+        at_s: Monotonic times at which they came, noted where there is a list.
         subscribed: The broker granted what was asked of it.
         arrival: Set when something came.
     """
@@ -240,14 +240,15 @@ class Client(LinkObserver):
         client_id: str,
         *filters: str,
         qos: int = 1,
-        session_expiry_s: int = 600,
+        **session: Any,  # noqa: ANN401  # of MqttLink
     ) -> None:
         self.tally: Tally | None = None
-        self.came = 0
-        self.came_s: list[float] | None = None
+        self.received = 0
+        self.at_s: list[float] | None = None
         self.subscribed = asyncio.Event()
         self.arrival = asyncio.Event()
-        self.link = MqttLink(endpoint, self, client_id=client_id, session_expiry_s=session_expiry_s)
+        session = {"session_expiry_s": 600, **session}
+        self.link = MqttLink(endpoint, self, client_id=client_id, **session)
         self.subscribe(filters, qos=qos)
 
     def subscribe(self, filters: Sequence[str], *, qos: int = 1) -> None:
@@ -263,17 +264,17 @@ class Client(LinkObserver):
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Count what one socket read brought."""
         now_ns = time.monotonic_ns()
-        self.came += len(publishes)
+        self.received += len(publishes)
         if self.tally is not None:
             for packet, _, _ in publishes:
                 self.tally.arrived(packet.payload or b"", now_ns)
-        if self.came_s is not None:
-            self.came_s.append(now_ns / 1e9)
+        if self.at_s is not None:
+            self.at_s.append(now_ns / 1e9)
         self.arrival.set()
 
     def longest_gap_s(self, since_s: float, until_s: float) -> float:
         """The longest silence between these two moments."""
-        ends = [since_s, *(at for at in self.came_s or () if since_s < at < until_s), until_s]
+        ends = [since_s, *(at for at in self.at_s or () if since_s < at < until_s), until_s]
         return max(after - before for before, after in pairwise(ends))
 
 

@@ -117,7 +117,7 @@ class _Meshes:
         for id in place.subscribers:
             for qos, client in self._subscribers(id).items():
                 client.tally = Tally(number, publications, payload_bytes=PAYLOAD_BYTES)
-                client.came_s = []
+                client.at_s = []
                 self.counted[id, qos] = client
 
     @property

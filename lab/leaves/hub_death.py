@@ -134,7 +134,7 @@ async def _death(
     stage: _Stage, streams: Sequence[Stream], away_s: float, progress: Callable[[str], None]
 ) -> float:
     for stream in streams:
-        stream.subscriber.came_s = []
+        stream.subscriber.at_s = []
     await asyncio.sleep(1.0)
     killed_s = time.monotonic()
     stage.kill(DIES)
@@ -156,7 +156,7 @@ async def _first_publications(stage: _Stage, count: int) -> float:
         topic = f"fresh/{number}"
         publisher, subscriber = Client(source, "fresh-p"), Client(target, "fresh-s", topic)
         came_s: list[float] = []
-        subscriber.came_s = came_s
+        subscriber.at_s = came_s
         async with running(publisher.link.run(), _publish(publisher.link, topic)):
             await asyncio.sleep(0.2)
             async with running(subscriber.link.run()):

@@ -7,10 +7,9 @@ import socket
 import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.otlp_collector import collecting
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.metrics_page import metrics, values
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked
@@ -127,13 +126,11 @@ async def test_agents_with_a_share_tell_the_same_frames(plain):
     assert all(int(trace_id[-14:], 16) >= threshold for trace_id in told(1))
 
 
-class Reader(Handler):
+class Reader(Client):
     """Keeps the bytes of PUBLISH packets."""
 
     def __init__(self, port, topic_filter):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="reader")
-        self.link.subscribe([mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(0))])
+        super().__init__(port, "reader", topic_filter, qos=0)
 
     def on_publishes(self, link, chunk, publishes):
         self.came += [bytes(chunk[start:end]) for _, start, end in publishes]

@@ -15,7 +15,7 @@ from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.real.flow import running
 from tests.real.plain_agents import QUICK
-from tests.real.policy.delegated import HUB, ROUNDS, TOLERANCE, Client, crossing, described
+from tests.real.policy.delegated import HUB, ROUNDS, TOLERANCE, Counting, crossing, described
 from tests.real.polling import until
 
 
@@ -82,12 +82,12 @@ async def test_rules_cut_inter_broker_messages_as_predicted_and_lose_nothing(tmp
         Grid(1, 3, 1), tmp_path, link_delay_ms=0, redundancy=1, broker_options=QUICK
     ) as grid:
         clients = {
-            b["id"]: Client(grid.brokers[b["id"]].port, f"client-{b['id']}", b["subscribes"])
+            b["id"]: Counting(grid.brokers[b["id"]].port, f"client-{b['id']}", b["subscribes"])
             for b in description["brokers"]
         }
-        collector = Client(grid.brokers[HUB].port, "collector", description["collects"])
+        collector = Counting(grid.brokers[HUB].port, "collector", description["collects"])
         async with running(collector, *clients.values()):
-            await until(lambda: all(c.subscribed for c in clients.values()), "subscribed")
+            await until(lambda: all(c.link.subscribed for c in clients.values()), "subscribed")
             for policy in (Policy.CENTRALISED, Policy.LP, Policy.NS):
                 edges = plan(parse(json.dumps(description), name="test"), policy)
                 await with_rules(grid, {e.id: tomllib.loads(rules(e))["rules"] for e in edges})

@@ -20,7 +20,7 @@ from tests.real.policy.delegated import (
     HUB,
     ROUNDS,
     TOLERANCE,
-    Client,
+    Counting,
     crossing,
     described,
     settled,
@@ -104,10 +104,10 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
     description = described()
     brokers, agents = await line(plain)
     clients = {
-        b["id"]: Client(brokers[b["id"]].port, f"client-{b['id']}", b["subscribes"])
+        b["id"]: Counting(brokers[b["id"]].port, f"client-{b['id']}", b["subscribes"])
         for b in description["brokers"]
     }
-    collector = Client(brokers[HUB].port, "collector", description["collects"])
+    collector = Counting(brokers[HUB].port, "collector", description["collects"])
     crossings, kept = {}, {}
 
     async def counters():
@@ -157,7 +157,7 @@ async def test_who_comes_later_is_served_and_when_the_steerer_dies_the_hub_is_ag
     senders = {t: Publisher(brokers[1].port, t, client_id=t[-1], rate_hz=50, qos=1) for t in topics}
     hub = {t: Subscriber(brokers[HUB].port, t, client_id=f"hub-{t[-1]}", qos=1) for t in topics}
     elsewhere = Subscriber(brokers[3].port, topics[0], client_id="elsewhere", qos=1)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     a, b, c = topics
     async with running(collector, *senders.values()):
         await until(lambda: all(t in collector.came for t in topics), "the hub collects")
@@ -224,7 +224,7 @@ async def test_where_an_operator_has_not_said_so_nothing_is_kept(
     plain, tmp_path, how, refuses, why_not
 ):
     brokers, agents = await line(plain, **how)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     sender = Publisher(brokers[1].port, "city/1/a", client_id="sender", qos=1)
     async with running(collector, sender), steered(tmp_path / "s", brokers[HUB]) as steerer:
         await until(lambda: collector.came, "the hub collects")
@@ -249,7 +249,7 @@ async def test_a_value_retained_at_the_edge_stays_there_until_somebody_else_want
     often = "[retained]\nresync_s = 1\n"
     brokers, agents = await line(plain, ask=STRAIGHT + often)
     topic = "city/1/door"
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     later = Subscriber(brokers[3].port, topic, client_id="later", qos=1)
     async with running(collector), steered(tmp_path / "s", brokers[HUB]):
         await until(lambda: collector.subscribed, "subscribed")
@@ -282,7 +282,7 @@ async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path)
     brokers, agents = await line(plain)
     topic = "city/1/jobs"
     sender = Publisher(brokers[1].port, topic, client_id="sender", qos=1)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     worker = Subscriber(brokers[3].port, f"$share/g/{topic}", client_id="worker", qos=1)
     async with running(sender, collector), steered(tmp_path / "s", brokers[HUB]):
         await becomes(agents[1], topic, kept=True)
@@ -295,7 +295,7 @@ async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path)
 async def test_a_dry_run_says_what_would_be_kept_and_has_nobody_keep_it(plain, tmp_path):
     brokers, agents = await line(plain)
     sender = Publisher(brokers[1].port, "city/1/a", client_id="sender", rate_hz=20, qos=1)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     options = ("--dry-run", "--once")
     steerer = SteererProcess(tmp_path / "s", brokers[HUB].url, options=options, sections=keep("ns"))
     async with running(sender, collector):

@@ -13,7 +13,6 @@ from functools import partial
 
 import msgspec
 import pytest
-from mqtt5 import PublishPacket
 
 from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide, GuideBroker
@@ -75,8 +74,7 @@ class Recorder(Attacker):
 
     async def put(self, kind, payload):
         """Have the broker retain it."""
-        packet = PublishPacket(f"$fed/fed/{kind}", payload, retain=True).write()
-        await until(lambda: self.link.write_packets([packet], 1), "there is room")
+        await super().put(f"$fed/fed/{kind}", payload, retain=True)
 
     async def keep(self, kind, payload):
         """Have the broker retain it; returns when it is heard."""
