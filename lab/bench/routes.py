@@ -92,4 +92,4 @@ async def _all_arrive(publisher: MqttLink, subscriber: Client, topics: int) -> N
 async def _came(subscriber: Client, count: int, *, within_s: float = 20.0) -> None:
     """Wait for ``count`` publications; what has not come in time is missing."""
     with contextlib.suppress(LinkError):
-        await until(lambda: subscriber.received >= count, "all come", within_s=within_s)
+        await until(lambda: subscriber.received >= count, "all come", deadline_s=within_s)

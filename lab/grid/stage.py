@@ -154,7 +154,7 @@ class Stage(Started):
                 found = str(error)
             return pages if found is None else None
 
-        pages: Pages = await until(settled, lambda: str(found), within_s=within_s, poll_s=poll_s)
+        pages: Pages = await until(settled, lambda: str(found), deadline_s=within_s, poll_s=poll_s)
         return pages
 
     async def told(

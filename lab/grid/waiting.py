@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 
-WITHIN_S: Final = 60.0
+DEADLINE_S: Final = 60.0
 """Far above what any condition here takes, so that only a real failure meets it."""
 
 POLL_S: Final = 0.01
@@ -20,15 +20,15 @@ async def until(
     condition: Callable[[], Any],
     what: str | Callable[[], str],
     *,
-    within_s: float = WITHIN_S,
+    deadline_s: float = DEADLINE_S,
     poll_s: float | None = None,
 ) -> Any:  # noqa: ANN401  # what the condition answers
     """Ask ``condition``, which may be a coroutine function, until its answer is true; return that.
 
     Raises:
-        LinkError: It was not within ``within_s``; the text says ``what`` is missing.
+        LinkError: It was not within ``deadline_s``; the text says ``what`` is missing.
     """
-    end_s = time.monotonic() + within_s
+    end_s = time.monotonic() + deadline_s
     while True:
         found = condition()
         asked = isawaitable(found)
@@ -37,5 +37,5 @@ async def until(
             return found
         if time.monotonic() > end_s:
             missing = what if isinstance(what, str) else what()
-            raise LinkError(f"not within {within_s:g} s: {missing}")
+            raise LinkError(f"not within {deadline_s:g} s: {missing}")
         await asyncio.sleep(poll_s or (ASK_S if asked else POLL_S))

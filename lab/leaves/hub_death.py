@@ -78,7 +78,7 @@ class _Stage(Stage):
 
 
 def _unserved(pages: Pages) -> str | None:
-    """Which leaf is not served by the hub that it prefers."""
+    """Name a leaf that the hub which it prefers does not serve."""
     for leaf, (hub, _) in LEAVES.items():
         now = pages[leaf]
         known = now["ready"] and not now["discovery"]["widened"]

@@ -94,7 +94,7 @@ def _url(host: str) -> str:
 
 
 def _unlinked(pages: Pages) -> str | None:
-    """Which agent lacks a link, or does not know yet who subscribes."""
+    """Name an agent that lacks a link, or does not know its broker's subscriptions yet."""
     for id, status in pages.items():
         up = sorted(link["neighbour"] for link in status["links"] if link["state"] == "up")
         if not status["ready"] or status["discovery"]["widened"] or up != LINKED[id]:

@@ -50,7 +50,7 @@ class Outcome:
 
 
 class _Pair(Stage):
-    """Two brokers and their agents; whoever goes to an agent meets the one of ``men`` first."""
+    """Two brokers and their agents, with one of ``men`` on the path to each agent."""
 
     def __init__(self, transport: str, folder: Path, seed: int) -> None:
         super().__init__(folder, broker_options=BROKER_LINES, spawn=spawn)
@@ -83,7 +83,7 @@ class _Pair(Stage):
         await self.until(self._by_brokers)
 
     def _by_brokers(self, pages: Pages) -> str | None:
-        """Whose frames the brokers still carry."""
+        """Name an agent whose frames the brokers still carry."""
         _, page = KEYS[self.transport]
         for id, status in pages.items():
             if not any(link[page] and link[page]["used"] for link in status["links"]):

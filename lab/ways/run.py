@@ -80,7 +80,7 @@ async def run(
 
 
 async def _start(stage: Stage) -> None:
-    """Brokers listen for WebSockets, too. The hub names nobody, and dials back who can be."""
+    """Start all. Brokers listen for WebSockets, too; the hub dials back the sites that listen."""
     websockets = {}
     for id in (HUB, *SITES.values()):
         (port,) = free_ports(1)

@@ -117,7 +117,7 @@ def _address_of(broker: int) -> str:
 
 
 def _unlinked(transport: str, pages: Pages) -> str | None:
-    """Which agent lacks a link, or does not use it as it should."""
+    """Name an agent that lacks a link, or does not use it as it should."""
     for i, status in pages.items():
         up = [link for link in status["links"] if link["state"] == "up"]
         if transport == "udp-fec":

@@ -21,7 +21,7 @@ from tests.real.leaves.test_trust_of_leaves import LeafOffice
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 from tests.real.trust.member import Member
 from tests.real.trust.test_signed import Office
 from tests.real.undisturbed import undisturbed
@@ -204,7 +204,7 @@ async def test_in_the_names_of_others_it_says_nothing(scene):
             frames, words = (told[key] - before[key] for key in ("frames_refused", "words_refused"))
             return frames >= WORDS * 3 / 4 and words >= WORDS * 2 * 3 / 4
 
-        await until_told(counted, "each is refused and counted")
+        await until(counted, "each is refused and counted")
         told = await scene.refused()
 
     assert not taker.came

@@ -17,7 +17,7 @@ from lab.grid.topology import Grid
 from tests.real.client import Client
 from tests.real.gateway.clients import GatewayClient
 from tests.real.plain_agents import QUICK
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 
 ROUNDS = 15
 
@@ -76,7 +76,7 @@ async def test_what_is_published_once_a_subscription_is_known_arrives_from_every
                 crowd = Client(grid.brokers[number % 3].port, f"o{number}", theirs, mine)
                 async with connected(subscriber, *([crowd] if number % 2 else [])):
                     # Again: the agents of a busy machine may give up a wave.
-                    await until_told(lambda m=mine: settled(gateway, next(tokens), m), "known")
+                    await until(lambda m=mine: settled(gateway, next(tokens), m), "known")
 
                     for here, other in enumerate(others):
                         other.link.publish(f"{topic}/x", b"from %d" % here)

@@ -25,7 +25,7 @@ from tests.real.policy.delegated import (
     described,
     settled,
 )
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -72,7 +72,7 @@ async def becomes(agent, topic, *, kept):
     async def asked():
         return (KEPT in await why(agent, topic)) is kept
 
-    await until_told(asked, f"{topic} is {'kept' if kept else 'not kept'}")
+    await until(asked, f"{topic} is {'kept' if kept else 'not kept'}")
 
 
 async def counted(agents):
@@ -135,7 +135,7 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
                 for edge in EDGES:
                     await becomes(agents[edge], f"city/{edge}/t0", kept=True)
                 await measure(policy)
-                await until_told(lambda s=steerer: tells_kept(s), "the steerer tells what is kept")
+                await until(lambda s=steerer: tells_kept(s), "the steerer tells what is kept")
             for edge in EDGES:
                 await becomes(agents[edge], f"city/{edge}/t0", kept=False)
         data = await settled(counters)
@@ -235,7 +235,7 @@ async def test_where_an_operator_has_not_said_so_nothing_is_kept(
                 (refuses, True)
             ]
 
-        await until_told(tells, "the steerer tells who does not follow")
+        await until(tells, "the steerer tells who does not follow")
         steering = (await agents[refuses].status())["steering"]
         assert why_not in steering["why_not"]
         assert KEPT not in await why(agents[1], "city/1/a")
@@ -260,13 +260,13 @@ async def test_a_value_retained_at_the_edge_stays_there_until_somebody_else_want
         async def counts():
             return (await agents[1].status())["counters"]["data"]["kept"] == 1
 
-        await until_told(counts, "it is kept")
+        await until(counts, "it is kept")
         looks = await compared(agents[1])
 
         async def compares():
             return await compared(agents[1]) > looks + 2
 
-        await until_told(compares, "the hub compares values with the edge")
+        await until(compares, "the hub compares values with the edge")
         assert topic not in collector.came
         async with running(later):
             await until(lambda: later.came, "who comes later has the value")

@@ -197,13 +197,11 @@ def first_batch(path):
 
 async def connected(collector, urls):
     """Wait until it is connected to exactly these."""
-    end_s = time.monotonic() + DEADLINE_S
-    while True:
-        brokers = (await collector.status())["brokers"]
-        if {each["url"] for each in brokers if each["connected"]} == urls:
-            return
-        assert time.monotonic() < end_s, (urls, brokers)
-        await asyncio.sleep(0.05)
+    await eventually(
+        collector,
+        lambda s: {each["url"] for each in s["brokers"] if each["connected"]} == urls,
+        f"it is connected to {urls}",
+    )
 
 
 def asked_at(port):

@@ -6,7 +6,6 @@ docs/security.md, "Threats and answers"; docs/guarantees.md, "Sizes and unusual 
 import asyncio
 import contextlib
 import random
-import time
 
 import pytest
 from mqtt5 import PublishPacket
@@ -19,7 +18,7 @@ from tests.protocol.hostile import UNLINKED, mutated, samples
 from tests.real.agent_log import assert_calm, named, tally
 from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.plain_agents import gets_through
+from tests.real.plain_agents import eventually, gets_through
 from tests.real.polling import until
 from tests.real.undisturbed import undisturbed
 
@@ -134,13 +133,8 @@ async def test_a_flood_of_garbage_on_every_topic_disturbs_nothing(line):
 
 async def counters(agent, wanted):
     """The counters of ``agent`` once they are as ``wanted``."""
-    deadline_s = time.monotonic() + 20
-    while True:
-        found = (await agent.status())["counters"]
-        if wanted(found):
-            return found
-        assert time.monotonic() < deadline_s, found
-        await asyncio.sleep(0.1)
+    found = await eventually(agent, lambda s: wanted(s["counters"]), "counters", deadline_s=20)
+    return found["counters"]
 
 
 async def test_retained_garbage_is_not_heard_by_an_agent_that_starts(line):
