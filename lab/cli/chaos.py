@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.status import Status
 
 from federator.cli.options import FILE, FOLDER, option
+from federator.command_line import INTERRUPTED
 from federator.protocol.parameters import Strategy
 from lab.chaos.run import ChaosRun, Outcome, Plan
 from lab.chaos.schedule import KINDS, MIXED
@@ -135,7 +136,10 @@ def _run(plan: Plan, folder: Path) -> Outcome:
     with console.status("starting") as status:
         progress = _Progress(console, status, plan.minutes)
         run = ChaosRun(plan, folder, small_disks=available(), progress=progress)
-        return uvloop.run(until_stopped(run.run(), name="chaos"))
+        try:
+            return uvloop.run(until_stopped(run.run(), name="chaos"))
+        except click.exceptions.Exit:
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @dataclass(slots=True)

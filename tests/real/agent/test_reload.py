@@ -244,7 +244,7 @@ async def test_gateway_and_collector_go_on_and_change_the_level_of_their_log(
         process = GatewayProcess(folder, GatewayConfig("door", {1: broker.url}))
     else:
         process = CollectorProcess(folder, broker.url)
-    path = folder / f"{kind}.toml"
+    path = folder / ("collect.toml" if kind == "collector" else f"{kind}.toml")
 
     async with process:
         text = path.read_text()
