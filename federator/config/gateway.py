@@ -80,7 +80,7 @@ class UpstreamSettings(Section):
     """Id of the broker; it is in [[brokers]]. While it is dead, its clients' topics are
     another's."""
     filters: tuple[str, ...] = Field(min_length=1, max_length=UPSTREAM_FILTERS_MAX)
-    """Topic filters, as `federator place delegate --write` writes them."""
+    """Topic filters, such as `["city/3/#"]`."""
 
     @model_validator(mode="after")
     def _filters_are_filters(self) -> Self:

@@ -89,11 +89,10 @@ class MeshSettings(Section):
     """How much more than the least way to the core a further parent's way may cost: 100 is twice as
     much. 0: only ways of least cost. Nothing where all links cost the same."""
     core: Literal["smallest-id", "placed"] = "smallest-id"
-    """Who is preferred as core after broker.priority: "placed" takes our priority from
-    a steerer's plan while one holds that says it, else from <state_dir>/core_priority.json while
-    that is valid."""
+    """Who is preferred as core after broker.priority: "placed" takes our priority from a
+    steerer's plan while one holds that says it."""
     core_check_ms: Span = 10_000
-    """With core = "placed": between looks at plan and file."""
+    """With core = "placed": between looks at the plan."""
     core_hold_ms: WholeNumber = Field(default=60_000, ge=0, le=SPAN_MS_MAX)
     """Least time between two changes of our priority."""
     core_ann_interval_ms: Span = 5_000

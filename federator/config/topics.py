@@ -48,9 +48,7 @@ class RenameSettings(Section):
 
 
 class RulesSettings(Section):
-    """The edge of this broker: what of it enters the federation. Written by hand, or by
-    ``federator place delegate``.
-    """
+    """The edge of this broker: what of it enters the federation."""
 
     imports: TopicFilters = Field(default=EVERYTHING, alias="import")
     """What clients subscribe to is announced when one of these contains it."""

@@ -65,8 +65,8 @@ class KeepSettings(Section):
     (routing.filters of the hub's agent)."""
     policy: Literal["ns", "ep", "lp"] = "ns"
     """What stays of what nobody but the hub wants: "ns" and "ep": all; "lp": what some client of
-    the same broker subscribes to. The other policies of `place delegate` differ from "ns" in tables
-    that brokers here do not have, or keep nothing."""
+    the same broker subscribes to. The paper's other policies differ from "ns" in tables that
+    brokers here do not have, or keep nothing."""
 
     @model_validator(mode="after")
     def _is_whole(self) -> Self:
