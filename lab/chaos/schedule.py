@@ -171,7 +171,8 @@ def _kill_kind(what: str, role: str) -> Kind:
         return _down(stage, f"{what}-kill-{role}", what, here, hold_s, kill, "kill -9")
 
     def lacks(stage: Stage) -> str:
-        return "" if ROLES[role](stage.layout) else f"no broker is a {role} here"
+        nobody = "" if ROLES[role](stage.layout) else f"no broker is a {role} here"
+        return nobody or _lacks_agents(stage, what)
 
     return Kind(f"{what}-kill-{role}", f"kill -9 of a {role}'s {what}", draw, lacks)
 
@@ -207,12 +208,34 @@ def _pause_kind(what: str, article: str) -> Kind:
         felt = soon(lambda: _is_stopped(_process(stage, what, here).pid))
         return Injury(f"{what}-pause", victims, detail, hold_s, soon(pause), soon(resume), felt)
 
-    return Kind(f"{what}-pause", f"SIGSTOP of {article} {what}", draw)
+    lacks = partial(_lacks_agents, what=what)
+    return Kind(f"{what}-pause", f"SIGSTOP of {article} {what}", draw, lacks)
+
+
+def _lacks_agents(stage: Stage, what: str) -> str:
+    return "no agents" if what == "agent" and not stage.grid.agents else ""
 
 
 def _is_stopped(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return stat.rpartition(")")[2].split()[0] == "T"
+
+
+def _draw_subscriber_pause(stage: Stage, rng: random.Random) -> Injury:
+    here, hold_s = rng.choice(stage.layout.destinations), stage.span_s(rng, HURT_S)
+    names = [each.name for each in stage.layout.subscribers if each.broker == here]
+
+    def pause() -> None:
+        for name in names:
+            stage.subscribers[name].pause()
+
+    def resume() -> None:
+        for name in names:
+            stage.subscribers[name].resume()
+
+    felt = soon(lambda: all(stage.subscribers[name].paused for name in names))
+    kind, victims = "subscriber-pause", frozenset({f"broker {here}"})
+    return Injury(kind, victims, f"{hold_s:g} s", hold_s, soon(pause), soon(resume), felt)
 
 
 def _draw_disk_full(stage: Stage, rng: random.Random) -> Injury:
@@ -237,6 +260,7 @@ FAULTS: Final = (
     _restart_kind("broker-restart-saved", persistent=True),
     _pause_kind("agent", "an"),
     _pause_kind("broker", "a"),
+    Kind("subscriber-pause", "a broker's subscribers read nothing", _draw_subscriber_pause),
     Kind(
         "disk-full",
         "no room for an agent's state (takes root)",

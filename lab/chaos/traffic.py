@@ -18,14 +18,14 @@ import contextlib
 import itertools
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 import mqtt5
 
 from federator.protocol.types import BrokerId
-from lab.chaos.layout import Layout, Subscriber
+from lab.chaos.layout import Layout
 from lab.chaos.ledger import Ledger
 from lab.grid.processes.broker import BrokerProcess
 
@@ -48,13 +48,14 @@ class _Pending:
     topic: str
     payload: bytes
     number: int
+    qos: mqtt5.QoS
     released: bool = False  # QoS 2: PUBREC came
 
 
 class Client(asyncio.Protocol):
     """One client id at one broker; ``run`` connects, and connects again for ever.
 
-    ``qos`` is of its publications and of its subscription to ``filter``, if it has one.
+    ``qos`` is of its subscription to ``filter``, if it has one.
     """
 
     def __init__(
@@ -63,7 +64,7 @@ class Client(asyncio.Protocol):
         traffic: "Traffic",
         *,
         client_id: str,
-        qos: int,
+        qos: int = 0,
         filter: str | None = None,
     ) -> None:
         self.client_id = client_id
@@ -87,26 +88,45 @@ class Client(asyncio.Protocol):
         """Publications the broker has not acknowledged."""
         return len(self._pending)
 
-    @property
-    def ready(self) -> bool:
-        """Whether ``publish`` would be taken."""
+    def ready(self, topic: str, qos: int) -> bool:
+        """Whether ``publish`` would be taken.
+
+        A broker hands on QoS 2 at its PUBREL, so the next of another QoS on its topic waits for it.
+        """
         transport = self._transport
         if not self._up or transport is None or transport.is_closing():
             return False
-        if self._qos == 0:
+        if qos == 0:
             return transport.get_write_buffer_size() < UNSENT_BYTES_MAX
-        return len(self._pending) < self._room
+        alike = all(each.qos == qos for each in self._pending.values() if each.topic == topic)
+        return alike and len(self._pending) < self._room
 
-    def publish(self, topic: str, payload: bytes, number: int) -> None:
+    def publish(self, topic: str, payload: bytes, number: int, qos: int) -> None:
         """Write a publication; only when ``ready``."""
-        assert self.ready, "not ready"
-        if self._qos == 0:
+        assert self.ready(topic, qos), "not ready"
+        if qos == 0:
             self._write(mqtt5.PublishPacket(topic, payload))
             self._traffic.ledger.acknowledged(topic, number)
             return
         packet_id = self._free_id()
-        self._pending[packet_id] = _Pending(topic, payload, number)
-        self._write(mqtt5.PublishPacket(topic, payload, qos=self._qos, packet_id=packet_id))
+        pending = _Pending(topic, payload, number, mqtt5.QoS(qos))
+        self._pending[packet_id] = pending
+        self._write(mqtt5.PublishPacket(topic, payload, qos=pending.qos, packet_id=packet_id))
+
+    def pause(self) -> None:
+        """Read nothing, on this connection."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it reads nothing."""
+        return self._transport is not None and not self._transport.is_reading()
 
     async def run(self) -> None:
         """Stay connected. Ends by cancellation."""
@@ -238,7 +258,7 @@ class Client(asyncio.Protocol):
             again = mqtt5.PublishPacket(
                 pending.topic,
                 pending.payload,
-                qos=self._qos,
+                qos=pending.qos,
                 packet_id=packet_id,
                 duplicate=packet.session_present,
             )
@@ -272,6 +292,7 @@ class Traffic:
     Args:
         run: Tells this run's messages from any other's.
         rate: Publications per second of all publishers together.
+        qos: Of the publications on each topic, in turn.
         clock: Seconds since the run began.
     """
 
@@ -283,28 +304,34 @@ class Traffic:
         *,
         run: int,
         rate: float,
-        qos: int,
+        qos: Sequence[int],
         payload_bytes: int,
         clock: Callable[[], float],
     ) -> None:
         self.ledger = ledger
         self._clock = clock
         self._rate = rate
+        self._qos = qos
         self._run = run
         self._payload_bytes = max(payload_bytes, PAYLOAD_BYTES_MIN)
         self._topics = list(layout.topics)
         self._place_of = {topic: place for place, topic in enumerate(self._topics)}
-
-        def client(name: str, here: BrokerId, subscriber: Subscriber | None = None) -> Client:
-            place, wanted = brokers[here].place, None if subscriber is None else subscriber.filter
-            return Client(place, self, client_id=name, qos=qos, filter=wanted)
-
-        at = {here: client(f"publisher-{here}", here) for here in layout.origins}
+        at = {
+            here: Client(brokers[here].place, self, client_id=f"publisher-{here}")
+            for here in layout.origins
+        }
         self._publishers = {topic: at[here] for topic, here in layout.topics.items()}
-        self.clients = [
-            *at.values(),
-            *(client(each.name, each.broker, each) for each in layout.subscribers),
-        ]
+        self.subscribers = {
+            each.name: Client(
+                brokers[each.broker].place,
+                self,
+                client_id=each.name,
+                qos=each.qos,
+                filter=each.filter,
+            )
+            for each in layout.subscribers
+        }
+        self.clients = [*at.values(), *self.subscribers.values()]
 
     @property
     def unanswered(self) -> int:
@@ -343,8 +370,9 @@ class Traffic:
 
     def _publish_one(self, topic: str) -> None:
         client = self._publishers[topic]
-        if not client.ready:
+        qos = self._qos[len(self.ledger.streams[topic].sent_s) % len(self._qos)]
+        if not client.ready(topic, qos):
             return
         number = self.ledger.attempted(topic, self._clock())
         stamp = _STAMP.pack(self._run, self._place_of[topic], number)
-        client.publish(topic, stamp.ljust(self._payload_bytes, b"."), number)
+        client.publish(topic, stamp.ljust(self._payload_bytes, b"."), number, qos)
