@@ -339,7 +339,7 @@ class ChaosRun:
         outcome.counts = stage.ledger.counts()
         outcome.violations = sorted(self._reports(stage), key=lambda v: v.at_s)
         if self._vitals is not None:
-            outcome.vitals = self._vitals.judge(outcome.elapsed_s)
+            outcome.vitals = self._vitals.judge(outcome.elapsed_s, len(outcome.happened))
 
     def _accuse(self, stage: Stage, kind: str, where: str, detail: str) -> None:
         phase = stage.ledger.phase_at(stage.now_s())
