@@ -185,7 +185,7 @@ class ChaosRun:
                 payload_bytes=self.plan.payload_bytes,
                 clock=stage.now_s,
             )
-            stage.subscribers.update(traffic.subscribers)
+            stage.traffic = traffic
             async with _running(client.run() for client in traffic.clients):
                 async with _running([traffic.publish()]):
                     await self._warm_up(stage)

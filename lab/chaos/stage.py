@@ -27,7 +27,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout
 from lab.chaos.ledger import Ledger
-from lab.chaos.traffic import Client
+from lab.chaos.traffic import Traffic
 from lab.grid.running import RunningGrid
 
 ROOMY: Final = "256m"
@@ -120,7 +120,7 @@ class Stage:
     down: set[BrokerId]  # agents that are dead on purpose
     started_s: float
     hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
-    subscribers: dict[str, Client] = field(default_factory=dict)  # by name
+    traffic: Traffic = field(init=False)  # set once there is a clock
 
     def now_s(self) -> float:
         """Seconds since the run began."""

@@ -18,13 +18,14 @@ import contextlib
 import itertools
 import struct
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 import mqtt5
 
 from federator.protocol.types import BrokerId
+from lab.chaos import burst
 from lab.chaos.layout import Layout
 from lab.chaos.ledger import Ledger
 from lab.grid.processes.broker import BrokerProcess
@@ -68,7 +69,7 @@ class Client(asyncio.Protocol):
         filter: str | None = None,
     ) -> None:
         self.client_id = client_id
-        self._place = place
+        self.place = place
         self._traffic = traffic
         self._qos = mqtt5.QoS(qos)
         self._filter = filter
@@ -88,22 +89,23 @@ class Client(asyncio.Protocol):
         """Publications the broker has not acknowledged."""
         return len(self._pending)
 
-    def ready(self, topic: str, qos: int) -> bool:
+    def ready(self, qos: int) -> bool:
         """Whether ``publish`` would be taken.
 
-        A broker hands on QoS 2 at its PUBREL, so the next of another QoS on its topic waits for it.
+        A broker hands QoS 2 on at its PUBREL, so QoS 1 behind it waits for that.
         """
         transport = self._transport
         if not self._up or transport is None or transport.is_closing():
             return False
         if qos == 0:
             return transport.get_write_buffer_size() < UNSENT_BYTES_MAX
-        alike = all(each.qos == qos for each in self._pending.values() if each.topic == topic)
-        return alike and len(self._pending) < self._room
+        if qos == 1 and any(p.qos == 2 and not p.released for p in self._pending.values()):
+            return False
+        return len(self._pending) < self._room
 
     def publish(self, topic: str, payload: bytes, number: int, qos: int) -> None:
         """Write a publication; only when ``ready``."""
-        assert self.ready(topic, qos), "not ready"
+        assert self.ready(qos), "not ready"
         if qos == 0:
             self._write(mqtt5.PublishPacket(topic, payload))
             self._traffic.ledger.acknowledged(topic, number)
@@ -136,7 +138,7 @@ class Client(asyncio.Protocol):
                 self._closed.clear()
                 with contextlib.suppress(OSError, TimeoutError):
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        await loop.create_connection(lambda: self, *self._place)
+                        await loop.create_connection(lambda: self, *self.place)
                     await self._watch()
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
@@ -315,6 +317,8 @@ class Traffic:
         self._run = run
         self._payload_bytes = max(payload_bytes, PAYLOAD_BYTES_MIN)
         self._topics = list(layout.topics)
+        self._held: set[str] = set()  # topics
+        self._saved: list[str] = []  # a held topic for each publication that was due
         self._place_of = {topic: place for place, topic in enumerate(self._topics)}
         at = {
             here: Client(brokers[here].place, self, client_id=f"publisher-{here}")
@@ -364,15 +368,48 @@ class Traffic:
         while True:
             due = int((time.monotonic() - began_s) * self._rate)
             for topic in itertools.islice(turns, due - done):
-                self._publish_one(topic)
+                if topic in self._held:
+                    self._saved.append(topic)
+                else:
+                    self._publish_one(topic)
             done = due
             await asyncio.sleep(TICK_S)
 
+    def hold(self, topics: Iterable[str]) -> None:
+        """Save up what is due on ``topics``."""
+        self._held.update(topics)
+
+    @property
+    def saved(self) -> int:
+        """How many publications are saved up."""
+        return len(self._saved)
+
+    async def hand_over(self) -> None:
+        """Publish what was saved up of one publisher, at once, and hold nothing any more."""
+        now_s, saved = self._clock(), list(self._saved)
+        self._saved.clear()
+        numbers = [
+            (topic, self._qos_now(topic), self.ledger.attempted(topic, now_s)) for topic in saved
+        ]
+        told = [(topic, self._payload(topic, number).hex(), qos) for topic, qos, number in numbers]
+        if saved:
+            await burst.hand_over(self._publishers[saved[0]].place, told)
+        for topic, _, number in numbers:
+            self.ledger.acknowledged(topic, number)
+        self._saved.clear()
+        self._held.clear()
+
+    def _qos_now(self, topic: str) -> int:
+        return self._qos[len(self.ledger.streams[topic].sent_s) % len(self._qos)]
+
+    def _payload(self, topic: str, number: int) -> bytes:
+        stamp = _STAMP.pack(self._run, self._place_of[topic], number)
+        return stamp.ljust(self._payload_bytes, b".")
+
     def _publish_one(self, topic: str) -> None:
         client = self._publishers[topic]
-        qos = self._qos[len(self.ledger.streams[topic].sent_s) % len(self._qos)]
-        if not client.ready(topic, qos):
+        qos = self._qos_now(topic)
+        if not client.ready(qos):
             return
         number = self.ledger.attempted(topic, self._clock())
-        stamp = _STAMP.pack(self._run, self._place_of[topic], number)
-        client.publish(topic, stamp.ljust(self._payload_bytes, b"."), number, qos)
+        client.publish(topic, self._payload(topic, number), number, qos)

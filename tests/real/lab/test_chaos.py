@@ -145,17 +145,20 @@ async def test_planted_copies_and_strangers_are_found(tmp_path):
     assert counts["lost"] == 0
 
 
-def test_one_broker_alone_is_hurt_by_its_subscribers_only(tmp_path):
+def test_one_broker_alone_is_hurt_by_its_clients_only(tmp_path):
     report = tmp_path / "chaos.json"
-    faults = ("--faults", "subscriber-pause,agent-kill-origin", "--rounds", "1", "--hold-s", "1")
+    faults = "publisher-burst,subscriber-pause,agent-kill-origin"
+    spans = ("--rounds", "1", "--hold-s", "1", "--json", str(report))
 
-    code, said = chaos(*SMALL, "--alone", "--qos", "mixed", *faults, "--json", str(report))
+    code, said = chaos(*SMALL, "--alone", "--qos", "mixed", "--faults", faults, *spans)
 
     assert code == 0, said
     found = json.loads(report.read_text())
-    counts = found["classes"]["subscriber-pause"]
-    assert 0 < 2 * counts["delivered_mixed"] == counts["delivered"] == counts["owed"]
-    assert counts["slowest_s"] > 0.9
+    for kind in ("publisher-burst", "subscriber-pause"):
+        counts = found["classes"][kind]
+        assert 0 < 2 * counts["delivered_mixed"] == counts["delivered"] == counts["owed"]
+    assert found["classes"]["subscriber-pause"]["slowest_s"] > 0.9
+    assert found["never_felt"] == []
     assert found["skipped"] == {"agent-kill-origin": "no agents"}
     assert "to subscribers of QoS 2" in said
     assert found["agents"] == []
