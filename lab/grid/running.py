@@ -128,6 +128,7 @@ class RunningGrid(Federated):
         direct: Frames go straight from agent to agent. A fault of a link hits all that come
             straight to either of its ends.
         capacity: Of every link, bit/s each way, as agents are told; links are as wide as ever.
+        with_agents: Otherwise brokers run alone, and nothing crosses a link.
         spawn: Starts the agents.
         progress: Told what was started.
     """
@@ -146,6 +147,7 @@ class RunningGrid(Federated):
         signed: bool = False,
         direct: bool = False,
         capacity: int | None = None,
+        with_agents: bool = True,
         spawn: Spawn = warm.spawn,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
@@ -165,6 +167,7 @@ class RunningGrid(Federated):
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
         self._capacity = capacity
+        self._with_agents = with_agents
         self._spawn = spawn
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
@@ -178,7 +181,7 @@ class RunningGrid(Federated):
         """
         await self.relays.start()
         await start_each("broker", self.brokers, self._progress)
-        for here in self.grid.ids:
+        for here in self.grid.ids if self._with_agents else ():
             config = await self._agent_config(here)
             folder = self.folder / f"agent-{here}"
             self.agents[here] = AgentProcess(folder, config, self._spawn)
