@@ -6,6 +6,7 @@ import pytest
 import structlog.testing
 
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.protocol.events import PriorityChanged
 from federator.runtime.agent.priority_file import FILE_NAME, PriorityFile, follow_placement
 from tests.real.polling import until
@@ -58,11 +59,12 @@ def test_an_unusable_file_is_told_once_and_followed_never(tmp_path, content):
 
 
 async def test_a_plan_goes_before_the_file_and_each_before_the_configuration(tmp_path):
-    settings = Settings.model_validate(
+    settings = validated(
+        Settings,
         {
             "broker": {"id": 1, "url": "mqtt://127.0.0.1", "priority": 5},
             "mesh": {"core": "placed", "core_check_ms": 1, "core_hold_ms": 0},
-        }
+        },
     )
     write(tmp_path, priority=-3, valid_until_ms=in_ms(60_000))
     planned, changes = [-7], []
