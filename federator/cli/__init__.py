@@ -28,7 +28,6 @@ VERBS = {
     "diag": ("observe.diag", "Gather what a bug report needs in one archive, without secrets."),
     "completion": ("setup.completion", "Print what a shell reads to complete verbs by TAB."),
     "plan": ("planning:plan", "Plan routes under limited bandwidth."),
-    "place": ("planning:place", "Decide which topics live at the edge, and where cores run."),
 }
 """Verb to a module of this package, whose command is ``command`` or the name behind the colon, and
 one line of help."""

@@ -5,13 +5,14 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from federator.config.reading import load
-from federator.config.settings import Settings
 from federator.errors import ConfigError
+
+if TYPE_CHECKING:
+    from federator.config.settings import Settings
 
 _Verb = TypeVar("_Verb", bound=Callable[..., object])
 
@@ -44,8 +45,10 @@ def tell(record: Mapping[str, object], text: str, *, as_json: bool) -> None:
     click.echo(json.dumps(record, indent=2) if as_json else text)
 
 
-def settings_from(path: Path | None, *, secrets: bool = True) -> Settings:
+def settings_from(path: Path | None, *, secrets: bool = True) -> "Settings":
     """The configuration that ``path`` or the surroundings name; as ``load``."""
+    from federator.config.reading import load  # noqa: PLC0415 - the agent's process has no use
+
     return load(_chosen(path), os.environ, secrets=secrets)
 
 

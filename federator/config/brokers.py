@@ -8,22 +8,26 @@ import ipaddress
 import re
 import ssl
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 from urllib.parse import urlsplit
 
+from annotated_types import Interval, Len, MaxLen
+
 from federator.config.certificates import client_context
-from federator.config.held.models import (
-    BeforeValidator,
-    Field,
-    PydanticCustomError,
-    SecretStr,
-    Strict,
-    model_validator,
+from federator.config.section import (
+    STRICT,
+    BrokerNumber,
+    Core,
+    Passes,
+    Section,
+    Takes,
+    WholeNumber,
+    readable_by,
+    wrong,
 )
-from federator.config.section import BrokerNumber, Section, Takes, WholeNumber, readable_by, wrong
 from federator.config.topics import TopicFilters, check_conflict
 from federator.protocol.effects import Notice
 from federator.protocol.messages.broker_names import NAME_BYTES_MAX, objection_to
@@ -159,15 +163,13 @@ class ProxySettings(Section):
     proxy: Annotated[ProxyUrl | None, Takes.RESTART] = None
     """The HTTP proxy, http://host:port, by which we connect to neighbours' brokers (CONNECT). That
     of [links] holds for neighbours that name none of their own."""
-    proxy_username: Annotated[str | None, Takes.RESTART] = Field(
-        default=None, min_length=1, max_length=USERNAME_CHARACTERS_MAX
-    )
+    proxy_username: Annotated[str | None, Takes.RESTART, Len(1, USERNAME_CHARACTERS_MAX)] = None
     """Who we are there (Basic)."""
     proxy_password_file: Annotated[Path | None, Takes.RESTART] = None
     """File whose first line is the password there; closed to others."""
 
-    @model_validator(mode="after")
-    def _who_we_are_there_is_whole(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.proxy_username is not None and self.proxy is None:
             raise wrong("proxy_username", "proxy_username without proxy", "add proxy, or remove it")
         if self.proxy_username is not None and ":" in self.proxy_username:
@@ -176,7 +178,6 @@ class ProxySettings(Section):
             has, lacks = "proxy_username", "proxy_password_file"
             has, lacks = (has, lacks) if self.proxy_username else (lacks, has)
             raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
-        return self
 
     @property
     def proxy_address(self) -> tuple[str, int] | None:
@@ -189,10 +190,10 @@ class ProxySettings(Section):
             return None
         return self.proxy_username.encode() + b":" + first_line(self.proxy_password_file)
 
-    def with_proxy_of(self, other: "ProxySettings") -> dict[str, object]:
-        """What to change in a section that names no proxy of its own."""
-        names = () if self.proxy else ProxySettings.model_fields
-        return {name: getattr(other, name) for name in names}
+    def with_proxy_of(self, other: "ProxySettings") -> Self:
+        """The same, with the proxy of ``other`` where it names none of its own."""
+        names = () if self.proxy else fields(ProxySettings)
+        return replace(self, **{each.name: getattr(other, each.name) for each in names})
 
     @property
     def tells_proxy_in_clear(self) -> bool:
@@ -214,12 +215,39 @@ def check_pair(cert_file: Path | None, key_file: Path | None) -> None:
         raise wrong(has, f"{has} without {lacks}", f"add {lacks}, or remove {has}")
 
 
+class Secret:
+    """A text that does not show."""
+
+    __slots__ = ("text",)
+
+    def __init__(self, text: str) -> None:
+        self.text = text
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, kind: object, handler: object) -> dict[str, Any]:
+        return {
+            "type": "function-after",
+            "function": {"type": "no-info", "function": cls},
+            "schema": {"type": "str", "max_length": PASSWORD_BYTES_MAX // 4},
+            "metadata": {"pydantic_js_updates": {"format": "password", "writeOnly": True}},
+        }
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Secret) and self.text == other.text
+
+    def __hash__(self) -> int:
+        return hash(self.text)
+
+    def __repr__(self) -> str:
+        return "**********"
+
+
 class Credentials(Section):
     """Who we are to a broker. Files are checked when the configuration is loaded."""
 
-    username: str | None = Field(default=None, max_length=USERNAME_CHARACTERS_MAX)
+    username: Annotated[str | None, MaxLen(USERNAME_CHARACTERS_MAX)] = None
     """MQTT user name."""
-    password: SecretStr | None = Field(default=None, max_length=PASSWORD_BYTES_MAX // 4)
+    password: Secret | None = None
     """MQTT password. The configuration file must then be closed to others."""
     password_file: Path | None = None
     """File whose first line is the password; closed to others."""
@@ -230,20 +258,19 @@ class Credentials(Section):
     key_file: Path | None = None
     """PEM key of cert_file, not encrypted; closed to others."""
 
-    @model_validator(mode="after")
-    def _credentials_are_whole(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.password is not None and self.password_file is not None:
             raise wrong("password", "both password and password_file are set", "remove one")
         if self.username is None and (self.password or self.password_file):
             at = "password" if self.password else "password_file"
             raise wrong(at, "a password without a username", "add username")
         check_pair(self.cert_file, self.key_file)
-        return self
 
     def secret(self) -> bytes | None:
         """The password, if any. Raises ``OSError``: its file is gone since it was checked."""
         if self.password is not None:
-            return self.password.get_secret_value().encode()
+            return self.password.text.encode()
         return None if self.password_file is None else first_line(self.password_file)
 
     def verifying_context(self, now: datetime) -> ssl.SSLContext:
@@ -273,7 +300,7 @@ class BrokerAddress(Credentials):
     @property
     def reaching(self) -> tuple[object, ...]:
         """Where it is and who we are there; not what the files hold that are named."""
-        return tuple(getattr(self, key) for key in BrokerAddress.model_fields)
+        return tuple(getattr(self, key) for key in _REACHING)
 
     def tls_context(self, now: datetime) -> ssl.SSLContext | None:
         """As ``verifying_context`` for ``mqtts://`` and ``wss://``, else ``None``."""
@@ -291,16 +318,15 @@ class BrokerAddress(Credentials):
         if self.address.tls:
             names += ["ca_file"] if self.ca_file is None else []
             names += ["cert_file", "key_file"] if self.cert_file is None else []
-        return self.model_copy(update={name: getattr(login, name) for name in names})
+        return replace(self, **{name: getattr(login, name) for name in names})
 
-    @model_validator(mode="after")
-    def _tls_files_have_a_use(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.address.tls:
             for name in ("ca_file", "cert_file"):
                 if getattr(self, name) is not None:
                     what = f"{name} with {self.url}, which is without TLS"
                     raise wrong(name, what, f"use {self.address.with_tls}, or remove {name}")
-        return self
 
 
 def check_named_once(brokers: Iterable[BrokerAddress]) -> None:
@@ -338,6 +364,9 @@ def proxies_in_clear(holders: Iterable[tuple[str, ProxySettings]]) -> tuple[Noti
     )
 
 
+_REACHING: Final = tuple(each.name for each in fields(BrokerAddress))
+
+
 class BrokerSettings(BrokerAddress):
     """The broker this agent stands beside."""
 
@@ -351,7 +380,7 @@ class BrokerSettings(BrokerAddress):
     """How other agents reach this broker, when url only works from here."""
     socket: SocketPath | None = None
     """Its Unix socket, by which this agent talks to it; others still use url."""
-    priority: WholeNumber = Field(default=0, ge=-(2**31), lt=2**31)
+    priority: Annotated[WholeNumber, Interval(ge=-(2**31), lt=2**31)] = 0
     """Smaller is preferred as core, before the id is looked at."""
 
     @property
@@ -384,19 +413,21 @@ def _bits_per_second(told: object) -> object:
         mend = (
             'write "2 Mbit/s" (kbit/s, Mbit/s, Gbit/s), "20 GB/month" (hour, day), or whole bit/s'
         )
-        raise PydanticCustomError("rule", f"{shown} is no capacity: {mend}")
+        raise ValueError(f"{shown} is no capacity: {mend}")
     amount, factor, unit = found.groups()
     bits = round(float(amount) * _FACTORS[factor] * _UNITS[unit])
     if not CAPACITY_MIN <= bits <= CAPACITY_MAX:
-        raise PydanticCustomError("rule", f"{shown} is {bits} bit/s: give 1 kbit/s to 1000 Gbit/s")
+        raise ValueError(f"{shown} is {bits} bit/s: give 1 kbit/s to 1000 Gbit/s")
     return bits
 
 
+_BITS: Final = {"type": "int", "ge": CAPACITY_MIN, "le": CAPACITY_MAX}
 Capacity = Annotated[
     int,
-    BeforeValidator(_bits_per_second, json_schema_input_type=int | str),
-    Strict(),
-    Field(ge=CAPACITY_MIN, le=CAPACITY_MAX),
+    STRICT,
+    Interval(ge=CAPACITY_MIN, le=CAPACITY_MAX),
+    Passes(_bits_per_second, raw=True),
+    Core(json_schema_input_schema={"type": "union", "choices": [_BITS, {"type": "str"}]}),
 ]
 """bit/s, which may be written as text with a unit."""
 
@@ -406,7 +437,7 @@ class NeighbourSettings(BrokerAddress, ProxySettings):
 
     id: BrokerNumber | None = None
     """Checked against what the neighbour says, when given."""
-    cost: Annotated[int, Strict(), Field(ge=1, le=1_000_000)] | None = None
+    cost: Annotated[int, STRICT, Interval(ge=1, le=1_000_000)] | None = None
     """Cost of this link, whatever links.cost says."""
     capacity: Capacity | None = None
     """What this link carries from here to there: bit/s, or text: "2 Mbit/s" (kbit/s, Gbit/s), or
@@ -417,22 +448,22 @@ class NeighbourSettings(BrokerAddress, ProxySettings):
     """How frames reach this one, whatever links.transport says."""
     dial: Annotated[Dial | None, Takes.RESTART] = None
     """Who dials whom, whatever links.dial says."""
-    imports: TopicFilters = Field(default=EVERYTHING, alias="import")
+    imports: TopicFilters = EVERYTHING
     """Publications are taken from this neighbour when one of these matches,"""
-    exports: TopicFilters = Field(default=EVERYTHING, alias="export")
+    exports: TopicFilters = EVERYTHING
     """and handed to it when one of these does,"""
     deny: TopicFilters = ()
     """and never, in either direction, when one of these does."""
 
-    @model_validator(mode="after")
-    def _no_rule_is_in_vain(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_conflict(self, "neighbour", self.deny, by="its deny")
-        for key in ("imports", "exports", "deny", "transport"):
-            if key in self.model_fields_set and self.id is None:
-                name = type(self).model_fields[key].alias or key
+        rules = {"import": self.imports != EVERYTHING, "export": self.exports != EVERYTHING}
+        rules |= {"deny": bool(self.deny), "transport": self.transport is not None}
+        for name, is_set in rules.items():
+            if is_set and self.id is None:
                 what = f"neighbour.{name} without neighbour.id"
                 raise wrong(name, what, "add its id, by which it is known also when it calls us")
-        return self
 
     def rules(self, denied: tuple[str, ...]) -> LinkRules:
         """The rules of this link, with what is denied to the federation."""

@@ -13,8 +13,10 @@ import re
 from collections.abc import Callable, Iterator
 from typing import Any, get_args
 
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 from pydantic_core import ErrorDetails
+
+from federator.config.section import Section, keys_of
 
 Location = tuple[str | int, ...]
 """The keys and indices that lead to a value."""
@@ -25,8 +27,9 @@ _KEY = re.compile(r"""^\s*((?:[A-Za-z0-9_\-.]+|"[^"\n]*"|'[^'\n]*'|\s*\.\s*)+?)\
 _KEY_PART = re.compile(r"""[A-Za-z0-9_\-]+|"[^"\n]*"|'[^'\n]*'""")
 _TOKEN = re.compile(r'"""|\'\'\'|"(?:\\.|[^"\\\n])*"|\'[^\'\n]*\'|#[^\n]*|[\[\]{}]', re.DOTALL)
 _SECRET_KEYS = ("password",)
+_UNKNOWN = "unexpected_keyword_argument"
 _WANTED = {
-    "model_type": "it should be a table",
+    "dataclass_type": "it should be a table",
     "tuple_type": "it should be a list",
     "int_type": "it should be a whole number",
     "float_type": "it should be a number",
@@ -36,13 +39,13 @@ _WANTED = {
 
 
 def first_complaint(
-    error: ValidationError, root: type[BaseModel], line_of: Callable[[Location], int | None]
+    error: ValidationError, root: type[Section], line_of: Callable[[Location], int | None]
 ) -> tuple[Location, str]:
     """Where to mend first, and ``what: how to mend``, with the number of mistakes that remain."""
     details = error.errors(include_url=False)
 
     def order(detail: ErrorDetails) -> tuple[bool, int]:
-        return detail["type"] != "extra_forbidden", line_of(_location(detail)) or 0
+        return detail["type"] != _UNKNOWN, line_of(_location(detail)) or 0
 
     detail = min(details, key=order)
     location = _location(detail)
@@ -53,8 +56,14 @@ def first_complaint(
 
 
 def _location(detail: ErrorDetails) -> Location:
-    at = (detail.get("ctx") or {}).get("at", "")
+    at = getattr(_rule(detail), "at", "")
     return (*detail["loc"], *(located(at) if at else ()))
+
+
+def _rule(detail: ErrorDetails) -> ValueError | None:
+    """What a rule of ours raised."""
+    error: ValueError | None = (detail.get("ctx") or {}).get("error")
+    return error if isinstance(error, ValueError) else None
 
 
 def located(dotted: str) -> Location:
@@ -62,14 +71,14 @@ def located(dotted: str) -> Location:
     return tuple(int(part) if part.isdigit() else part for part in dotted.split("."))
 
 
-def _text(detail: ErrorDetails, location: Location, root: type[BaseModel]) -> str:
+def _text(detail: ErrorDetails, location: Location, root: type[Section]) -> str:
     kind, key = detail["type"], dotted(location)
-    if kind == "rule":
-        message = detail["msg"]
+    if (rule := _rule(detail)) is not None:
+        message = str(rule)
         if location != tuple(detail["loc"]):
             return message  # a rule between fields names its keys itself
         return f"{key} = {message}" if message.startswith(("'", '"')) else f"{key}: {message}"
-    if kind == "extra_forbidden":
+    if kind == _UNKNOWN:
         known = sorted(_keys_at(root, location[:-1]))
         near = difflib.get_close_matches(str(location[-1]), known, n=1, cutoff=0.5)
         mend = f"did you mean {near[0]}" if near else f"keys here: {', '.join(known)}"
@@ -104,16 +113,12 @@ def _shown(value: object) -> str:
     return text if len(text) <= _SHOWN_CHARACTERS_MAX else text[:_SHOWN_CHARACTERS_MAX] + "..."
 
 
-def _keys_at(root: type[BaseModel], location: Location) -> list[str]:
+def _keys_at(root: type[Section], location: Location) -> list[str]:
     """Names of the keys of the table at ``location``."""
-    model: Any = root
+    kind: Any = root
     for part in location:
-        if isinstance(part, int):
-            model = get_args(model)[0]
-        else:
-            fields = {info.alias or name: info for name, info in model.model_fields.items()}
-            model = fields[str(part)].annotation
-    return [info.alias or name for name, info in model.model_fields.items()]
+        kind = get_args(kind)[0] if isinstance(part, int) else keys_of(kind)[part].kind
+    return list(keys_of(kind))
 
 
 def _parts(dotted: str) -> Location:

@@ -8,11 +8,12 @@ import ipaddress
 import ssl
 from datetime import datetime
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
+
+from annotated_types import Interval, Len, MaxLen, MinLen
 
 from federator.config.brokers import BrokerAddress, check_named_once, check_pair, in_clear
 from federator.config.certificates import server_context
-from federator.config.held.models import Field, model_validator
 from federator.config.section import BrokerNumber, Name, Section, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings, Span
 from federator.config.security import GatewayKeySettings
@@ -30,9 +31,9 @@ UPSTREAM_FILTERS_MAX = 100_000
 class ListenerSettings(Section):
     """Where clients connect; plain, or TLS with ``cert_file`` and ``key_file``."""
 
-    host: str = Field(default="127.0.0.1", min_length=1)
+    host: Annotated[str, MinLen(1)] = "127.0.0.1"
     """Address to listen on."""
-    port: WholeNumber = Field(default=1883, ge=1, le=65_535)
+    port: Annotated[WholeNumber, Interval(ge=1, le=65_535)] = 1883
     """TCP port."""
     cert_file: Path | None = None
     """PEM certificate; with it the listener speaks TLS."""
@@ -41,13 +42,12 @@ class ListenerSettings(Section):
     client_ca_file: Path | None = None
     """Clients must present a certificate that one of these signed."""
 
-    @model_validator(mode="after")
-    def _tls_is_whole(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         check_pair(self.cert_file, self.key_file)
         if self.client_ca_file is not None and self.cert_file is None:
             what = "client_ca_file on a listener without TLS"
             raise wrong("client_ca_file", what, "add cert_file and key_file, or remove it")
-        return self
 
     def context(self, now: datetime) -> ssl.SSLContext | None:
         """The TLS context, ``None`` for a plain listener. Raises as ``server_context``."""
@@ -79,11 +79,11 @@ class UpstreamSettings(Section):
     broker: BrokerNumber
     """Id of the broker; it is in [[brokers]]. While it is dead, its clients' topics are
     another's."""
-    filters: tuple[str, ...] = Field(min_length=1, max_length=UPSTREAM_FILTERS_MAX)
-    """Topic filters, as `federator place delegate --write` writes them."""
+    filters: Annotated[tuple[str, ...], Len(1, UPSTREAM_FILTERS_MAX)]
+    """Topic filters, such as `["city/3/#"]`."""
 
-    @model_validator(mode="after")
-    def _filters_are_filters(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for index, filter in enumerate(self.filters):
             what = f"upstreams.filters[{index}] = {filter[:60]!r}"
             try:
@@ -92,7 +92,6 @@ class UpstreamSettings(Section):
                 raise wrong(f"filters.{index}", f"{what}: {error}", "correct it") from None
             if valid.startswith("$"):
                 raise wrong(f"filters.{index}", what, "name topics that do not begin with $")
-        return self
 
 
 class AttachmentSettings(Section):
@@ -102,18 +101,17 @@ class AttachmentSettings(Section):
     """"assigned" follows assign, and spreads all others by their client id, so that every gateway
     chooses alike; "nearest" takes the broker that answers soonest; "least-loaded" the one with the
     fewest clients."""
-    assign: tuple[str, ...] = Field(default=(), max_length=ASSIGNMENTS_MAX)
+    assign: Annotated[tuple[str, ...], MaxLen(ASSIGNMENTS_MAX)] = ()
     """PATTERN=ID: client ids like PATTERN (* stands for anything) belong to that broker while it
     serves. The first that fits holds."""
 
-    @model_validator(mode="after")
-    def _assignments_are_pairs(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for index, text in enumerate(self.assign):
             pattern, equals, broker = text.rpartition("=")
             if not equals or not pattern or not broker.isdecimal():
                 what = f"attachment.assign[{index}] = {text[:60]!r}"
                 raise wrong(f"assign.{index}", what, "write PATTERN=ID, like pump-*=3")
-        return self
 
     @property
     def assignments(self) -> tuple[tuple[str, int], ...]:
@@ -125,34 +123,35 @@ class AttachmentSettings(Section):
 class ClientSettings(Section):
     """What one client may take up."""
 
-    clients_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
+    clients_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
     """Connections; more are refused."""
-    packet_bytes_max: WholeNumber = Field(default=1_048_576, ge=1_024, le=268_435_460)
+    packet_bytes_max: Annotated[WholeNumber, Interval(ge=1_024, le=268_435_460)] = 1_048_576
     """Largest packet from a client or for one. A longer one ends its connection."""
-    buffer_bytes_max: WholeNumber = Field(default=1_048_576, ge=4_096, le=2**32)
+    buffer_bytes_max: Annotated[WholeNumber, Interval(ge=4_096, le=2**32)] = 1_048_576
     """Per client and direction, what is kept while it has no broker or does not read. Beyond it the
     client is disconnected, for the promise cannot be kept."""
     connect_timeout_ms: Span = 5_000
     """From the TCP connection, TLS included, to a whole CONNECT."""
-    unfinished_max: WholeNumber = Field(default=1_024, ge=1, le=1_000_000)
+    unfinished_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 1_024
     """Connections without a whole CONNECT; for one more, the oldest gives way."""
-    connecting_per_address_max: WholeNumber = Field(default=256, ge=1, le=1_000_000)
+    connecting_per_address_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 256
     """Connections of one IPv4 address, or of one IPv6 network of 64 bits, that no broker has
     accepted. For one more, its oldest without a whole CONNECT gives way; without such a one it is
     refused."""
-    connecting_bytes_max: WholeNumber = Field(default=16_777_216, ge=65_536, le=2**40)
+    connecting_bytes_max: Annotated[WholeNumber, Interval(ge=65_536, le=2**40)] = 16_777_216
     """Bytes that all connections which no broker has accepted may have sent; beyond it, the one
     that sent the most gives way. A packet of packet_bytes_max has room in any case."""
-    shared_addresses: tuple[str, ...] = Field(
-        default=("127.0.0.0/8", "::1"), max_length=SHARED_ADDRESSES_MAX
+    shared_addresses: Annotated[tuple[str, ...], MaxLen(SHARED_ADDRESSES_MAX)] = (
+        "127.0.0.0/8",
+        "::1",
     )
     """Addresses and networks of balancers, or of others behind which many clients are:
     connecting_per_address_max is not for them."""
-    filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
+    filters_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
     """Subscriptions of one client."""
 
-    @model_validator(mode="after")
-    def _addresses_are_addresses(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         for index, text in enumerate(self.shared_addresses):
             try:
                 ipaddress.ip_network(text)
@@ -160,7 +159,6 @@ class ClientSettings(Section):
                 what = f"clients.shared_addresses[{index}] = {text[:60]!r}"
                 mend = "write an address or a network, like 10.0.0.7 or 10.0.0.0/24"
                 raise wrong(f"shared_addresses.{index}", what, mend) from None
-        return self
 
 
 class FailoverSettings(Section):
@@ -172,7 +170,7 @@ class FailoverSettings(Section):
     """How long a broker may take to accept a client."""
     ping_ms: Span = 1_000
     """Between pings to each broker; without an answer for three of them it counts as dead."""
-    settle_ms: WholeNumber = Field(default=500, ge=0, le=60_000)
+    settle_ms: Annotated[WholeNumber, Interval(ge=0, le=60_000)] = 500
     """How long a SUBACK may wait until the whole federation knows the subscription; 0 asks
     nobody."""
     custody_mark_ms: Span = 20
@@ -189,18 +187,18 @@ class FailoverSettings(Section):
     """Other gateways are asked what their clients published around a death, and answered, over
     brokers that let no stranger write below $fed/; "always": over all, and whoever may read and
     write there reads it, too."""
-    recent_bytes_max: WholeNumber = Field(default=67_108_864, ge=65_536, le=2**40)
+    recent_bytes_max: Annotated[WholeNumber, Interval(ge=65_536, le=2**40)] = 67_108_864
     """Bytes of them, of all clients, and as many again of deliveries; the oldest go first."""
 
 
 class GatewayHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz, /status and /routes."""
 
-    port: WholeNumber = Field(default=9884, ge=0, le=65_535)
+    port: Annotated[WholeNumber, Interval(ge=0, le=65_535)] = 9884
     """0 takes any free port, which the log tells."""
 
 
-_Listeners = Annotated[tuple[ListenerSettings, ...], Field(max_length=LISTENERS_MAX)]
+_Listeners = Annotated[tuple[ListenerSettings, ...], MaxLen(LISTENERS_MAX)]
 
 
 class GatewaySettings(Section):
@@ -211,9 +209,9 @@ class GatewaySettings(Section):
     name: Name
     """This gateway's, unique in the federation."""
     listeners: _Listeners = (ListenerSettings(),)
-    brokers: tuple[GatewayBrokerSettings, ...] = Field(max_length=BROKERS_MAX)
+    brokers: Annotated[tuple[GatewayBrokerSettings, ...], MaxLen(BROKERS_MAX)]
     """Brokers clients may be attached to."""
-    upstreams: tuple[UpstreamSettings, ...] = Field(default=(), max_length=UPSTREAMS_MAX)
+    upstreams: Annotated[tuple[UpstreamSettings, ...], MaxLen(UPSTREAMS_MAX)] = ()
     """Topics that belong to certain brokers."""
     attachment: AttachmentSettings = AttachmentSettings()
     clients: ClientSettings = ClientSettings()
@@ -222,8 +220,12 @@ class GatewaySettings(Section):
     http: GatewayHttpSettings = GatewayHttpSettings()
     log: LogSettings = LogSettings()
 
-    @model_validator(mode="after")
-    def _each_is_named_once(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._each_is_named_once()
+        self._named_brokers_are_known()
+
+    def _each_is_named_once(self) -> None:
         for key, each in (("listeners", self.listeners), ("brokers", self.brokers)):
             if not each:
                 raise wrong(key, f"{key} is empty", f"add [[{key}]]")
@@ -234,10 +236,8 @@ class GatewaySettings(Section):
                 what = f"{listener.host}:{listener.port} appears twice"
                 raise wrong(f"listeners.{index}.port", what, "remove one, or correct its port")
             listening.add((listener.host, listener.port))
-        return self
 
-    @model_validator(mode="after")
-    def _named_brokers_are_known(self) -> Self:
+    def _named_brokers_are_known(self) -> None:
         ids = {broker.id for broker in self.brokers}
         for index, (_, broker) in enumerate(self.attachment.assignments):
             if broker not in ids:
@@ -252,7 +252,6 @@ class GatewaySettings(Section):
                 what = f"broker {upstream.broker} has two upstreams"
                 raise wrong(f"upstreams.{index}.broker", what, "put their filters into one")
             named.add(upstream.broker)
-        return self
 
     def credential_holders(self) -> list[tuple[str, GatewayBrokerSettings]]:
         """Every section that may name secrets, with its key."""

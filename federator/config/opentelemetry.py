@@ -7,8 +7,9 @@ import importlib.util
 from typing import Annotated, Final
 from urllib.parse import urlsplit
 
-from federator.config.held.models import Field, Strict
-from federator.config.section import Section, Switch, WholeNumber, readable_by, unusable
+from annotated_types import Interval
+
+from federator.config.section import STRICT, Section, Switch, WholeNumber, readable_by, unusable
 
 EXTRA: Final = "otel"
 """The extra that brings the library."""
@@ -49,17 +50,17 @@ class OpenTelemetrySettings(Section):
 
     endpoint: Annotated[str, readable_by(traces_url)] | None = None
     """The collector, `http[s]://host[:port]`; /v1/traces is added. Off without it."""
-    sample: Annotated[float, Strict(), Field(ge=0, le=1)] = 0.001
+    sample: Annotated[float, STRICT, Interval(ge=0, le=1)] = 0.001
     """The share of frames that are told, 0 to 1. Agents take the same ones without asking each
     other, and one with a smaller share a part of them: give all the same for whole traces."""
     topics: Switch = False
     """Tell the filters that frames were routed by, too. Off by default: they may name people or
     places, and a collector is often not ours."""
-    spans_per_s_max: WholeNumber = Field(default=100, ge=1, le=10_000)
+    spans_per_s_max: Annotated[WholeNumber, Interval(ge=1, le=10_000)] = 100
     """Frames that are told in a second, at most; with more, the share falls until it fits."""
-    queue_spans_max: WholeNumber = Field(default=2_048, ge=1, le=65_536)
+    queue_spans_max: Annotated[WholeNumber, Interval(ge=1, le=65_536)] = 2_048
     """Spans that wait for the collector; further ones are dropped and counted."""
-    timeout_ms: WholeNumber = Field(default=10_000, ge=100, le=60_000)
+    timeout_ms: Annotated[WholeNumber, Interval(ge=100, le=60_000)] = 10_000
     """What the collector may take for a batch, with all attempts; then the batch is lost."""
 
     @property

@@ -3,7 +3,7 @@
 An environment variable names a path, ``FEDERATOR_BROKER__ID``; what is not text is JSON. Variables
 without a known first part are left alone: orchestrators set names like ``FEDERATOR_PORT`` by
 themselves. Beside these, a service manager says there where it listens
-(``held.service_manager``).
+(``service_manager``).
 
 Relative paths of a file go by its folder, those of the environment by the working folder.
 """
@@ -21,16 +21,17 @@ from pathlib import Path
 from types import UnionType
 from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin
 
-from pydantic import BaseModel, SecretStr, ValidationError
+from pydantic import ValidationError
 
 from federator.config.all_brokers.collector import CollectorSettings
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.config.all_brokers.steerer import SteererSettings
-from federator.config.brokers import Credentials, first_line
+from federator.config.brokers import Credentials, Secret, first_line
 from federator.config.complaints import Location, first_complaint, line_of, located
 from federator.config.gateway import GatewaySettings
-from federator.config.section import Section
+from federator.config.section import Section, keys_of, section_in
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.errors import ConfigError
 
 CONFIG_BYTES_MAX = 4_194_304
@@ -124,7 +125,7 @@ def _check_agent(path: Path | None, settings: Settings, source: _Source) -> None
     _check_proxies(settings, source)
     for key in ("agent_file", "operator_file"):
         _check_key_file(settings.keys, key, source)
-    _check_key_file(settings.hub, "agent_file", source, section="hub")
+    _check_key_file(settings.hub, "agent_file", source, section=("hub",))
 
 
 def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettings:
@@ -144,86 +145,45 @@ def load_gateway(path: Path | None, environ: Mapping[str, str]) -> GatewaySettin
     return settings
 
 
-def load_collector(
+def _load_following(
+    root: type[_Following],
     path: Path | None,
     environ: Mapping[str, str],
     *,
     landing: Path | None = None,
     brokers: Sequence[str] = (),
     only: bool = False,
-) -> CollectorSettings:
-    """Read, merge and check everything a collector is told; as ``load``, but no file is needed.
+) -> _Following:
+    """Read, merge and check what a daemon of all brokers is told; as ``load``; a file may lack.
 
     ``landing`` and ``only`` win over the file and the environment; ``brokers`` come in addition.
     """
 
     def put_over(values: dict[str, Any], source: _Source) -> None:
-        if landing is not None:
-            values["landing"] = str(landing)
-            source.variables[("landing",)] = "--to"
-        _put_brokers(values, source, path, brokers, only)
+        if path is None:
+            source.name = "command line"
+        for key, value, option in (("landing", landing, "--to"), ("only", only, "--only")):
+            if value:
+                values[key] = value if value is True else str(value)
+                source.variables[(key,)] = option
+        named = values.setdefault("brokers", []) if brokers else None
+        if isinstance(named, list):
+            for url in brokers:
+                source.variables[("brokers", len(named))] = "--broker"
+                named.append({"url": url})
 
-    return _following(CollectorSettings, path, environ, put_over)[0]
-
-
-def load_steerer(
-    path: Path | None,
-    environ: Mapping[str, str],
-    *,
-    brokers: Sequence[str] = (),
-    only: bool = False,
-) -> SteererSettings:
-    """Read, merge and check everything a steerer is told; as ``load_collector``."""
-    put_over = functools.partial(_put_brokers, path=path, brokers=brokers, only=only)
-    return _following(SteererSettings, path, environ, put_over)[0]
-
-
-def load_console(
-    path: Path | None,
-    environ: Mapping[str, str],
-    *,
-    brokers: Sequence[str] = (),
-    only: bool = False,
-) -> ConsoleSettings:
-    """Read, merge and check everything a console is told; as ``load_collector``."""
-    put_over = functools.partial(_put_brokers, path=path, brokers=brokers, only=only)
-    settings, source = _following(ConsoleSettings, path, environ, put_over)
-    _check_key_file(settings.operators, "file", source, section="operators")
-    return settings
-
-
-def _following(
-    root: type[_Following],
-    path: Path | None,
-    environ: Mapping[str, str],
-    put_over: Callable[[dict[str, Any], _Source], None],
-) -> tuple[_Following, _Source]:
-    """The settings of a daemon that reads all brokers, its secrets and its key checked."""
     settings, source = _settings(root, path, environ, put_over)
     _check_credentials(path, settings, source)
     _check_key_file(settings.keys, settings.keys.own_key, source)
     settings.keys.own_keys()
-    return settings, source
+    if isinstance(settings, ConsoleSettings):
+        _check_key_file(settings.operators, "file", source, section=("operators",))
+    return settings
 
 
-def _put_brokers(
-    values: dict[str, Any],
-    source: _Source,
-    path: Path | None,
-    brokers: Sequence[str],
-    only: bool,
-) -> None:
-    """Put what the command line says of brokers over what was read."""
-    if path is None:
-        source.name = "command line"
-    if only:
-        values["only"] = True
-        source.variables[("only",)] = "--only"
-    named = values.setdefault("brokers", []) if brokers else None
-    if isinstance(named, list):
-        for url in brokers:
-            source.variables[("brokers", len(named))] = "--broker"
-            named.append({"url": url})
+load_collector = functools.partial(_load_following, CollectorSettings)
+load_steerer = functools.partial(_load_following, SteererSettings)
+load_console = functools.partial(_load_following, ConsoleSettings)
 
 
 def _settings(
@@ -238,7 +198,7 @@ def _settings(
     _overlay(root, values, environ, source)
     put_over(values, source)
     try:
-        settings = root.model_validate(values)
+        settings = validated(root, values)
     except ValidationError as error:
         found = first_complaint(error, root, lambda at: line_of(source.text, at))
         raise source.error(*found) from None
@@ -279,10 +239,10 @@ def _by_folder(kind: object, value: object, folder: Path) -> object:
     """``value``, which should be a ``kind``, with the paths in it as seen from ``folder``."""
     if kind is Path:
         return str(folder / value) if isinstance(value, str) else value
-    if isinstance(kind, type) and issubclass(kind, BaseModel) and isinstance(value, dict):
-        known = kind.model_fields
+    if (section := section_in(kind)) is not None and isinstance(value, dict):
+        known = keys_of(section)
         return {
-            key: _by_folder(known[key].annotation, each, folder) if key in known else each
+            key: _by_folder(known[key].kind, each, folder) if key in known else each
             for key, each in value.items()
         }
     for part in get_args(kind):
@@ -308,7 +268,7 @@ def _refusal(text: str, exit_code: int) -> ConfigError:
 
 
 def _overlay(
-    root: type[BaseModel], values: dict[str, Any], environ: Mapping[str, str], source: _Source
+    root: type[Section], values: dict[str, Any], environ: Mapping[str, str], source: _Source
 ) -> None:
     """Put what the environment says over what the file says."""
     for variable in sorted(environ):
@@ -317,11 +277,10 @@ def _overlay(
         names = variable[len(ENVIRONMENT_PREFIX) :].lower().split("__")
         if len(names) == 1:
             _check_underscores(root, variable, environ[variable])
-        info = root.model_fields.get(names[0])
-        if info is None or len(names) > 2:
+        key = keys_of(root).get(names[0])
+        if key is None or len(names) > 2:
             continue
-        kind = info.annotation
-        section = kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
+        section = section_in(key.kind)
         if (section is not None) != (len(names) == 2):
             continue
         source.variables[tuple(names)] = f"${variable}"
@@ -333,21 +292,21 @@ def _overlay(
         target[names[-1]] = _from_text(section or root, names[-1], environ[variable])
 
 
-def _check_underscores(root: type[BaseModel], variable: str, value: str) -> None:
+def _check_underscores(root: type[Section], variable: str, value: str) -> None:
     """Catch FEDERATOR_BROKER_ID, unless an orchestrator set it (its values are addresses)."""
     section, _, key = variable[len(ENVIRONMENT_PREFIX) :].lower().partition("_")
-    info = root.model_fields.get(section)
-    keys = getattr(info.annotation, "model_fields", {}) if info is not None else {}
-    if key in keys and not value.startswith(("tcp://", "udp://")):
+    holder = keys_of(root).get(section)
+    table = None if holder is None else section_in(holder.kind)
+    if table is not None and key in keys_of(table) and not value.startswith(("tcp://", "udp://")):
         wanted = f"{ENVIRONMENT_PREFIX}{section.upper()}__{key.upper()}"
         text = f"${variable}: one underscore between section and key: write {wanted}"
         raise _refusal(text, os.EX_CONFIG)
 
 
-def _from_text(model: type[BaseModel], name: str, text: str) -> object:
+def _from_text(section: type[Section], name: str, text: str) -> object:
     """``text`` itself where the key holds text; otherwise the JSON it spells."""
-    info = model.model_fields.get(name)
-    if info is None or _holds_text(info.annotation):
+    key = keys_of(section).get(name)
+    if key is None or _holds_text(key.kind):
         return text
     try:
         return json.loads(text)
@@ -358,7 +317,7 @@ def _from_text(model: type[BaseModel], name: str, text: str) -> object:
 def _holds_text(annotation: object) -> bool:
     if get_origin(annotation) in (Annotated, Literal, Union, UnionType):
         return any(isinstance(a, str) or _holds_text(a) for a in get_args(annotation))
-    return annotation in (str, Path, SecretStr)
+    return annotation in (str, Path, Secret)
 
 
 def _check_credentials(path: Path | None, settings: _Root, source: _Source) -> None:
@@ -373,38 +332,39 @@ def _check_secrets(
 ) -> None:
     for at, holder in holders:
         location = located(at)
-        if isinstance(holder.password, SecretStr) and path is not None:
+        if holder.password is not None and path is not None:
             inline = (*location, "password") not in source.variables
             if inline and path.stat().st_mode & stat.S_IRWXO:
                 what = f"{path} holds a password and is open to others"
                 raise source.error(
                     (*location, "password"), f"{what}: chmod o= {path}", os.EX_NOPERM
                 )
-        for key in ("password_file", "key_file"):
-            file: Path | None = getattr(holder, key)
-            if file is not None:
-                _check_secret_file(file, (*location, key), source)
-                if key == "password_file" and not holder.secret():
-                    what = f"{file}: its first line is empty: write the password there"
-                    raise source.error((*location, key), what)
+        _check_password_file(holder.password_file, (*location, "password_file"), source)
+        _check_key_file(holder, "key_file", source, location)
 
 
 def _check_proxies(settings: Settings, source: _Source) -> None:
     """Refuse files of passwords for proxies as those of other passwords."""
     for at, holder in settings.proxy_holders():
-        if (file := holder.proxy_password_file) is not None:
-            location = (*located(at), "proxy_password_file")
-            _check_secret_file(file, location, source)
-            if not first_line(file):
-                what = f"{file}: its first line is empty: write the password there"
-                raise source.error(location, what)
+        location = (*located(at), "proxy_password_file")
+        _check_password_file(holder.proxy_password_file, location, source)
 
 
-def _check_key_file(keys: Section, name: str, source: _Source, section: str = "keys") -> None:
+def _check_password_file(file: Path | None, location: Location, source: _Source) -> None:
+    if file is not None:
+        _check_secret_file(file, location, source)
+        if not first_line(file):
+            what = f"{file}: its first line is empty: write the password there"
+            raise source.error(location, what)
+
+
+def _check_key_file(
+    keys: Section, name: str, source: _Source, section: Location = ("keys",)
+) -> None:
     """See that a file of ours among ``keys`` is closed to others, where it is named."""
     path: Path | None = getattr(keys, name)
     if path is not None:
-        _check_secret_file(path, (section, name), source)
+        _check_secret_file(path, (*section, name), source)
 
 
 def _check_secret_file(file: Path, location: Location, source: _Source) -> None:

@@ -7,18 +7,17 @@ gathering these whenever an agent starts would take longer than all else about i
 import ast
 import inspect
 import itertools
+from dataclasses import MISSING
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, Union, get_args, get_origin
 
-from pydantic import BaseModel, SecretStr
-from pydantic.fields import FieldInfo
-from pydantic_core import PydanticUndefined
+from annotated_types import Interval
 
 from federator.config.all_brokers.collector import CollectedBrokerSettings, CollectorSettings
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.config.all_brokers.steerer import SteererSettings
-from federator.config.brokers import NeighbourSettings
+from federator.config.brokers import NeighbourSettings, Secret
 from federator.config.gateway import (
     GatewayBrokerSettings,
     GatewaySettings,
@@ -26,7 +25,7 @@ from federator.config.gateway import (
     UpstreamSettings,
 )
 from federator.config.reload import takes
-from federator.config.section import Takes
+from federator.config.section import Key, Section, Takes, keys_of, section_in
 from federator.config.settings import Settings
 from federator.config.topology import LeafSettings
 
@@ -82,7 +81,7 @@ This page is written by `federator check-config --reference > docs/configuration
 
 _NAMES = {
     Path: "path",
-    SecretStr: "text",
+    Secret: "text",
     bool: "true or false",
     float: "number",
     int: "integer",
@@ -181,10 +180,10 @@ file = "/etc/federator/operators"
 
 def reference() -> str:
     """Markdown: every key of all our daemons: its type, default, meaning."""
-    agent_tables: dict[str, type[BaseModel]] = {"neighbours": NeighbourSettings}
+    agent_tables: dict[str, type[Section]] = {"neighbours": NeighbourSettings}
     agent_tables |= {"leaves": LeafSettings}
     blocks = [_HEAD, *_sections(Settings, agent_tables)]
-    tables: dict[str, type[BaseModel]] = {"upstreams": UpstreamSettings}
+    tables: dict[str, type[Section]] = {"upstreams": UpstreamSettings}
     tables |= {"listeners": ListenerSettings, "brokers": GatewayBrokerSettings}
     blocks += [_GATEWAY_HEAD, *_sections(GatewaySettings, tables), _COLLECTOR_HEAD]
     blocks += _sections(CollectorSettings, {"brokers": CollectedBrokerSettings})
@@ -193,10 +192,10 @@ def reference() -> str:
     return "\n".join(blocks)
 
 
-def meanings(section: type[BaseModel]) -> dict[str, str]:
+def meanings(section: type[Section]) -> dict[str, str]:
     """What stands below each key of ``section``, or of a section that it extends."""
     found: dict[str, str] = {}
-    for base in reversed(section.__mro__[: section.__mro__.index(BaseModel)]):
+    for base in reversed(section.__mro__[: section.__mro__.index(Section)]):
         (definition,) = ast.parse(inspect.getsource(base)).body
         assert isinstance(definition, ast.ClassDef)
         for key, below in itertools.pairwise(definition.body):
@@ -205,56 +204,53 @@ def meanings(section: type[BaseModel]) -> dict[str, str]:
     return found
 
 
-def _sections(root: type[BaseModel], tables: dict[str, type[BaseModel]]) -> list[str]:
-    sections = {name: _section(info) for name, info in root.model_fields.items()}
+def _sections(root: type[Section], tables: dict[str, type[Section]]) -> list[str]:
+    known = keys_of(root)
+    sections = {name: section_in(key.kind) for name, key in known.items()}
     plain = [name for name, section in sections.items() if not section and name not in tables]
     blocks = [_table("## Top level", "Before the first section.", root, plain)]
     for name, section in sections.items():
         if listed := section or tables.get(name):
             title = f"## [{name}]" if section else f"## [[{name}]]"
-            about, how = listed.__doc__ or "", takes(root.model_fields[name])
-            blocks.append(_table(title, about, listed, list(listed.model_fields), how))
+            about, how = listed.__doc__ or "", takes(known[name])
+            blocks.append(_table(title, about, listed, list(keys_of(listed)), how))
     return blocks
-
-
-def _section(info: FieldInfo) -> type[BaseModel] | None:
-    kind = info.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None
 
 
 def _table(
     title: str,
     about: str,
-    section: type[BaseModel],
+    section: type[Section],
     keys: list[str],
     how: Takes = Takes.RESTART,
 ) -> str:
     lines = [title, "", " ".join(about.split()), "", "| key | type | default | meaning |"]
     lines.append("| --- | --- | --- | --- |")
     told = meanings(section)
-    for key in keys:
-        info, meaning = section.model_fields[key], told.get(key, "").replace("|", "\\|")
-        meaning += " *Live.*" if takes(info, how) is Takes.RELOAD else ""
-        lines.append(f"| `{info.alias or key}` | {_type(info)} | {_default(info)} | {meaning} |")
+    known = keys_of(section)
+    for name in keys:
+        key = known[name]
+        meaning = told.get(key.attribute, "").replace("|", "\\|")
+        meaning += " *Live.*" if takes(key, how) is Takes.RELOAD else ""
+        lines.append(f"| `{name}` | {_type(key)} | {_default(key)} | {meaning} |")
     return "\n".join(lines) + "\n"
 
 
-def _type(info: FieldInfo) -> str:
-    kinds = [kind for kind in _options(info.annotation) if kind is not NoneType]
+def _type(key: Key) -> str:
+    kinds = [kind for kind in _options(key.kind) if kind is not NoneType]
     if get_origin(kinds[0]) is tuple:
         item = get_args(kinds[0])[0]
-        tables = isinstance(item, type) and issubclass(item, BaseModel)
         if get_args(item)[:1] == (int,):
             return "list of whole numbers"
-        return f"list of {'tables' if tables else 'text'}"
+        return f"list of {'tables' if section_in(item) else 'text'}"
     literals = [text for kind in kinds if get_origin(kind) is Literal for text in get_args(kind)]
     if literals:
         return ", ".join(f'`"{text}"`' for text in literals)
     name = _NAMES[kinds[0]]
     low = high = None
-    for rule in _rules(info):
-        low, high = getattr(rule, "ge", low), getattr(rule, "le", high)
-        high = rule.lt - 1 if hasattr(rule, "lt") else high
+    for rule in _rules(key):
+        if isinstance(rule, Interval):
+            low, high = rule.ge, rule.le if rule.lt is None else rule.lt - 1  # type: ignore[operator]
     return name if low is None or high is None else f"{name}, {low} to {high}"
 
 
@@ -267,24 +263,19 @@ def _options(kind: object) -> list[Any]:
     return [kind]
 
 
-def _rules(info: FieldInfo) -> list[object]:
-    """The constraints of a field, also those inside ``... | None``."""
-    inner = [arg for arg in getattr(info.annotation, "__args__", ()) if arg is not type(None)]
-    nested = [meta for arg in inner for meta in getattr(arg, "__metadata__", ())]
-    return [
-        rule
-        for meta in [*info.metadata, *nested]
-        for rule in ([*meta.metadata] if isinstance(meta, FieldInfo) else [meta])
-    ]
+def _rules(key: Key) -> list[object]:
+    """The constraints of a key, also those inside ``... | None``."""
+    nested = [rule for kind in get_args(key.kind) for rule in getattr(kind, "__metadata__", ())]
+    return [*key.rules, *nested]
 
 
-def _default(info: FieldInfo) -> str:
-    if info.default is PydanticUndefined:
+def _default(key: Key) -> str:
+    if key.default is MISSING:
         return "required"
-    if info.default is None:
+    if key.default is None:
         return ""
-    if isinstance(info.default, bool):
-        return f"`{str(info.default).lower()}`"
-    if isinstance(info.default, tuple):
-        return f"`{list(info.default)}`".replace("'", '"')
-    return f"`{info.default}`" if isinstance(info.default, int | float) else f'`"{info.default}"`'
+    if isinstance(key.default, bool):
+        return f"`{str(key.default).lower()}`"
+    if isinstance(key.default, tuple):
+        return f"`{list(key.default)}`".replace("'", '"')
+    return f"`{key.default}`" if isinstance(key.default, int | float) else f'`"{key.default}"`'

@@ -2,8 +2,8 @@
 
 Each key says what a change of it takes, a reload or a restart (``section.Takes``). A reload puts
 the keys that take no more in the place of those in effect; the others go on as they were, and wait.
-What comes of it is checked as a file is: keys that agree in a file need not agree with those that
-wait.
+What comes of it is checked by the rules between keys: keys that agree in a file need not agree with
+those that wait.
 
 Entries of a list are told apart by one key, their ``url`` mostly. A list that takes a reload may
 gain and lose entries by it; where only keys of its entries do, these change, and other entries wait
@@ -11,13 +11,20 @@ for a restart.
 """
 
 from collections.abc import Iterator, Mapping
-from typing import Any, Final, TypeVar
+from dataclasses import replace
+from typing import Any, Final, TypeVar, get_args
 
-from pydantic import BaseModel, SecretStr, ValidationError
-from pydantic.fields import FieldInfo
-
-from federator.config.complaints import first_complaint
-from federator.config.section import Change, Section, Takes, unusable
+from federator.config.brokers import Secret
+from federator.config.section import (
+    Change,
+    Key,
+    RuleError,
+    Section,
+    Takes,
+    keys_of,
+    section_in,
+    unusable,
+)
 
 SHOWN_CHARACTERS_MAX: Final = 60
 
@@ -25,20 +32,20 @@ _Root = TypeVar("_Root", bound=Section)
 _Entries = Mapping[str, Section]
 
 
-def takes(info: FieldInfo, otherwise: Takes = Takes.RESTART) -> Takes:
+def takes(key: Key, otherwise: Takes = Takes.RESTART) -> Takes:
     """What a change of a key takes; ``otherwise`` is said of what holds it."""
-    return next((each for each in info.metadata if isinstance(each, Takes)), otherwise)
+    return next((each for each in key.rules if isinstance(each, Takes)), otherwise)
 
 
 def differences(
     old: Section, new: Section, *, at: str = "", otherwise: Takes = Takes.RESTART
 ) -> Iterator[Change]:
     """Every key whose value differs in ``new``, in the order of the reference."""
-    for name, info in type(old).model_fields.items():
-        before, after = getattr(old, name), getattr(new, name)
+    for name, info in keys_of(type(old)).items():
+        before, after = getattr(old, info.attribute), getattr(new, info.attribute)
         if before == after:
             continue
-        key, how = at + (info.alias or name), takes(info, otherwise)
+        key, how = at + name, takes(info, otherwise)
         if isinstance(before, Section) and isinstance(after, Section):
             yield from differences(before, after, at=f"{key}.", otherwise=how)
         elif (entries := _entries(before, after, how)) is not None:
@@ -53,10 +60,9 @@ def merged(old: _Root, new: _Root) -> _Root:
     Raises ``ConfigError``: together they are no configuration.
     """
     try:
-        return type(old).model_validate(_together(old, new, Takes.RESTART))
-    except ValidationError as error:
-        _, text = first_complaint(error, type(old), lambda at: None)
-        raise unusable(f"with keys that wait for a restart as they are now: {text}") from None
+        return _together(old, new, Takes.RESTART)
+    except RuleError as error:
+        raise unusable(f"with keys that wait for a restart as they are now: {error}") from None
 
 
 def reloaded(old: _Root, new: _Root) -> tuple[_Root, list[Change], list[Change]]:
@@ -72,10 +78,10 @@ def reloaded(old: _Root, new: _Root) -> tuple[_Root, list[Change], list[Change]]
 
 def taken_by_reload(root: type[Section]) -> Iterator[str]:
     """The keys and sections that a reload takes up, for people: ``rules but rename``."""
-    for name, info in root.model_fields.items():
+    for name, info in keys_of(root).items():
         how, inner = takes(info), _section(info)
-        fields = {} if inner is None else inner.model_fields
-        keys = {field.alias or key: takes(field, how) for key, field in fields.items()}
+        fields = {} if inner is None else keys_of(inner)
+        keys = {key: takes(field, how) for key, field in fields.items()}
         if how is Takes.RELOAD:
             others = ", ".join(key for key, each in keys.items() if each is Takes.RESTART)
             yield f"{name} but {others}" if others else name
@@ -83,11 +89,10 @@ def taken_by_reload(root: type[Section]) -> Iterator[str]:
             yield from (f"{name}.{key}" for key, each in keys.items() if each is Takes.RELOAD)
 
 
-def _section(info: FieldInfo) -> type[BaseModel] | None:
+def _section(key: Key) -> type[Section] | None:
     """The section that a key holds, alone or as entries of a list."""
-    kind: Any = info.annotation
-    kinds = (kind, *getattr(kind, "__args__", ()))
-    return next((k for k in kinds if isinstance(k, type) and issubclass(k, BaseModel)), None)
+    kinds = (key.kind, *get_args(key.kind))
+    return next(filter(None, map(section_in, kinds)), None)
 
 
 def _entries_that_differ(
@@ -105,24 +110,24 @@ def _entries_that_differ(
         yield from (each for each in found if name in known or each.takes is Takes.RESTART)
 
 
-def _together(old: Section, new: Section, otherwise: Takes) -> dict[str, Any]:
-    """As ``merged``, by the names that a file has, without what neither says."""
+def _together(old: _Root, new: _Root, otherwise: Takes) -> _Root:
+    """As ``merged``. Raises ``RuleError``."""
     values: dict[str, Any] = {}
-    for name, info in type(old).model_fields.items():
-        how = takes(info, otherwise)
-        before, after = getattr(old, name), getattr(new, name)
+    for key in keys_of(type(old)).values():
+        how = takes(key, otherwise)
+        before, after = getattr(old, key.attribute), getattr(new, key.attribute)
         if isinstance(before, Section) and isinstance(after, Section):
-            values[info.alias or name] = _together(before, after, how)
-        elif name in (source := new if how is Takes.RELOAD else old).model_fields_set:
-            values[info.alias or name] = getattr(source, name)
-            if (entries := _entries(before, after, how)) is not None:
-                known, wanted = entries
-                stay = wanted if how is Takes.RELOAD else known
-                values[info.alias or name] = tuple(
-                    _together(_known(entry, each, known), wanted.get(each, entry), how)
-                    for each, entry in stay.items()
-                )
-    return values
+            values[key.attribute] = _together(before, after, how)
+        elif (entries := _entries(before, after, how)) is not None:
+            known, wanted = entries
+            stay = wanted if how is Takes.RELOAD else known
+            values[key.attribute] = tuple(
+                _together(_known(entry, each, known), wanted.get(each, entry), how)
+                for each, entry in stay.items()
+            )
+        elif how is Takes.RELOAD:
+            values[key.attribute] = after
+    return replace(old, **values)
 
 
 def _entries(before: object, after: object, how: Takes) -> tuple[_Entries, _Entries] | None:
@@ -138,8 +143,8 @@ def _entries(before: object, after: object, how: Takes) -> tuple[_Entries, _Entr
 def _is_entry(value: object, how: Takes) -> bool:
     if not isinstance(value, Section) or not hasattr(value, value.told_apart_by):
         return False
-    fields = type(value).model_fields.values()
-    return how is Takes.RELOAD or any(takes(each) is Takes.RELOAD for each in fields)
+    keys = keys_of(type(value)).values()
+    return how is Takes.RELOAD or any(takes(each) is Takes.RELOAD for each in keys)
 
 
 def _name(entry: Section) -> str:
@@ -149,14 +154,14 @@ def _name(entry: Section) -> str:
 def _known(entry: Section, name: str, known: _Entries) -> Section:
     """What was known of ``entry`` before: nothing but its name where it is new."""
     key = entry.told_apart_by
-    return known.get(name) or type(entry).model_validate({key: getattr(entry, key)})
+    return known.get(name) or type(entry)(**{key: getattr(entry, key)})
 
 
 def _shown(value: object) -> str:
     """A value for people; never a secret, nor a long list."""
     if value is None or value == ():
         return "none"
-    if isinstance(value, SecretStr):
+    if isinstance(value, Secret):
         return "a secret"
     if isinstance(value, bool):
         return str(value).lower()

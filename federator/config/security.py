@@ -6,9 +6,10 @@ Source: docs/security.md, "Files".
 """
 
 from pathlib import Path
-from typing import ClassVar, Literal, Self, TypeVar
+from typing import Annotated, ClassVar, Literal, TypeVar
 
-from federator.config.held.models import Field, model_validator
+from annotated_types import MaxLen
+
 from federator.config.section import Section, unusable, wrong
 from federator.errors import DecodeError
 from federator.protocol.trust.certificates import Role
@@ -36,7 +37,7 @@ Roles = Literal["wanted", "required"]
 class TrustSettings(Section):
     """Whom to believe: files that ``federator keys`` made. They are read again when they change."""
 
-    federation_files: tuple[Path, ...] = Field(default=(), max_length=FEDERATION_KEYS_MAX)
+    federation_files: Annotated[tuple[Path, ...], MaxLen(FEDERATION_KEYS_MAX)] = ()
     """Public federation keys to trust; several while keys are being changed."""
     revocations_file: Path | None = None
     """List of certificates that hold no more. One agent that has it is enough: the others learn it
@@ -119,11 +120,10 @@ class _OwnKeySettings(TrustSettings):
         file: Path | None = getattr(self, self.own_key)
         return file
 
-    @model_validator(mode="after")
-    def _own_key_can_be_judged(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.own_file is not None and not self.federation_files:
             raise wrong(self.own_key, f"{self.own_key} alone", "add federation_files")
-        return self
 
     def own_keys(self) -> AgentKeys | None:
         """The key in our file."""

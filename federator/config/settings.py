@@ -4,9 +4,11 @@ Each section is a table of the TOML file. Here are the rules between sections, a
 the agent asks: the protocol's parameters, and how to reach a neighbour.
 """
 
-from dataclasses import fields
+from dataclasses import fields, replace
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal
+
+from annotated_types import MaxLen
 
 from federator.config.brokers import (
     Address,
@@ -19,7 +21,6 @@ from federator.config.brokers import (
     in_clear,
     proxies_in_clear,
 )
-from federator.config.held.models import Field, model_validator
 from federator.config.opentelemetry import OpenTelemetrySettings, require_exporter
 from federator.config.section import NAME_MAX, Name, Section, Takes, unusable, wrong
 from federator.config.sections import (
@@ -46,10 +47,9 @@ from federator.protocol.controller.failover import FailoverParameters
 from federator.protocol.controller.presence import PresenceParameters
 from federator.protocol.effects import Notice
 from federator.protocol.leaves.names import federation_of_leaf, key_federation
-from federator.protocol.leaves.nearest_hubs import HUBS_TAKEN
 from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.protocol.parameters import LinkCost, Parameters, Strategy
-from federator.protocol.policy.rules import LinkRules
+from federator.protocol.policy.rules import EVERYTHING, LinkRules
 from federator.protocol.sharing.ledger import LedgerParameters
 from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Millis
@@ -70,7 +70,7 @@ _Parameters = Parameters | TopologyParameters | FailoverParameters | PresencePar
 
 def _same(kind: type[_Parameters | LedgerParameters], section: Section) -> dict[str, Any]:
     """What ``section`` says under the names that fields of ``kind`` have, too."""
-    names = type(section).model_fields.keys() & {field.name for field in fields(kind)}
+    names = {each.name for each in fields(section)} & {each.name for each in fields(kind)}
     return {name: getattr(section, name) for name in names}
 
 
@@ -95,12 +95,10 @@ class Settings(Section):
     no agent in between can change or invent what clients publish at QoS 1 and 2; "open": whoever
     may publish on a broker's control topics is believed. See [keys]."""
     broker: BrokerSettings
-    neighbours: Annotated[tuple[NeighbourSettings, ...], Takes.RELOAD] = Field(
-        default=(), max_length=NEIGHBOURS_MAX
-    )
+    neighbours: Annotated[tuple[NeighbourSettings, ...], Takes.RELOAD, MaxLen(NEIGHBOURS_MAX)] = ()
     """Brokers to talk to directly."""
     hub: HubSettings = HubSettings()
-    leaves: tuple[LeafSettings, ...] = Field(default=(), max_length=LEAVES_MAX)
+    leaves: Annotated[tuple[LeafSettings, ...], MaxLen(LEAVES_MAX)] = ()
     """Small brokers that hang on this one, which so is a hub."""
     topology: TopologySettings = TopologySettings()
     links: LinkSettings = LinkSettings()
@@ -124,9 +122,8 @@ class Settings(Section):
     home_assistant: HomeAssistantSettings = HomeAssistantSettings()
     log: LogSettings = LogSettings()
 
-    @model_validator(mode="before")
     @classmethod
-    def _a_leaf_is_small(cls, told: Any) -> Any:  # noqa: ANN401 - whatever a file holds
+    def completed(cls, told: Any) -> Any:  # noqa: ANN401 - whatever a file holds
         """What is otherwise by default at a leaf, and the federation that it has with its hub."""
         if not (isinstance(told, dict) and told.get("role") == "leaf"):
             return told
@@ -136,15 +133,28 @@ class Settings(Section):
             if isinstance(held, dict):
                 told[section] = {key: value} | held
         broker, federation = told.get("broker"), told.get("federation", "fed")
-        id = broker.get("id") if isinstance(broker, dict) else getattr(broker, "id", None)
+        id = broker.get("id") if isinstance(broker, dict) else None
         if isinstance(federation, str) and isinstance(id, int):
-            named = federation.removesuffix(federation_of_leaf("", id))  # a reload brings it whole
+            named = federation.removesuffix(federation_of_leaf("", id))
             told["federation"] = federation_of_leaf(named, id)
         return told
 
-    @model_validator(mode="after")
-    def _a_leaf_has_one_hub(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._a_leaf_has_one_hub()
+        self._leaves_are_others()
+        self._neighbours_are_others()
+        self._seeds_are_no_neighbours()
+        self._passwords_stay_among_us()
+        self._no_link_asks_for_what_is_denied()
+        self._plaintext_is_wanted()
+        self._transports_are_safe()
+        self._nothing_is_taken_out_of_what_is_proven()
+
+    def _a_leaf_has_one_hub(self) -> None:
         if self.role == "leaf":
+            from federator.protocol.leaves.nearest_hubs import HUBS_TAKEN  # noqa: PLC0415 - leaves'
+
             if self.leaves:
                 raise wrong("leaves", "a leaf has no leaves", "remove them, or role")
             if self.topology.seeds:
@@ -167,10 +177,8 @@ class Settings(Section):
                 if getattr(getattr(self, section), key) != value:
                     what = f"{section}.{key} does not reach through a hub"
                     raise wrong(f"{section}.{key}", what, "remove it, or role")
-        return self
 
-    @model_validator(mode="after")
-    def _leaves_are_others(self) -> Self:
+    def _leaves_are_others(self) -> None:
         named = {each.id: "a neighbour" for each in self.neighbours if each.id is not None}
         named[self.broker.id] = "this broker"
         for index, leaf in enumerate(self.leaves):
@@ -189,10 +197,8 @@ class Settings(Section):
             if leaf.url is not None and Address.parse(leaf.url) == self.broker.address:
                 what = f"{leaf.url} is already broker.url"
                 raise wrong(f"leaves.{index}.url", what, "name each broker once")
-        return self
 
-    @model_validator(mode="after")
-    def _neighbours_are_others(self) -> Self:
+    def _neighbours_are_others(self) -> None:
         ids: set[int] = set()
         addresses = {self.broker.address: "broker.url"}
         for index, neighbour in enumerate(self.neighbours):
@@ -208,19 +214,15 @@ class Settings(Section):
                 what = f"{neighbour.url} is already {addresses[neighbour.address]}"
                 raise wrong(f"{at}.url", what, "name each broker once")
             addresses[neighbour.address] = f"{at}.url"
-        return self
 
-    @model_validator(mode="after")
-    def _seeds_are_no_neighbours(self) -> Self:
+    def _seeds_are_no_neighbours(self) -> None:
         named = {n.address: f"neighbours[{i}]" for i, n in enumerate(self.neighbours)}
         for index, seed in enumerate(self.topology.seeds):
             if (known := named.get(Address.parse(seed))) is not None:
                 mend = "a neighbour that is kept is a seed, too: remove it from topology.seeds"
                 raise wrong(f"topology.seeds.{index}", f"{seed} is already {known}.url", mend)
-        return self
 
-    @model_validator(mode="after")
-    def _passwords_stay_among_us(self) -> Self:
+    def _passwords_stay_among_us(self) -> None:
         topology = self.topology
         exposed = self.security == "open" and self.links.username is not None
         if topology.mode == "auto" and exposed and not (topology.hosts or self.finds_hubs):
@@ -228,19 +230,15 @@ class Settings(Section):
             what += "its password would be sent there"
             mend = "list the hosts of the federation in topology.hosts, or sign it"
             raise wrong("topology.hosts", what, mend)
-        return self
 
-    @model_validator(mode="after")
-    def _no_link_asks_for_what_is_denied(self) -> Self:
+    def _no_link_asks_for_what_is_denied(self) -> None:
         for index, neighbour in enumerate(self.neighbours):
-            explicit = neighbour.model_fields_set & {"imports", "exports"}
+            explicit = (neighbour.imports, neighbour.exports) != (EVERYTHING, EVERYTHING)
             if explicit and self.rules.deny:
                 at = f"neighbours.{index}"
                 check_conflict(neighbour, f"neighbours[{index}]", self.rules.deny, at=at)
-        return self
 
-    @model_validator(mode="after")
-    def _plaintext_is_wanted(self) -> Self:
+    def _plaintext_is_wanted(self) -> None:
         if not self.links.allow_plaintext:
             named = [(f"{at}.url", connection.url) for at, connection in self.connections()]
             named += [(f"topology.seeds.{i}", url) for i, url in enumerate(self.topology.seeds)]
@@ -249,10 +247,8 @@ class Settings(Section):
                 if address.is_exposed:
                     mend = f"use {address.with_tls}, or set links.allow_plaintext = true"
                     raise wrong(key, f"{url} is plaintext off this host", mend)
-        return self
 
-    @model_validator(mode="after")
-    def _transports_are_safe(self) -> Self:
+    def _transports_are_safe(self) -> None:
         asked: list[tuple[str, str | None]] = [("links", self.links.transport)]
         asked += [(f"neighbours.{i}", n.transport) for i, n in enumerate(self.neighbours)]
         for at, transport in asked:
@@ -265,10 +261,8 @@ class Settings(Section):
                 what = f"frames go between agents readable with security = {self.security!r}"
                 mend = 'use security = "sealed", or set links.allow_plaintext = true'
                 raise wrong(f"{at}.transport", what, mend)
-        return self
 
-    @model_validator(mode="after")
-    def _nothing_is_taken_out_of_what_is_proven(self) -> Self:
+    def _nothing_is_taken_out_of_what_is_proven(self) -> None:
         rules = [each.rules(self.rules.deny) for each in self.neighbours]
         stopping = self.rules.deny or not all(each.stops_nothing for each in rules)
         if self.security == "proven" and stopping:
@@ -277,7 +271,6 @@ class Settings(Section):
             raise wrong(
                 "security", what, 'use "signed", or rules at the edge: import, export, keep'
             )
-        return self
 
     def uses(self, transport: Transport) -> bool:
         """Whether frames reach any neighbour by ``transport``."""
@@ -349,9 +342,7 @@ class Settings(Section):
         neighbours = () if leaf.url is None else (NeighbourSettings(url=leaf.url, id=leaf.id),)
         # What it is told stands in the same table, and may not take the room of what it wants.
         filters_max = self.hub.leaf_filters_max + self.hub.told_max
-        links = {"dial_back": False, "outboxes": (leaf.id,), "dial": "both", "transport": "tcp"}
         gap_ms = min(self.hub.leaf_ann_gap_ms, self.mesh.core_ann_interval_ms - 1)
-        mesh = {"filters_max": filters_max, "core_ann_gap_ms": gap_ms}
         return PortSettings(
             leaf=leaf,
             federation=federation_of_leaf(self.federation, leaf.id),
@@ -359,8 +350,10 @@ class Settings(Section):
             security=self.security,
             broker=self.broker,
             neighbours=neighbours,
-            links=self.links.model_copy(update=links),
-            mesh=self.mesh.model_copy(update=mesh),
+            links=replace(
+                self.links, dial_back=False, outboxes=(leaf.id,), dial="both", transport="tcp"
+            ),
+            mesh=replace(self.mesh, filters_max=filters_max, core_ann_gap_ms=gap_ms),
             routing=RoutingSettings(strategy="shortest-path"),
             custody=self.custody,
             data=self.data,
@@ -369,9 +362,9 @@ class Settings(Section):
             loops=LoopSettings(watch="never"),
             retained=self.retained,
             failover=AgentFailoverSettings(enabled=False),
-            steer=self.steer.model_copy(update={"follow": False}),
+            steer=replace(self.steer, follow=False),
             keys=self.hub.keys,
-            http=self.http.model_copy(update={"enabled": False}),
+            http=replace(self.http, enabled=False),
             log=self.log,
         )
 
@@ -387,7 +380,7 @@ class Settings(Section):
     def neighbour_connection(self, neighbour: NeighbourSettings) -> NeighbourSettings:
         """``neighbour`` with what ``[links]`` says where it names no credentials, or no proxy."""
         named = neighbour.with_credentials_of(self.links)
-        return named.model_copy(update=named.with_proxy_of(self.links))
+        return named.with_proxy_of(self.links)
 
     def dialled_back(self, url: str) -> NeighbourSettings:
         """How to reach who named itself ``url``; a ``ValueError`` where we may not link."""
@@ -482,6 +475,9 @@ class PortSettings(Settings):
     """Everything that one end of a hub needs, the one at which a leaf hangs; see ``for_leaf``."""
 
     leaf: LeafSettings
+
+    def __post_init__(self) -> None:
+        """What it is made of was checked."""
 
     @property
     def minds_broker(self) -> bool:

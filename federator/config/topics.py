@@ -1,8 +1,9 @@
 """What the configuration says about topics: filters, rules, renames, and what a loop is."""
 
-from typing import Annotated, Literal, Protocol, Self
+from typing import Annotated, Literal, Protocol
 
-from federator.config.held.models import Field, model_validator
+from annotated_types import Interval, MaxLen
+
 from federator.config.section import Section, Switch, Takes, WholeNumber, readable_by, wrong
 from federator.protocol.filters import validate_filter
 from federator.protocol.filters.renames import check_pairs, is_prefix
@@ -23,7 +24,7 @@ def _check_topic_filter(text: str) -> None:
 
 
 TopicFilter = Annotated[str, readable_by(_check_topic_filter)]
-TopicFilters = Annotated[tuple[TopicFilter, ...], Field(max_length=CONFIGURED_FILTERS_MAX)]
+TopicFilters = Annotated[tuple[TopicFilter, ...], MaxLen(CONFIGURED_FILTERS_MAX)]
 
 
 class RenameSettings(Section):
@@ -48,13 +49,11 @@ class RenameSettings(Section):
 
 
 class RulesSettings(Section):
-    """The edge of this broker: what of it enters the federation. Written by hand, or by
-    ``federator place delegate``.
-    """
+    """The edge of this broker: what of it enters the federation."""
 
-    imports: TopicFilters = Field(default=EVERYTHING, alias="import")
+    imports: TopicFilters = EVERYTHING
     """What clients subscribe to is announced when one of these contains it."""
-    exports: TopicFilters = Field(default=EVERYTHING, alias="export")
+    exports: TopicFilters = EVERYTHING
     """What clients publish may leave when one of these matches its topic,"""
     keep: TopicFilters = ()
     """and none of these does: topics this broker owns and nobody outside wants."""
@@ -65,9 +64,7 @@ class RulesSettings(Section):
     deny: TopicFilters = ()
     """Topics that neither leave this broker nor arrive nor pass, by their names in the federation.
     Give all agents the same."""
-    rename: Annotated[tuple[RenameSettings, ...], Takes.RESTART] = Field(
-        default=(), max_length=RENAMES_MAX
-    )
+    rename: Annotated[tuple[RenameSettings, ...], Takes.RESTART, MaxLen(RENAMES_MAX)] = ()
     """Prefixes that are others in the federation: `[{local = "plant7/", federation =
     "eu/plant7/"}]`; "" as local puts one before all topics, as federation it takes one away; with
     `whole = true` both are one topic. The longest that fits holds. A rule here but deny speaks of
@@ -78,8 +75,12 @@ class RulesSettings(Section):
         """The renames as pairs of prefixes."""
         return tuple((each.local, each.federation) for each in self.rename)
 
-    @model_validator(mode="after")
-    def _renames_are_unambiguous(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._renames_are_unambiguous()
+        self._no_rule_is_in_vain()
+
+    def _renames_are_unambiguous(self) -> None:
         for at, each in enumerate(self.rename):
             if (wrongly := each.mistake()) is not None:
                 key, what, mend = wrongly
@@ -89,14 +90,11 @@ class RulesSettings(Section):
             what, _, mend = text.rpartition(": ")
             key = ("local", "federation")[half]
             raise wrong(f"rename.{at}.{key}", f"rules.rename[{at}].{key} = {what}", mend)
-        return self
 
-    @model_validator(mode="after")
-    def _no_rule_is_in_vain(self) -> Self:
+    def _no_rule_is_in_vain(self) -> None:
         check_conflict(self, "rules", self.keep, by="rules.keep", only_out=True)
         if not self.rename:  # otherwise deny speaks of other names
             check_conflict(self, "rules", self.deny)
-        return self
 
 
 class LoopSettings(Section):
@@ -105,12 +103,12 @@ class LoopSettings(Section):
     watch: Literal["auto", "always", "never"] = "auto"
     """"auto" looks for loops while the broker says that a bridge is connected, and glances now and
     then for bridges of both directions that do not say so; "always" looks all the time."""
-    turnaround_ms_max: WholeNumber = Field(default=250, ge=5, le=2_000)
+    turnaround_ms_max: Annotated[WholeNumber, Interval(ge=5, le=2_000)] = 250
     """Longest way round that is looked for. A topic under suspicion is delayed by up to 8 times as
     much, a few times."""
-    repeats_min: WholeNumber = Field(default=8, ge=2, le=1_000)
+    repeats_min: Annotated[WholeNumber, Interval(ge=2, le=1_000)] = 8
     """How often the same publication must come before it is suspected."""
-    window_ms: WholeNumber = Field(default=2_000, ge=100, le=60_000)
+    window_ms: Annotated[WholeNumber, Interval(ge=100, le=60_000)] = 2_000
     """How long a publication is expected back once a loop is established."""
     trust: TopicFilters = ()
     """Topics that are never suspected, by their names on this broker."""
@@ -119,8 +117,11 @@ class LoopSettings(Section):
 class Directions(Protocol):
     """The rules of a section: filters of what may come in and go out."""
 
-    imports: tuple[str, ...]
-    exports: tuple[str, ...]
+    @property
+    def imports(self) -> tuple[str, ...]: ...
+
+    @property
+    def exports(self) -> tuple[str, ...]: ...
 
 
 def check_conflict(

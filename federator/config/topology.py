@@ -5,12 +5,15 @@ Source: docs/topology.md; docs/hubs.md; docs/security.md, "Addresses".
 
 import ipaddress
 from pathlib import Path
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal
+
+from annotated_types import Interval, MaxLen
 
 from federator.config.brokers import Address, Url
-from federator.config.held.models import AfterValidator, Field, Strict, model_validator
 from federator.config.section import (
+    STRICT,
     BrokerNumber,
+    Passes,
     Section,
     Takes,
     WholeNumber,
@@ -26,7 +29,7 @@ SEEDS_MAX = 64
 HOSTS_MAX = 256
 DAY_MS = 86_400_000
 
-_Span = Annotated[int, Strict(), Field(ge=100, le=DAY_MS)]
+_Span = Annotated[int, STRICT, Interval(ge=100, le=DAY_MS)]
 
 
 def _check_host_pattern(text: str) -> None:
@@ -43,7 +46,7 @@ def _check_host_pattern(text: str) -> None:
         raise ValueError(f"{text[:60]!r} names no hosts: {mend}")
 
 
-HostPattern = Annotated[str, readable_by(_check_host_pattern), AfterValidator(str.lower)]
+HostPattern = Annotated[str, readable_by(_check_host_pattern), Passes(str.lower)]
 
 
 class TopologySettings(Section):
@@ -54,12 +57,12 @@ class TopologySettings(Section):
     seed, learn of all others, and keep a few links near and far, so that no single death parts the
     federation. [[neighbours]] then are kept besides. A leaf takes two hubs of its [[neighbours]]:
     near ones, and of these the least loaded."""
-    seeds: tuple[Url, ...] = Field(default=(), max_length=SEEDS_MAX)
+    seeds: Annotated[tuple[Url, ...], MaxLen(SEEDS_MAX)] = ()
     """With mode = "auto": brokers to join by, any one is enough; may name this one."""
-    neighbours: WholeNumber = Field(default=6, ge=NEIGHBOURS_MIN, le=64)
+    neighbours: Annotated[WholeNumber, Interval(ge=NEIGHBOURS_MIN, le=64)] = 6
     """Links this broker wants; it has one more or less at times. About a third go to brokers
     nearby, the others hold the federation together."""
-    hosts: tuple[HostPattern, ...] = Field(default=(), max_length=HOSTS_MAX)
+    hosts: Annotated[tuple[HostPattern, ...], MaxLen(HOSTS_MAX)] = ()
     """Hosts to which links may be made by themselves: names, "*.example.org", networks like
     "10.1.0.0/16" for addresses. Empty: any, which with links.username needs a signed federation."""
     settle_ms: _Span = 10_000
@@ -71,15 +74,14 @@ class TopologySettings(Section):
     and closed."""
     exchange_ms: _Span = 180_000
     """Between two neighbours exchanged for ones at most half as far."""
-    forget_s: WholeNumber = Field(default=86_400, ge=60, le=2**31)
+    forget_s: Annotated[WholeNumber, Interval(ge=60, le=2**31)] = 86_400
     """How long a broker that is gone is looked for."""
 
-    @model_validator(mode="after")
-    def _seeds_have_a_use(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.mode == "static" and self.seeds:
             what = 'topology.seeds with topology.mode = "static"'
             raise wrong("seeds", what, 'set topology.mode = "auto", or name them as [[neighbours]]')
-        return self
 
     def allows(self, address: Address) -> bool:
         """Whether a link may be made there without the operator naming it."""
@@ -105,13 +107,13 @@ class HubSettings(TrustSettings):
 
     agent_file: Path | None = None
     """This broker's key and certificate in the leaves' federation; closed to others."""
-    filters_max: WholeNumber = Field(default=3_000, ge=3, le=1_000_000)
+    filters_max: Annotated[WholeNumber, Interval(ge=3, le=1_000_000)] = 3_000
     """Filters that a leaf is told of what all others want, and the mesh of what leaves and clients
     here want. Where more than a third of it are wanted, several become a wider one; the rest is for
     those that were replaced, which are told for a while besides."""
-    leaf_filters_max: WholeNumber = Field(default=10_000, ge=1, le=1_000_000)
+    leaf_filters_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 10_000
     """Filters one leaf may want, beside room for what it is told; more are refused."""
-    leaf_ann_gap_ms: WholeNumber = Field(default=250, ge=0, le=60_000)
+    leaf_ann_gap_ms: Annotated[WholeNumber, Interval(ge=0, le=60_000)] = 250
     """Least time between two times that a leaf is told of changes; the first after a quiet time is
     told at once."""
 
@@ -139,9 +141,9 @@ class LeafSettings(Section):
     """Its id; no other broker has it."""
     url: Url | None = None
     """Where its broker is, if its agent does not dial alone."""
-    imports: Annotated[TopicFilters, Takes.RELOAD] = Field(default=EVERYTHING, alias="import")
+    imports: Annotated[TopicFilters, Takes.RELOAD] = EVERYTHING
     """Publications are taken from this leaf when one of these matches,"""
-    exports: Annotated[TopicFilters, Takes.RELOAD] = Field(default=EVERYTHING, alias="export")
+    exports: Annotated[TopicFilters, Takes.RELOAD] = EVERYTHING
     """and handed to it when one of these does,"""
     deny: Annotated[TopicFilters, Takes.RELOAD] = ()
     """and never, in either direction, when one of these does."""

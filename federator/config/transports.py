@@ -5,12 +5,15 @@ Source: docs/direct.md; docs/udp-fec.md.
 
 import importlib.util
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
-from federator.config.held.models import Field
+from annotated_types import Interval
+
 from federator.config.section import Section, WholeNumber, readable_by, unusable
-from federator.protocol.datagrams.sender import Limits
 from federator.protocol.trust.guard import SEAL_BYTES
+
+if TYPE_CHECKING:
+    from federator.protocol.datagrams.sender import Limits
 
 HOST_CHARACTERS_MAX = 255
 FOLDER_BYTES_MAX = 70
@@ -82,23 +85,25 @@ class UdpSettings(Section):
     advertise: _Endpoint | None = None
     """host:port that neighbours send to, when they cannot reach listen as it stands; else the host
     of listen, or of broker.advertise and broker.url when listen is any address."""
-    datagram_bytes: WholeNumber = Field(default=1_200, ge=576, le=1_472)
+    datagram_bytes: Annotated[WholeNumber, Interval(ge=576, le=1_472)] = 1_200
     """Longest payload of a datagram. One that does not get through whole is never used."""
-    bytes_per_s: WholeNumber = Field(default=1_000_000, ge=10_000, le=1_000_000_000)
+    bytes_per_s: Annotated[WholeNumber, Interval(ge=10_000, le=1_000_000_000)] = 1_000_000
     """Pace to each neighbour, repair packets included. Nothing slows down by itself when a link is
     too narrow: set what it can carry. Frames beyond it go by the broker."""
-    wait_ms: WholeNumber = Field(default=8, ge=1, le=255)
+    wait_ms: Annotated[WholeNumber, Interval(ge=1, le=255)] = 8
     """Repair packets follow at most so long after what they protect; at once when frames come more
     seldom than that. The longer, the fewer of them do; less than a quarter of a round trip gains
     most."""
-    failing_ppm: WholeNumber = Field(default=500, ge=1, le=500_000)
+    failing_ppm: Annotated[WholeNumber, Interval(ge=1, le=500_000)] = 500
     """Of a million groups of datagrams, how many may lose more than repair packets mend."""
-    late_ppm: WholeNumber = Field(default=1_500, ge=1, le=1_000_000)
+    late_ppm: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 1_500
     """Of a million groups of datagrams, how many may wait for the repair packets of the next group,
     on each link. 1000000 saves packets where frames come seldom."""
 
-    def limits(self) -> Limits:
+    def limits(self) -> "Limits":
         """How links over datagrams may be used."""
+        from federator.protocol.datagrams.sender import Limits  # noqa: PLC0415 - of few agents
+
         return Limits(
             datagram_bytes=self.datagram_bytes - SEAL_BYTES,
             wait_ms=self.wait_ms,

@@ -74,8 +74,7 @@ class DataPlane:
         to_local_names: What is published on our broker instead of a run that arrived.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
-        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once. Of
-            ours while flows move, and of others' for custody.
+        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
         retained: Orders retained values; ``None`` lets them pass as they come.
         frame_events: What happens is written down here, frame by frame.
         datagrams: Carries frames past the brokers, if anybody does.
@@ -158,13 +157,7 @@ class DataPlane:
             held_bytes_max=held_bytes_max,
             now=now,
         )
-        self.moves = Moves(
-            self_id,
-            self._mark,
-            self._release,
-            counters=self.counters,
-            bytes_max=held_bytes_max,
-        )
+        self.moves = Moves(self_id, self._mark, self._release, counters=self.counters)
         self.intake = Intake(
             custody=self.custody,
             own=self._own,
@@ -392,11 +385,12 @@ class DataPlane:
         self.outgoing.send(frame, 0, sends, (body,), len(body), now_ms=now.ms)
         return seq
 
-    def _mark(self, former: TopicRoute, topic: str, body: bytes, now: Now) -> int | None:
-        """Send a marker to whom rules let ``topic`` go; ``None``: to nobody."""
-        rules_of = self._policies.rules_of
-        sends = tuple(each for each in former.sends if rules_of(each[0]).allows_export(topic))
-        return self.trace(former, sends, body, now) if sends else None
+    def _mark(self, former: TopicRoute, topic: str, body: bytes, now: Now) -> tuple[int, Sends]:
+        """Send a marker to those whom ``topic`` may go to and a link leads to; who they are."""
+        rules_of, reaches = self._policies.rules_of, self.outgoing.reaches
+        hops = (each for each in former.sends if reaches(each[0]))
+        sends = tuple(each for each in hops if rules_of(each[0]).allows_export(topic))
+        return self.trace(former, sends, body, now) if sends else 0, sends
 
     def _release(self, flow: tuple[str, ...], waited: Sequence[Waiting], now: Now) -> None:
         self.intake.send_waited(TopicRoute(*self.forwarder.route_flow(flow)), waited, now)

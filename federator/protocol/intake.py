@@ -331,10 +331,10 @@ class Intake:
             self.flush(now)
 
     def send_waited(self, route: TopicRoute, waited: Sequence[Waiting], now: Now) -> None:
-        """Send what waited while its flow moved."""
+        """Send what waited while its flow moved; it was measured when it came."""
         for each in waited:
             size = len(each.packets)
-            self._send(route, (each.packets,), size, each.count, each.time_us, now)
+            self._send_now(route, (each.packets,), size, each.count, each.time_us, now)
 
     def _set_due(self) -> None:
         self.due_ms = earliest(self._flush_ms, self._retry_ms)
@@ -372,9 +372,12 @@ class Intake:
         order = [(place_of[batch], count) for batch, count in runs if batch in place_of]
         for place, batch in enumerate(batches):
             record = records.get(batch)
-            if record is None and self._moves and self._lets_wait(batch, now):
-                batch.empty()
-                continue
+            if record is None:
+                if self._measured is not None:
+                    self._measured.add(batch.route, batch.size, batch.count)
+                if self._moves and self._lets_wait(batch, now):
+                    batch.empty()
+                    continue
             each = self._plain(batch) if record is None else self._logged(batch, record)
             each.frame.place, each.frame.order = place, order
             if each.sends:
@@ -398,9 +401,22 @@ class Intake:
         time_us: int,
         now: Now,
     ) -> None:
-        """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame."""
-        if self._moves and self._moves.take(route.keys, parts, count, time_us, now):
-            return
+        """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame, or let them
+        wait."""
+        if self._measured is not None:
+            self._measured.add(route, size, count)
+        if not self._moves or not self._moves.take(route.keys, parts, count, time_us, now):
+            self._send_now(route, parts, size, count, time_us, now)
+
+    def _send_now(
+        self,
+        route: TopicRoute,
+        parts: Sequence[bytes | memoryview],
+        size: int,
+        count: int,
+        time_us: int,
+        now: Now,
+    ) -> None:
         self._note_plain(route, self._own.seq + 1, size, count, time_us)
         if route.sends:
             frame = self._own.plain(route.keys, count, time_us)
@@ -423,8 +439,6 @@ class Intake:
         if self._frame_events is not None:
             epoch = self._own.epoch
             self._frame_events.add(Made(route.keys, 0, epoch, seq, count, size, time_us))
-        if self._measured is not None:
-            self._measured.add(route, size, count)
         if route.sends:
             self._counters.publications_out += count
         else:

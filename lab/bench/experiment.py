@@ -25,7 +25,16 @@ from lab.bench import records as r
 from lab.bench.generator import Ends, Generator, Outcome
 from lab.bench.processor import processor_s, resident_mb
 from lab.bench.records import Key, Results
-from lab.bench.systems import AGENTS, AgentLine, BrokerLine, Echo, GatewayFront, System
+from lab.bench.systems import (
+    AGENTS,
+    LIMIT_DIRECT,
+    AgentLine,
+    BrokerLine,
+    Echo,
+    GatewayFront,
+    LimitLine,
+    System,
+)
 from lab.bench.wire import Layout, topics
 from lab.grid.processes.children import Started
 from lab.grid.trial import Progress
@@ -88,7 +97,8 @@ NARROW: Final = 0  # in place of a rate: few messages on their way
 class Plan:
     """What is measured."""
 
-    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, ``federator``, and our agents with links
+    # Of ``echo``, ``broker``, ``gateway``, ``bridge``, the least that agents can do, ``limit`` by
+    # brokers and ``limit-direct``, ``federator``, and our agents with links
     # straight from one to the other, ``direct``, with the metrics stream on, ``metrics``, or
     # secured: ``signed``, ``sealed``, ``proven``.
     systems: tuple[str, ...] = ("echo", "broker", "bridge", "federator", "direct")
@@ -120,6 +130,8 @@ class Plan:
             line: dict[str, Any] = {"hops": hops, "link_delay_ms": self.link_delay_ms}
             if "bridge" in self.systems:
                 made.append(BrokerLine(folder / f"bridge-{hops}", **line))
+            limits = [name for name in ("limit", LIMIT_DIRECT) if name in self.systems]
+            made += [LimitLine(folder / f"{name}-{hops}", name=name, **line) for name in limits]
             agents = [name for name in AGENTS if name in self.systems]
             made += [AgentLine(folder / f"{name}-{hops}", name=name, **line) for name in agents]
         return made

@@ -26,6 +26,8 @@ IDLE_CLIENTS: Final = 1_000
 BESIDE: Final = {
     "federator": "bridge",
     "direct": "bridge",
+    "limit": "bridge",
+    "limit-direct": "bridge",
     "gateway": "broker",
     "polling": "bridge",
     "metrics": "federator",

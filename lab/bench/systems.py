@@ -1,4 +1,4 @@
-"""What the bench puts load on: a broker, a gateway, a chain of bridges or of our agents, an echo.
+"""What the bench puts load on: a broker, a gateway, a chain of bridges or of our agents, a limit.
 
 Each takes publications in at one end and hands them out at the other, ``hops`` links away, and
 says which processes belong to its brokers and which to its agents. Brokers keep Mosquitto's
@@ -8,6 +8,7 @@ log topics that our agents need, and a Unix socket each for the agent beside it.
 """
 
 import asyncio
+import shutil
 import time
 from abc import ABC, abstractmethod
 from pathlib import Path
@@ -20,9 +21,11 @@ from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
 from lab.grid.processes.children import Child, Helper, python, spawn
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
+from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay_process import RelayProcess
 
 FEDERATION: Final = "bench"
+LIMIT_DIRECT: Final = "limit-direct"
 SECURED: Final = ("signed", "sealed", "proven")
 AGENTS: Final = ("federator", "direct", "polling", "metrics", *SECURED)
 """Names of ``AgentLine``s."""
@@ -56,7 +59,7 @@ class System(ABC):
         folder.mkdir(parents=True, exist_ok=True)
         self.hops = hops
         self.brokers: list[Child | Helper] = []
-        self.agents: list[Child] = []
+        self.agents: list[Child | Helper] = []
         self._folder = folder
         self._link_delay_ms = link_delay_ms
         self._relays: RelayProcess | None = None  # since the first link that delays
@@ -213,6 +216,58 @@ class AgentLine(System):
             if self.name == "direct" and not all(straight):
                 return f"agent {here} does not go straight to its neighbours"
         return None
+
+
+class LimitLine(System):
+    """Brokers in a row, and beside each what does the least that an agent can do (``limit.c``).
+
+    ``limit`` hands on by the next broker, ``limit-direct`` from process to process.
+    """
+
+    def __init__(
+        self, folder: Path, *, hops: int, link_delay_ms: float = 0, name: str = "limit"
+    ) -> None:
+        super().__init__(folder, hops=hops, link_delay_ms=link_delay_ms)
+        self.name = name
+
+    async def start(self) -> Ends:
+        """Compile the program, start the brokers, then a process beside each."""
+        program = str(await self._compile())
+        numbers = range(self.hops + 1)
+        line = [BrokerProcess(self._folder / f"broker-{i}", log_topics=False) for i in numbers]
+        self.brokers += line
+        await asyncio.gather(*(broker.start() for broker in line))
+        for words in await self._crossings(line):
+            process = Helper([program, *words], log=self._folder / "limit.log")
+            self.agents.append(process)
+            await process.start()
+        return _ends(line)
+
+    async def _compile(self) -> Path:
+        compiler = shutil.which("cc")
+        if compiler is None:
+            raise LinkError("the limit is a C program, and no compiler is here: install gcc")
+        program = self._folder / "limit"
+        source = Path(__file__).with_name("limit.c")
+        made = await asyncio.create_subprocess_exec(compiler, "-O2", "-o", program, source)
+        if await made.wait():
+            raise LinkError(f"{compiler} does not compile {source}")
+        return program
+
+    async def _crossings(self, line: list[BrokerProcess]) -> list[list[str]]:
+        """What each process takes in and hands out, as its arguments."""
+        words = [["sub", str(line[0].port), "bench/#"]]
+        between = free_ports(self.hops) if self.name == LIMIT_DIRECT else []
+        for number, broker in enumerate(line[1:]):
+            port = await self._port_of(broker, link=f"{number}>{number + 1}")
+            if between:
+                words[-1] += ["send", str(between[number])]
+                words.append(["listen", str(between[number])])
+            else:
+                words[-1] += ["frame", str(port), "frames"]
+                words.append(["frames", str(broker.port), "frames"])
+        words[-1] += ["pub", str(line[-1].port)]
+        return words
 
 
 class Echo(System):

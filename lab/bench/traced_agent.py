@@ -74,7 +74,7 @@ def main() -> None:
 
     from federator.runtime.agent import process  # noqa: PLC0415
 
-    file = Path(sys.argv[-1]).parent / FILE
+    file = Path(sys.argv[1]).parent / FILE
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])  # in every thread from here on
 
     def wait() -> None:

@@ -5,8 +5,10 @@ A broker is an *origin* (has a publisher), a *destination* (has subscribers), bo
 brokers stay relays; the best connected ones, without whom the others are still joined, come first.
 """
 
+import itertools
 import random
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from federator.protocol.filters import matches
@@ -25,6 +27,7 @@ class Subscriber:
     name: str
     broker: BrokerId
     filter: str
+    qos: int = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,8 +45,10 @@ class Layout:
         return [(s, t) for s in self.subscribers for t in self.topics if matches(s.filter, t)]
 
 
-def draw_layout(grid: Grid, rng: random.Random) -> Layout:
+def draw_layout(grid: Grid, rng: random.Random, qos: Sequence[int] = (1,)) -> Layout:
     """Clients for ``grid``: some brokers are origin and destination both, some are neither.
+
+    For each of several ``qos`` every filter has a subscriber of its own, beside the others.
 
     Raises ``ValueError``: a grid of one broker has nobody to send to.
     """
@@ -59,9 +64,17 @@ def draw_layout(grid: Grid, rng: random.Random) -> Layout:
     for here in destinations:
         narrow = rng.choice([f"chaos/+/{rng.choice(TOPIC_ENDS)}", f"chaos/{rng.choice(origins)}/+"])
         exact = rng.choice(sorted(topics))
-        subscribers.append(Subscriber(f"all-{here}", here, "chaos/#"))
-        subscribers.append(Subscriber(f"some-{here}", here, rng.choice([narrow, exact])))
+        wanted = {f"all-{here}": "chaos/#", f"some-{here}": rng.choice([narrow, exact])}
+        for (name, filter), each in itertools.product(wanted.items(), qos):
+            shown = f"{name}-qos-{each}" if len(qos) > 1 else name
+            subscribers.append(Subscriber(shown, here, filter, each))
     return Layout(origins, destinations, tuple(sorted(relays)), topics, tuple(subscribers))
+
+
+def gathered(layout: Layout, here: BrokerId) -> Layout:
+    """The clients of ``layout``, all at one broker: what that one does without a federation."""
+    subscribers = tuple(replace(each, broker=here) for each in layout.subscribers)
+    return Layout((here,), (here,), (), dict.fromkeys(layout.topics, here), subscribers)
 
 
 def _relays(grid: Grid, rng: random.Random) -> set[BrokerId]:

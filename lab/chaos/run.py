@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.chaos.layout import Layout, draw_layout
+from lab.chaos.layout import Layout, draw_layout, gathered
 from lab.chaos.ledger import CALM, UNPROMISED_AT_QOS_0, Counts, Ledger, Violation
 from lab.chaos.schedule import KINDS, MIXED, Episode, episodes
 from lab.chaos.stage import Injury, SmallDisk, Stage, draw_persistent
@@ -24,6 +24,9 @@ from lab.chaos.traffic import Traffic
 from lab.chaos.vitals import SAMPLE_S, Vital, Vitals
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
+
+ALONE: Final = Grid(1, 1)
+"""The one broker of a run without agents."""
 
 WARM_UP_TIMEOUT_S: Final = 60.0
 SETTLE_S: Final = 3.0
@@ -52,7 +55,7 @@ class Plan:
     seed: int
     minutes: float
     rate: float
-    qos: int
+    qos: tuple[int, ...]  # of each topic's publications, in turn
     classes: tuple[str, ...]
     redundancy: int = 2
     strategy: str = "mesh"
@@ -71,6 +74,12 @@ class Plan:
     hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
     signed: bool = False  # with keys, and with strangers among the faults
     direct: bool = False  # frames go straight from agent to agent
+    alone: bool = False  # all clients are at one broker without an agent
+
+    @property
+    def owes(self) -> bool:
+        """Whether anything is promised: at QoS 0 nothing is."""
+        return min(self.qos) > 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,7 +110,7 @@ class Outcome:
     @property
     def held(self) -> bool:
         """Whether every promise did, and every class of faults was felt."""
-        broken = any(each.broken(self.plan.qos) for each in self.counts.values())
+        broken = any(each.broken(min(self.plan.qos)) for each in self.counts.values())
         sick = any(vital.faults for vital in self.vitals)
         return not (broken or self.violations or sick or self.never_felt)
 
@@ -137,10 +146,12 @@ class ChaosRun:
         self.folder = folder
         self._progress = progress
         rng = random.Random(plan.seed)
-        self._layout = layout or draw_layout(plan.grid, rng)
+        drawn = layout or draw_layout(plan.grid, rng, plan.qos)
+        self._layout = gathered(drawn, ALONE.ids[0]) if plan.alone else drawn
         self._persistent = draw_persistent(plan.grid.ids, rng)
         self._rng = rng
-        self._disks = self._choose_disks() if small_disks and "disk-full" in plan.classes else {}
+        with_disks = small_disks and "disk-full" in plan.classes and not plan.alone
+        self._disks = self._choose_disks() if with_disks else {}
         self.outcome = Outcome(plan, self._layout)
         self._vitals: Vitals | None = None
         self._own_fault: BaseException | None = None
@@ -158,7 +169,7 @@ class ChaosRun:
         """
         asyncio.get_running_loop().set_exception_handler(self._on_own_fault)
         async with self._grid() as grid:
-            ledger = Ledger(self._layout)
+            ledger = Ledger(self._layout, mixed=len(self.plan.qos) > 1)
             disks, persistent = self._disks, self._persistent
             started_s = time.monotonic() - 1.0  # nothing happens at 0
             stage = Stage(
@@ -174,6 +185,7 @@ class ChaosRun:
                 payload_bytes=self.plan.payload_bytes,
                 clock=stage.now_s,
             )
+            stage.traffic = traffic
             async with _running(client.run() for client in traffic.clients):
                 async with _running([traffic.publish()]):
                     await self._warm_up(stage)
@@ -196,7 +208,7 @@ class ChaosRun:
                 f"sys_interval {plan.sys_interval_s}",
             )
             grid = RunningGrid(
-                plan.grid,
+                ALONE if plan.alone else plan.grid,
                 self.folder,
                 link_delay_ms=plan.link_delay_ms,
                 redundancy=plan.redundancy,
@@ -204,6 +216,7 @@ class ChaosRun:
                 persistent=self._persistent,
                 signed=plan.signed,
                 direct=plan.direct,
+                with_agents=not plan.alone,
                 agent_options={
                     "routing": {"strategy": plan.strategy},
                     "custody": {} if plan.keep_s is None else {"keep_s": plan.keep_s},
@@ -264,7 +277,7 @@ class ChaosRun:
     def _reports(self, stage: Stage) -> list[Violation]:
         """What broke a promise so far."""
         found = stage.ledger.violations
-        if not self.plan.qos:
+        if not self.plan.owes:
             found = [each for each in found if each.kind not in UNPROMISED_AT_QOS_0]
         return [*self.outcome.violations, *found]
 
@@ -308,7 +321,7 @@ class ChaosRun:
 
     def _behind(self, stage: Stage, before_s: float) -> int:
         """Owed of what was sent before; at QoS 0 nothing is."""
-        return stage.ledger.behind(before_s) if self.plan.qos else 0
+        return stage.ledger.behind(before_s) if self.plan.owes else 0
 
     async def _rest(self, stage: Stage, traffic: Traffic) -> None:
         """No more publications: wait until nothing is owed, then for late copies."""
@@ -326,7 +339,7 @@ class ChaosRun:
         outcome.counts = stage.ledger.counts()
         outcome.violations = sorted(self._reports(stage), key=lambda v: v.at_s)
         if self._vitals is not None:
-            outcome.vitals = self._vitals.judge(outcome.elapsed_s)
+            outcome.vitals = self._vitals.judge(outcome.elapsed_s, len(outcome.happened))
 
     def _accuse(self, stage: Stage, kind: str, where: str, detail: str) -> None:
         phase = stage.ledger.phase_at(stage.now_s())

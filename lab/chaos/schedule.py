@@ -171,7 +171,8 @@ def _kill_kind(what: str, role: str) -> Kind:
         return _down(stage, f"{what}-kill-{role}", what, here, hold_s, kill, "kill -9")
 
     def lacks(stage: Stage) -> str:
-        return "" if ROLES[role](stage.layout) else f"no broker is a {role} here"
+        nobody = "" if ROLES[role](stage.layout) else f"no broker is a {role} here"
+        return nobody or _lacks_agents(stage, what)
 
     return Kind(f"{what}-kill-{role}", f"kill -9 of a {role}'s {what}", draw, lacks)
 
@@ -207,12 +208,53 @@ def _pause_kind(what: str, article: str) -> Kind:
         felt = soon(lambda: _is_stopped(_process(stage, what, here).pid))
         return Injury(f"{what}-pause", victims, detail, hold_s, soon(pause), soon(resume), felt)
 
-    return Kind(f"{what}-pause", f"SIGSTOP of {article} {what}", draw)
+    lacks = partial(_lacks_agents, what=what)
+    return Kind(f"{what}-pause", f"SIGSTOP of {article} {what}", draw, lacks)
+
+
+def _lacks_agents(stage: Stage, what: str) -> str:
+    return "no agents" if what == "agent" and not stage.grid.agents else ""
 
 
 def _is_stopped(pid: int) -> bool:
     stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
     return stat.rpartition(")")[2].split()[0] == "T"
+
+
+WAITS_S: Final = (1.0, 3.0)
+"""What comes meanwhile must fit in the brokers' queues."""
+
+
+def _draw_subscriber_pause(stage: Stage, rng: random.Random) -> Injury:
+    here, hold_s = rng.choice(stage.layout.destinations), stage.span_s(rng, WAITS_S)
+    names = [each.name for each in stage.layout.subscribers if each.broker == here]
+
+    def pause() -> None:
+        for name in names:
+            stage.traffic.subscribers[name].pause()
+
+    def resume() -> None:
+        for name in names:
+            stage.traffic.subscribers[name].resume()
+
+    felt = soon(lambda: all(stage.traffic.subscribers[name].paused for name in names))
+    kind, victims = "subscriber-pause", frozenset({f"broker {here}"})
+    return Injury(kind, victims, f"{hold_s:g} s", hold_s, soon(pause), soon(resume), felt)
+
+
+def _draw_publisher_burst(stage: Stage, rng: random.Random) -> Injury:
+    here, hold_s = rng.choice(stage.layout.origins), stage.span_s(rng, WAITS_S)
+    topics = [topic for topic, origin in stage.layout.topics.items() if origin == here]
+
+    async def hold() -> None:
+        stage.traffic.hold(topics)
+
+    async def hand_over() -> None:
+        await stage.traffic.hand_over()
+
+    victims, felt = frozenset({"publishers"}), soon(lambda: stage.traffic.saved > 0)
+    detail = f"what is due at broker {here} in {hold_s:g} s"
+    return Injury("publisher-burst", victims, detail, hold_s, hold, hand_over, felt)
 
 
 def _draw_disk_full(stage: Stage, rng: random.Random) -> Injury:
@@ -237,6 +279,8 @@ FAULTS: Final = (
     _restart_kind("broker-restart-saved", persistent=True),
     _pause_kind("agent", "an"),
     _pause_kind("broker", "a"),
+    Kind("publisher-burst", "a publisher saves up, and gives it at once", _draw_publisher_burst),
+    Kind("subscriber-pause", "a broker's subscribers read nothing", _draw_subscriber_pause),
     Kind(
         "disk-full",
         "no room for an agent's state (takes root)",

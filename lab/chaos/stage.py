@@ -19,7 +19,7 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -27,6 +27,7 @@ from federator.errors import LinkError
 from federator.protocol.types import BrokerId
 from lab.chaos.layout import Layout
 from lab.chaos.ledger import Ledger
+from lab.chaos.traffic import Traffic
 from lab.grid.running import RunningGrid
 
 ROOMY: Final = "256m"
@@ -119,6 +120,7 @@ class Stage:
     down: set[BrokerId]  # agents that are dead on purpose
     started_s: float
     hold_s: float | None = None  # how long every fault lasts, instead of a span of its class
+    traffic: Traffic = field(init=False)  # set once there is a clock
 
     def now_s(self) -> float:
         """Seconds since the run began."""

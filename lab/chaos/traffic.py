@@ -18,14 +18,15 @@ import contextlib
 import itertools
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final, cast
 
 import mqtt5
 
 from federator.protocol.types import BrokerId
-from lab.chaos.layout import Layout, Subscriber
+from lab.chaos import burst
+from lab.chaos.layout import Layout
 from lab.chaos.ledger import Ledger
 from lab.grid.processes.broker import BrokerProcess
 
@@ -48,13 +49,14 @@ class _Pending:
     topic: str
     payload: bytes
     number: int
+    qos: mqtt5.QoS
     released: bool = False  # QoS 2: PUBREC came
 
 
 class Client(asyncio.Protocol):
     """One client id at one broker; ``run`` connects, and connects again for ever.
 
-    ``qos`` is of its publications and of its subscription to ``filter``, if it has one.
+    ``qos`` is of its subscription to ``filter``, if it has one.
     """
 
     def __init__(
@@ -63,11 +65,11 @@ class Client(asyncio.Protocol):
         traffic: "Traffic",
         *,
         client_id: str,
-        qos: int,
+        qos: int = 0,
         filter: str | None = None,
     ) -> None:
         self.client_id = client_id
-        self._place = place
+        self.place = place
         self._traffic = traffic
         self._qos = mqtt5.QoS(qos)
         self._filter = filter
@@ -87,26 +89,46 @@ class Client(asyncio.Protocol):
         """Publications the broker has not acknowledged."""
         return len(self._pending)
 
-    @property
-    def ready(self) -> bool:
-        """Whether ``publish`` would be taken."""
+    def ready(self, qos: int) -> bool:
+        """Whether ``publish`` would be taken.
+
+        A broker hands QoS 2 on at its PUBREL, so QoS 1 behind it waits for that.
+        """
         transport = self._transport
         if not self._up or transport is None or transport.is_closing():
             return False
-        if self._qos == 0:
+        if qos == 0:
             return transport.get_write_buffer_size() < UNSENT_BYTES_MAX
+        if qos == 1 and any(p.qos == 2 and not p.released for p in self._pending.values()):
+            return False
         return len(self._pending) < self._room
 
-    def publish(self, topic: str, payload: bytes, number: int) -> None:
+    def publish(self, topic: str, payload: bytes, number: int, qos: int) -> None:
         """Write a publication; only when ``ready``."""
-        assert self.ready, "not ready"
-        if self._qos == 0:
+        assert self.ready(qos), "not ready"
+        if qos == 0:
             self._write(mqtt5.PublishPacket(topic, payload))
             self._traffic.ledger.acknowledged(topic, number)
             return
         packet_id = self._free_id()
-        self._pending[packet_id] = _Pending(topic, payload, number)
-        self._write(mqtt5.PublishPacket(topic, payload, qos=self._qos, packet_id=packet_id))
+        pending = _Pending(topic, payload, number, mqtt5.QoS(qos))
+        self._pending[packet_id] = pending
+        self._write(mqtt5.PublishPacket(topic, payload, qos=pending.qos, packet_id=packet_id))
+
+    def pause(self) -> None:
+        """Read nothing, on this connection."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.pause_reading()
+
+    def resume(self) -> None:
+        """Read again."""
+        if self._transport is not None and not self._transport.is_closing():
+            self._transport.resume_reading()
+
+    @property
+    def paused(self) -> bool:
+        """Whether it reads nothing."""
+        return self._transport is not None and not self._transport.is_reading()
 
     async def run(self) -> None:
         """Stay connected. Ends by cancellation."""
@@ -116,7 +138,7 @@ class Client(asyncio.Protocol):
                 self._closed.clear()
                 with contextlib.suppress(OSError, TimeoutError):
                     async with asyncio.timeout(CONNECT_TIMEOUT_S):
-                        await loop.create_connection(lambda: self, *self._place)
+                        await loop.create_connection(lambda: self, *self.place)
                     await self._watch()
                 self.disconnect()
                 await asyncio.sleep(RETRY_S)
@@ -238,7 +260,7 @@ class Client(asyncio.Protocol):
             again = mqtt5.PublishPacket(
                 pending.topic,
                 pending.payload,
-                qos=self._qos,
+                qos=pending.qos,
                 packet_id=packet_id,
                 duplicate=packet.session_present,
             )
@@ -272,6 +294,7 @@ class Traffic:
     Args:
         run: Tells this run's messages from any other's.
         rate: Publications per second of all publishers together.
+        qos: Of the publications on each topic, in turn.
         clock: Seconds since the run began.
     """
 
@@ -283,28 +306,36 @@ class Traffic:
         *,
         run: int,
         rate: float,
-        qos: int,
+        qos: Sequence[int],
         payload_bytes: int,
         clock: Callable[[], float],
     ) -> None:
         self.ledger = ledger
         self._clock = clock
         self._rate = rate
+        self._qos = qos
         self._run = run
         self._payload_bytes = max(payload_bytes, PAYLOAD_BYTES_MIN)
         self._topics = list(layout.topics)
+        self._held: set[str] = set()  # topics
+        self._saved: list[str] = []  # a held topic for each publication that was due
         self._place_of = {topic: place for place, topic in enumerate(self._topics)}
-
-        def client(name: str, here: BrokerId, subscriber: Subscriber | None = None) -> Client:
-            place, wanted = brokers[here].place, None if subscriber is None else subscriber.filter
-            return Client(place, self, client_id=name, qos=qos, filter=wanted)
-
-        at = {here: client(f"publisher-{here}", here) for here in layout.origins}
+        at = {
+            here: Client(brokers[here].place, self, client_id=f"publisher-{here}")
+            for here in layout.origins
+        }
         self._publishers = {topic: at[here] for topic, here in layout.topics.items()}
-        self.clients = [
-            *at.values(),
-            *(client(each.name, each.broker, each) for each in layout.subscribers),
-        ]
+        self.subscribers = {
+            each.name: Client(
+                brokers[each.broker].place,
+                self,
+                client_id=each.name,
+                qos=each.qos,
+                filter=each.filter,
+            )
+            for each in layout.subscribers
+        }
+        self.clients = [*at.values(), *self.subscribers.values()]
 
     @property
     def unanswered(self) -> int:
@@ -337,14 +368,48 @@ class Traffic:
         while True:
             due = int((time.monotonic() - began_s) * self._rate)
             for topic in itertools.islice(turns, due - done):
-                self._publish_one(topic)
+                if topic in self._held:
+                    self._saved.append(topic)
+                else:
+                    self._publish_one(topic)
             done = due
             await asyncio.sleep(TICK_S)
 
+    def hold(self, topics: Iterable[str]) -> None:
+        """Save up what is due on ``topics``."""
+        self._held.update(topics)
+
+    @property
+    def saved(self) -> int:
+        """How many publications are saved up."""
+        return len(self._saved)
+
+    async def hand_over(self) -> None:
+        """Publish what was saved up of one publisher, at once, and hold nothing any more."""
+        now_s, saved = self._clock(), list(self._saved)
+        self._saved.clear()
+        numbers = [
+            (topic, self._qos_now(topic), self.ledger.attempted(topic, now_s)) for topic in saved
+        ]
+        told = [(topic, self._payload(topic, number).hex(), qos) for topic, qos, number in numbers]
+        if saved:
+            await burst.hand_over(self._publishers[saved[0]].place, told)
+        for topic, _, number in numbers:
+            self.ledger.acknowledged(topic, number)
+        self._saved.clear()
+        self._held.clear()
+
+    def _qos_now(self, topic: str) -> int:
+        return self._qos[len(self.ledger.streams[topic].sent_s) % len(self._qos)]
+
+    def _payload(self, topic: str, number: int) -> bytes:
+        stamp = _STAMP.pack(self._run, self._place_of[topic], number)
+        return stamp.ljust(self._payload_bytes, b".")
+
     def _publish_one(self, topic: str) -> None:
         client = self._publishers[topic]
-        if not client.ready:
+        qos = self._qos_now(topic)
+        if not client.ready(qos):
             return
         number = self.ledger.attempted(topic, self._clock())
-        stamp = _STAMP.pack(self._run, self._place_of[topic], number)
-        client.publish(topic, stamp.ljust(self._payload_bytes, b"."), number)
+        client.publish(topic, self._payload(topic, number), number, qos)

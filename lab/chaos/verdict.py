@@ -38,6 +38,8 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
 def render(outcome: Outcome) -> RenderableType:
     """The verdict table, the agents, and what was violated."""
     parts: list[RenderableType] = [_header(outcome), _classes(outcome), _agents(outcome)]
+    if len(outcome.plan.qos) > 1:
+        parts.append(_swapped(outcome))
     parts += [Text(f"not tried: {name}: {why}") for name, why in outcome.skipped.items()]
     parts += [Text(f"never felt: {name}: it proved nothing", "red") for name in outcome.never_felt]
     if outcome.held:
@@ -49,9 +51,10 @@ def render(outcome: Outcome) -> RenderableType:
 
 def _header(outcome: Outcome) -> Text:
     plan, layout = outcome.plan, outcome.layout
+    qos = " and ".join(map(str, plan.qos))
     return Text(
         f"seed {plan.seed}, {plan.grid.rows} x {plan.grid.columns} brokers, {plan.strategy}, "
-        f"redundancy {plan.redundancy}, {plan.rate:g} msg/s QoS {plan.qos}, "
+        f"redundancy {plan.redundancy}, {plan.rate:g} msg/s QoS {qos}, "
         f"{outcome.elapsed_s:.0f} s; brokers queue {plan.broker_queue}\n"
         f"origins {_list(layout.origins)}; destinations "
         f"{_list(layout.destinations)}; relays {_list(layout.relays)}"
@@ -74,7 +77,7 @@ def _classes(outcome: Outcome) -> Table:
         recoveries = _recoveries(outcome, name)
         stuck = sum(each.recovery_s is None for each in runs)
         felt = [was_felt for each in runs for _, was_felt in each.felt]
-        failed = counts.broken(outcome.plan.qos) or stuck or name in outcome.never_felt
+        failed = counts.broken(min(outcome.plan.qos)) or stuck or name in outcome.never_felt
         table.add_row(
             name,
             str(len(runs)),
@@ -92,6 +95,12 @@ def _classes(outcome: Outcome) -> Table:
             "[red]FAILED[/]" if failed else "[green]ok[/]",
         )
     return table
+
+
+def _swapped(outcome: Outcome) -> Text:
+    counts = outcome.counts.values()
+    swapped, of = sum(c.swapped for c in counts), sum(c.delivered_mixed for c in counts)
+    return Text(f"to subscribers of QoS 2, not judged: {swapped:,} of {of:,} out of order")
 
 
 def _recoveries(outcome: Outcome, name: str) -> list[float]:

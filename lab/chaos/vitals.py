@@ -36,6 +36,9 @@ LINES_PER_S_MAX: Final = 1.0
 LINES_SLACK: Final = 200
 """For starts, goodbyes and new controllers, which fill a short run's log."""
 
+LINES_PER_FAULT: Final = 4
+"""More in the mean: an agent that is back tells twenty, its neighbours a few."""
+
 _TROUBLE: Final = ("Traceback", '"exception"')
 
 
@@ -84,11 +87,12 @@ class Vitals:
             self._resident_kib[here].append(resident_kib)
             self._files[here].append(files)
 
-    def judge(self, elapsed_s: float) -> list[Vital]:
-        """Every agent against the bars."""
-        return [self._judge(here, elapsed_s) for here in self._agents]
+    def judge(self, elapsed_s: float, faults: int) -> list[Vital]:
+        """Every agent against the bars, after so many ``faults``."""
+        lines_max = LINES_PER_S_MAX * elapsed_s + LINES_PER_FAULT * faults + LINES_SLACK
+        return [self._judge(here, elapsed_s, lines_max) for here in self._agents]
 
-    def _judge(self, here: BrokerId, elapsed_s: float) -> Vital:
+    def _judge(self, here: BrokerId, elapsed_s: float, lines_max: float) -> Vital:
         resident_kib = self._resident_kib[here]
         new = self._agents[here].log_lines()[self._lines_before[here] :]
         second, last = (_quarter(resident_kib, which) for which in (1, 3))
@@ -100,7 +104,7 @@ class Vitals:
             faults.append(f"memory grew from {second:.0f} to {last:.0f} KiB")
         if files_second and files_last > files_second + FILES_SLACK:
             faults.append(f"open files grew from {files_second:.0f} to {files_last:.0f}")
-        if len(new) > LINES_PER_S_MAX * elapsed_s + LINES_SLACK:
+        if len(new) > lines_max:
             faults.append(f"{rate:.1f} log lines a second")
         faults += [f"log: {line[:300]}" for line in new if any(word in line for word in _TROUBLE)]
         names = Counter(_event(line) for line in new)

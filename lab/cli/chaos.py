@@ -29,6 +29,7 @@ from lab.grid.topology import Grid
 FAILED: Final = 1
 REPORT_COLUMNS: Final = 132
 CLASSES: Final = (*KINDS, MIXED)
+QOS: Final = {"0": (0,), "1": (1,), "2": (2,), "mixed": (1, 2)}
 
 
 def _classes(context: click.Context, option: click.Parameter, text: str | None) -> tuple[str, ...]:
@@ -53,7 +54,13 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 )
 @option("--link-delay-ms", type=click.FloatRange(0, 10_000), default=5.0)
 @option("--rate", type=click.FloatRange(1, 10_000), default=500.0, help="msg/s in all.")
-@option("--qos", type=click.IntRange(0, 2), default=1)
+@option(
+    "--qos",
+    type=click.Choice(list(QOS)),
+    default="1",
+    callback=lambda _context, _option, name: QOS[name],
+    help="Mixed: publications on each topic take turns between 1 and 2, for subscribers of each.",
+)
 @option("--payload-bytes", type=click.IntRange(20, 200_000), default=64)
 @option(
     "--broker-queue",
@@ -82,6 +89,11 @@ def _classes(context: click.Context, option: click.Parameter, text: str | None) 
 @click.option("--direct", is_flag=True, help="Frames go straight from agent to agent.")
 @click.option(
     "--signed", is_flag=True, help="Agents have keys, and strangers are among the faults."
+)
+@click.option(
+    "--alone",
+    is_flag=True,
+    help="All clients are at one broker without an agent: what Mosquitto does by itself.",
 )
 @click.option("--list", "listing", is_flag=True, help="Name the fault classes and end.")
 @click.option("--fail-fast", is_flag=True, help="End at the first violation.")

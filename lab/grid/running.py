@@ -58,6 +58,7 @@ class RunningGrid(Stage):
         direct: Frames go straight from agent to agent. A fault of a link hits all that come
             straight to either of its ends.
         capacity: Of every link, bit/s each way, as agents are told; links are as wide as ever.
+        with_agents: Otherwise brokers run alone, and nothing crosses a link.
         spawn: Starts the agents.
         progress: Told what was started.
     """
@@ -76,6 +77,7 @@ class RunningGrid(Stage):
         signed: bool = False,
         direct: bool = False,
         capacity: int | None = None,
+        with_agents: bool = True,
         spawn: Spawn = warm.spawn,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
@@ -93,6 +95,7 @@ class RunningGrid(Stage):
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
         self._capacity = capacity
+        self._with_agents = with_agents
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
         self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
@@ -104,7 +107,7 @@ class RunningGrid(Stage):
         Raises ``LinkError``: something did not start in time.
         """
         await start_each("broker", self.brokers, self._progress)
-        for here in self.grid.ids:
+        for here in self.grid.ids if self._with_agents else ():
             config = await self._agent_config(here)
             folder = self.folder / f"agent-{here}"
             self.agents[here] = AgentProcess(folder, config, self._spawn)

@@ -7,6 +7,7 @@ from federator.config.gateway import GatewaySettings
 from federator.config.reload import differences, merged, taken_by_reload
 from federator.config.section import Takes
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.errors import ConfigError
 
 ONE, TWO = "mqtt://one:1883", "mqtt://two:1883"
@@ -15,7 +16,7 @@ ONE, TWO = "mqtt://one:1883", "mqtt://two:1883"
 def settings(*neighbours, **sections):
     broker = {"id": 1, "url": "mqtt://127.0.0.1"}
     values = {"security": "open", "broker": broker, "neighbours": neighbours} | sections
-    return Settings.model_validate(values)
+    return validated(Settings, values)
 
 
 def told(old, new):

@@ -250,6 +250,10 @@ LOCKS = ["requirements.lock", "requirements-console.lock", "requirements-analyti
 @pytest.mark.parametrize("lock", LOCKS)
 def test_what_runs_in_a_container_is_what_the_tests_ran_on(lock: str):
     def pins(name: str) -> set[str]:
-        return set(re.findall(r"^([\w.-]+==\S+)", (ROOT / name).read_text(), re.MULTILINE))
+        return set(
+            re.findall(
+                r"^([\w.-]+==\S+)", (ROOT / "deploy" / "locks" / name).read_text(), re.MULTILINE
+            )
+        )
 
     assert pins(lock) <= pins("requirements-dev.lock")

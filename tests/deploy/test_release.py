@@ -91,7 +91,12 @@ def test_the_source_archive_has_what_builds_and_tests_it(built):
     with tarfile.open(archive) as files:
         names = {name.partition("/")[2] for name in files.getnames()}
 
-    wanted = {"CONTRIBUTING.md", "requirements.lock", "script/setup", "docs/release.md"}
+    wanted = {
+        "CONTRIBUTING.md",
+        "deploy/locks/requirements.lock",
+        "script/setup",
+        "docs/release.md",
+    }
     assert wanted | {"tests/conftest.py", "analytics/pyproject.toml", "lab/pyproject.toml"} <= names
 
 

@@ -7,11 +7,11 @@ docs/placement.md.
 
 import pytest
 
-from federator.planner.delegation.policies import Policy, compare
 from lab.papers.placement import delegation as delegation_paper
 from lab.papers.placement.claims import CLAIMS, means
+from lab.papers.placement.policies import Policy, compare
 from lab.papers.placement.sweeps import points, rows
-from tests.planner.delegation.closed_forms import expected_external
+from tests.lab.papers.placement.closed_forms import expected_external
 
 SEEDS = 5
 WITHIN = 0.01

@@ -20,18 +20,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, Final, Literal
+from typing import Annotated, Any, Final, Literal
 from urllib.error import HTTPError
 from urllib.request import Request, urlopen
 
+from annotated_types import MaxLen
 from pydantic import ValidationError
 
 from federator.config.brokers import BrokerName, Url
 from federator.config.complaints import first_complaint
-from federator.config.held.models import Field
 from federator.config.section import BrokerNumber, Name, Section, Switch
 from federator.config.security import Security
 from federator.config.topics import TopicFilters
+from federator.config.validation import validated
 from federator.errors import ConfigError
 from federator.protocol.messages.control import NEIGHBOURS_MAX
 from federator.runtime.storage.durable import PRIVATE_FOLDER, open_private
@@ -50,7 +51,7 @@ class Options(Section):
     broker_id: BrokerNumber
     broker_name: BrokerName = ""
     federation: Name = "fed"
-    neighbours: tuple[Url, ...] = Field(default=(), max_length=NEIGHBOURS_MAX)
+    neighbours: Annotated[tuple[Url, ...], MaxLen(NEIGHBOURS_MAX)] = ()
     reachable_at: Url | None = None
     security: Security = "signed"
     agent_key: str | None = None
@@ -110,7 +111,7 @@ def read_options(file: Path) -> Options:
         raise mistake(f"{file}: it should be a table of options")
     given = {name: value for name, value in told.items() if value not in (None, "")}
     try:
-        return Options.model_validate(given)
+        return validated(Options, given)
     except ValidationError as error:
         _, text = first_complaint(error, Options, lambda _: None)
         raise mistake(f"options: {text}") from None

@@ -5,9 +5,7 @@ from pathlib import Path
 
 import click
 
-from federator.cli.options import config_option, named, settings_from
-from federator.config.reading import load_former
-from federator.config.settings import Settings
+from federator.cli.options import config_option
 from federator.errors import ConfigError, LinkError
 from federator.runtime.agent import process
 
@@ -27,26 +25,19 @@ def command(config: Path | None, fail_fast: bool) -> None:
     configuration again: neighbours, what links cost, rules (of leaves, too) and log.level change at
     once, and the log names what takes a restart, or what is wrong.
     """
-    settings = settings_of(config)
-    former = None if settings.former is None else load_former(settings)
     if fail_fast:
-        _check_broker(settings)
-    process.be_agent(process.Told(config, settings, former))
+        _check_broker(config)
+    process.be_agent(config)
 
 
-def settings_of(config: Path | None) -> Settings:
-    """All that an agent is told, with what it needs to start."""
-    settings = settings_from(config)
-    settings.require(named(config))
-    return settings
-
-
-def _check_broker(settings: Settings) -> None:
+def _check_broker(config: Path | None) -> None:
     """What ``--fail-fast`` asks for, before anything is started; a refusal says what to mend."""
-    # Half of an agent: of no use to the others, who leave this process to it.
+    # pydantic and half of an agent: of no use to the others, who leave this process to it.
+    from federator.cli.daemons.agent_settings import settings_of  # noqa: PLC0415
     from federator.cli.setup.doctor import diagnosed  # noqa: PLC0415
     from federator.runtime.process import logs  # noqa: PLC0415
 
+    settings, _ = settings_of(config)
     logs.configure(settings.log)
     try:
         report = diagnosed(settings, system_seconds_max=0)

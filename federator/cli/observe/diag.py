@@ -21,10 +21,12 @@ from typing import Any, Final
 from urllib.parse import quote
 
 import click
-from pydantic import BaseModel, SecretStr
+from pydantic_core import to_jsonable_python
 
 from federator.cli.agent_pages import agent_url, get, get_text, url_option
 from federator.cli.options import FILE, config_option, json_option, option, settings_from, tell
+from federator.config.brokers import Secret
+from federator.config.section import Section
 from federator.config.settings import Settings
 from federator.errors import ConfigError, DecodeError, LinkError
 from federator.protocol.messages.fields import json_value
@@ -79,7 +81,7 @@ def command(
     gathered.take("environment.txt", _environment)
     if settings is not None:
         known = settings
-        gathered.take("config.json", lambda: _json(known.model_dump(mode="json")))
+        gathered.take("config.json", lambda: _json(to_jsonable_python(known, fallback=str)))
         gathered.take("state.txt", lambda: "".join(_state(known.state_dir)))
         gathered.take("log.txt", lambda: _log(log, unit))
     gathered.pages(lambda: agent_url(config, url), topics)
@@ -250,15 +252,14 @@ SECRETS_IN_PAPERS: Final = ("signing", "exchange", "secret")
 """Of ``protocol.trust.key_files``."""
 
 
-def secrets_of(settings: BaseModel) -> set[str]:
+def secrets_of(settings: Section) -> set[str]:
     """Every secret that ``settings`` hold or name a file of, if that can be read."""
     found: set[str] = set()
-    for name in type(settings).model_fields:
-        value = getattr(settings, name)
+    for name, value in vars(settings).items():
         for each in value if isinstance(value, tuple) else (value,):
-            if isinstance(each, SecretStr):
-                found.add(each.get_secret_value())
-            elif isinstance(each, BaseModel):
+            if isinstance(each, Secret):
+                found.add(each.text)
+            elif isinstance(each, Section):
                 found |= secrets_of(each)
             elif isinstance(each, Path) and name in SECRET_FILES:
                 found |= set(_in_file(each))

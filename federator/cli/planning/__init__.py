@@ -1,4 +1,4 @@
-"""Verbs that need the extra ``planner``: where traffic, cores and containers should be."""
+"""Verbs that need the extra ``planner``: routes under limited bandwidth."""
 
 import click
 
@@ -8,10 +8,6 @@ _PLAN = {
     "solve": ("solve:solve", "Solve an instance: who carries what, and what is proven of it."),
     "generate": ("generate:generate", "Write an instance of what a federation measured."),
     "draw": ("solve:draw", "Solve an instance and draw the answer."),
-}
-_PLACE = {
-    "delegate": ("place_delegate", "Say which filters each edge broker owns, and write its rules."),
-    "cores": ("place_cores", "Compute each broker's priority as a core from the traffic."),
 }
 
 
@@ -25,8 +21,3 @@ def _verbs(modules: dict[str, tuple[str, str]]) -> type[click.Group]:
 @click.command(cls=_verbs(_PLAN))
 def plan() -> None:
     """Plan routes under limited bandwidth: who carries what, so that most get what they want."""
-
-
-@click.command(cls=_verbs(_PLACE))
-def place() -> None:
-    """Decide which topics live at the edge, and where cores run."""

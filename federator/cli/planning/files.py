@@ -38,16 +38,6 @@ def read_bytes(path: Path) -> bytes:
     return data
 
 
-def read_text(path: Path) -> str:
-    """The file's text."""
-    try:
-        return path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-        text = f"{path}: {reason.lower()}: name a readable file"
-        raise ConfigError(text, exit_code=EX_NOINPUT) from None
-
-
 def write(path: Path | None, text: str) -> None:
     """Write ``text`` to ``path``, or to standard output."""
     if path is None:

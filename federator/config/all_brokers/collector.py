@@ -5,11 +5,12 @@ over both, and one line per mistake. A collector is no broker and needs no id.
 """
 
 from pathlib import Path
-from typing import Annotated, Self
+from typing import Annotated
+
+from annotated_types import Interval, MaxLen
 
 from federator.config.brokers import Address, BrokerAddress, Credentials, check_named_once, in_clear
-from federator.config.held.models import Field, Strict, model_validator
-from federator.config.section import Name, Section, Switch, WholeNumber, wrong
+from federator.config.section import STRICT, Name, Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import CollectorKeySettings
 from federator.config.topology import HOSTS_MAX, HostPattern, host_matches
@@ -17,7 +18,7 @@ from federator.protocol.effects import Notice
 
 COLLECTED_BROKERS_MAX = 512
 
-_Span = Annotated[int, Strict(), Field(ge=10, le=86_400_000)]
+_Span = Annotated[int, STRICT, Interval(ge=10, le=86_400_000)]
 
 
 class CollectedBrokerSettings(BrokerAddress):
@@ -30,7 +31,7 @@ class LoginSettings(Credentials):
     allow_plaintext: Switch = True
     """Go to mqtt:// addresses of other hosts that guides tell of. A warning is logged when
     credentials would travel in clear."""
-    hosts: tuple[HostPattern, ...] = Field(default=(), max_length=HOSTS_MAX)
+    hosts: Annotated[tuple[HostPattern, ...], MaxLen(HOSTS_MAX)] = ()
     """Hosts that guides may send us to: names, "*.example.org", networks like "10.1.0.0/16" for
     addresses. Empty: any, but without a password; one is sent to [[brokers]] and to these hosts
     only."""
@@ -48,7 +49,7 @@ class LoginSettings(Credentials):
 class LandingSettings(Section):
     """When a landed file is finished, and how long it is kept."""
 
-    rotate_bytes: WholeNumber = Field(default=8_388_608, ge=1_024, le=2**30)
+    rotate_bytes: Annotated[WholeNumber, Interval(ge=1_024, le=2**30)] = 8_388_608
     """A file is landed when it has as many,"""
     rotate_ms: _Span = 10_000
     """or when it has been open for so long: the delay of the landing, and a file per broker each
@@ -56,20 +57,20 @@ class LandingSettings(Section):
     sync: Switch = True
     """fsync before a file counts as landed. Without, a power cut may lose what was landed; a kill
     never does."""
-    keep_days: WholeNumber = Field(default=0, ge=0, le=36_500)
+    keep_days: Annotated[WholeNumber, Interval(ge=0, le=36_500)] = 0
     """Remove files of older days; 0 keeps all."""
-    keep_bytes: WholeNumber = Field(default=0, ge=0, le=2**50)
+    keep_bytes: Annotated[WholeNumber, Interval(ge=0, le=2**50)] = 0
     """Remove the oldest files beyond it; 0 keeps all."""
 
 
 class CollectingSettings(Section):
     """How the spools of agents are read."""
 
-    window_max: WholeNumber = Field(default=1_024, ge=1, le=1_000_000)
+    window_max: Annotated[WholeNumber, Interval(ge=1, le=1_000_000)] = 1_024
     """Batches (seconds) asked for at once."""
     answer_ms: _Span = 5_000
     """Silence after which a question is asked again."""
-    memory_bytes_max: WholeNumber = Field(default=268_435_456, ge=33_554_432, le=2**40)
+    memory_bytes_max: Annotated[WholeNumber, Interval(ge=33_554_432, le=2**40)] = 268_435_456
     """Of lines not yet landed. From half of it on files are landed at once and nothing is asked;
     beyond it answers are dropped, and asked for again."""
 
@@ -77,7 +78,7 @@ class CollectingSettings(Section):
 class CollectorHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz and /status."""
 
-    port: WholeNumber = Field(default=9885, ge=0, le=65_535)
+    port: Annotated[WholeNumber, Interval(ge=0, le=65_535)] = 9885
     """0 takes any free port, which the log tells."""
 
 
@@ -88,16 +89,15 @@ class FollowingSettings(Section):
     """Name shared by all agents."""
     only: Switch = False
     """Keep to [[brokers]], and look for no others. `--only`"""
-    brokers: tuple[CollectedBrokerSettings, ...] = Field(max_length=COLLECTED_BROKERS_MAX)
+    brokers: Annotated[tuple[CollectedBrokerSettings, ...], MaxLen(COLLECTED_BROKERS_MAX)]
     """Any one finds the others. `--broker URL` adds one."""
     login: LoginSettings = LoginSettings()
 
-    @model_validator(mode="after")
-    def _each_is_named_once(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if not self.brokers:
             raise wrong("brokers", "brokers is empty", "add [[brokers]] or --broker URL")
         check_named_once(self.brokers)
-        return self
 
     def credential_holders(self) -> list[tuple[str, Credentials]]:
         """Every section that may name secrets, with its key."""

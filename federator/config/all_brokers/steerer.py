@@ -1,16 +1,11 @@
 """What one steerer can be told: where to begin, when to move a flow, for how long a plan holds."""
 
-from typing import Annotated, Literal, Self
+from typing import Annotated, Literal
+
+from annotated_types import Interval, MaxLen
 
 from federator.config.all_brokers.collector import FollowingSettings
-from federator.config.held.models import (
-    BeforeValidator,
-    Field,
-    Strict,
-    StringConstraints,
-    model_validator,
-)
-from federator.config.section import Section, Switch, WholeNumber, wrong
+from federator.config.section import STRICT, Passes, Section, Switch, WholeNumber, wrong
 from federator.config.sections import HttpSettings, LogSettings
 from federator.config.security import SteererKeySettings
 from federator.config.topics import TopicFilters
@@ -22,35 +17,33 @@ from federator.protocol.messages.session_records import (
 from federator.protocol.messages.steering import VALID_MS_MAX
 from federator.protocol.types import BROKER_ID_MAX
 
-_Span = Annotated[int, Strict(), Field(ge=1_000, le=86_400_000)]
+_Span = Annotated[int, STRICT, Interval(ge=1_000, le=86_400_000)]
 
 
 class SteeringSettings(Section):
     """When flows move."""
 
-    threshold_percent: WholeNumber = Field(default=80, ge=10, le=95)
+    threshold_percent: Annotated[WholeNumber, Interval(ge=10, le=95)] = 80
     """A link fuller than that is to be relieved."""
-    margin_percent: WholeNumber = Field(default=10, ge=1, le=100)
+    margin_percent: Annotated[WholeNumber, Interval(ge=1, le=100)] = 10
     """What a move must save of the cost of all flows (rates times link costs), where it relieves no
     link."""
     hold_ms: _Span = 300_000
     """How long a flow stays where it was moved, unless a link to be relieved is over 95 %."""
-    candidates_max: WholeNumber = Field(default=1_000, ge=1, le=10_000)
+    candidates_max: Annotated[WholeNumber, Interval(ge=1, le=10_000)] = 1_000
     """Flows that one decision may move: the heaviest."""
-    solve_ms: WholeNumber = Field(default=8_000, ge=100, le=20_000)
+    solve_ms: Annotated[WholeNumber, Interval(ge=100, le=20_000)] = 8_000
     """Time for one decision."""
     cores: Switch = True
     """Place cores, too: of agents with mesh.core = "placed" (no others follow), where that saves
     margin_percent of messages times link costs, once per hold_ms at most."""
-    valid_ms: WholeNumber = Field(default=30_000, ge=6_000, le=VALID_MS_MAX)
+    valid_ms: Annotated[WholeNumber, Interval(ge=6_000, le=VALID_MS_MAX)] = 30_000
     """For how long a plan holds; it is renewed after a third of that. If the steerer dies, agents
     take the ordinary ways after it."""
 
 
 _Hub = Annotated[
-    str,
-    BeforeValidator(lambda given: str(given) if type(given) is int else given),
-    StringConstraints(max_length=64),
+    str, MaxLen(64), Passes(lambda given: str(given) if type(given) is int else given, raw=True)
 ]
 
 
@@ -65,11 +58,11 @@ class KeepSettings(Section):
     (routing.filters of the hub's agent)."""
     policy: Literal["ns", "ep", "lp"] = "ns"
     """What stays of what nobody but the hub wants: "ns" and "ep": all; "lp": what some client of
-    the same broker subscribes to. The other policies of `place delegate` differ from "ns" in tables
-    that brokers here do not have, or keep nothing."""
+    the same broker subscribes to. The paper's other policies differ from "ns" in tables that
+    brokers here do not have, or keep nothing."""
 
-    @model_validator(mode="after")
-    def _is_whole(self) -> Self:
+    def __post_init__(self) -> None:
+        super().__post_init__()
         if self.hub.isdecimal() and int(self.hub) > BROKER_ID_MAX:
             raise wrong("hub", f"hub = {self.hub} is no broker id", f"at most {BROKER_ID_MAX}")
         if self.hub and not self.collects:
@@ -80,13 +73,12 @@ class KeepSettings(Section):
             what = "collects is too long"
             mend = f"at most {COLLECTS_MAX} filters of {COLLECTS_BYTES_MAX} bytes together"
             raise wrong("collects", what, mend)
-        return self
 
 
 class SteererHttpSettings(HttpSettings):
     """The listener of /metrics, /healthz, /readyz and /status."""
 
-    port: WholeNumber = Field(default=9886, ge=0, le=65_535)
+    port: Annotated[WholeNumber, Interval(ge=0, le=65_535)] = 9886
     """0 takes any free port, which the log tells."""
 
 

@@ -22,7 +22,7 @@ from scipy.sparse import csr_matrix
 from scipy.sparse.csgraph import dijkstra
 
 from federator.planner.flow.watch import UNWATCHED, Watch
-from federator.planner.placement.cores import Ints, Matrix, cost_of, costs_of, improved
+from federator.planner.steering.core_order import Ints, Matrix, cost_of, costs_of, improved
 from federator.planner.steering.decision import (
     FRESH_MS,
     GIVE_BACK_MS,

@@ -5,10 +5,12 @@ origin, which alone decides the way, lets what its clients publish wait. Behind 
 the former way it sends a **marker**, like the red lamp on the last carriage that tells each signal
 box that the line is clear: a trace, which takes the way of data through the same queues, and whose
 echoes say where it is. When every destination has told of a marker, what waited goes the new way.
+So it comes hardly later than it would have come by the former way.
 
-A full queue may drop a marker like any frame of QoS 0, so there are several, ever more rarely. The
-wait is bounded in time and in bytes. What has waited for so long goes in any case: it may be out of
-order then, but it is not lost. QoS 1 and 2 do not wait: custody puts them in order.
+A full queue may drop a marker like any frame of QoS 0, so there are several, ever more rarely. When
+echoes say of one that all its copies have ended, no more of them can come. The wait is bounded in
+time and in bytes. What has waited for so long goes in any case, and may be out of order then. QoS 1
+and 2 do not wait: custody puts them in order.
 
 Source: docs/protocol.md 18.9.
 """
@@ -19,9 +21,11 @@ from typing import Final
 
 from federator.protocol.filters import overlaps
 from federator.protocol.forwarding.counters import DataCounters
-from federator.protocol.forwarding.forwarding import TopicRoute
+from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.publications import topics_of
+from federator.protocol.messages.control import TraceEcho
 from federator.protocol.messages.destinations import destinations_in, filter_part
+from federator.protocol.messages.steering import LINKS_MAX
 from federator.protocol.telemetry.tracing import Logbook, Stop, write_logbook
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
@@ -29,7 +33,11 @@ from federator.protocol.types import BrokerId, Millis, Now
 WAIT_MS_MIN: Final = 500
 """A flow waits at least so long: who carries it on hears of the new way a little later than we."""
 
-WAIT_MS_MAX: Final = 10_000
+WAIT_MS_MAX: Final = 60_000
+"""What queues hold as a rule has drained by then: 15 MB on a link of 2 Mbit/s."""
+
+WAIT_BYTES_MAX: Final = 8_388_608
+"""Of all flows together; with more, the flow that brings it goes on."""
 
 MOVES_MAX: Final = 1_024
 """Flows that move at a time, of which most may be silent; others move without waiting."""
@@ -55,7 +63,7 @@ class Move:
         former: Its way until now.
         awaited: Destinations that no marker is known to have come to.
         topic: Of some publication that waits; empty: none came since it moves.
-        markers: The numbers of those sent.
+        markers: Of those sent, by number: the links on which copies are known to be under way.
         mark_ms: When the next one goes.
     """
 
@@ -64,7 +72,7 @@ class Move:
     awaited: set[BrokerId]
     since_ms: Millis
     topic: str = ""
-    markers: set[int] = field(default_factory=set)
+    markers: dict[int, set[tuple[BrokerId, ...]]] = field(default_factory=dict)
     mark_ms: Millis | None = None
     gap_ms: int = MARK_GAPS_MS[0]
     waiting: list[Waiting] = field(default_factory=list)
@@ -84,25 +92,23 @@ class Moves:
     """The flows of one origin that move.
 
     Args:
-        mark: Sends a trace of a topic with this body by a route; its number, or ``None``: rules let
-            nothing on that topic go there.
+        mark: Sends a trace of a topic with this body by a route; its number and next hops, which
+            are none where links are down or rules let nothing on that topic go there.
         release: Sends what waited.
-        bytes_max: What waits at most, of all flows. With more, the flow that brings it goes on.
     """
 
     def __init__(
         self,
         self_id: BrokerId,
-        mark: Callable[[TopicRoute, str, bytes, Now], int | None],
+        mark: Callable[[TopicRoute, str, bytes, Now], tuple[int, Sends]],
         release: Release,
         *,
         counters: DataCounters,
-        bytes_max: int,
     ) -> None:
         self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self.waiting_bytes = 0
         self._self_id, self._mark, self._release = self_id, mark, release
-        self._counters, self._bytes_max = counters, bytes_max
+        self._counters = counters
         self._moves: dict[bytes, Move] = {}  # by the keys of their filters
 
     def __bool__(self) -> bool:
@@ -132,16 +138,27 @@ class Moves:
             move.topic = topics_of(packets)[0][2].decode(errors="replace")
             self._send_marker(move, now)
             self._set_due()
-        if self.waiting_bytes > self._bytes_max:
+        if self.waiting_bytes > WAIT_BYTES_MAX:
             self._end(key, now)
             self._set_due()
         return True
 
-    def on_echo(self, broker: BrokerId, number: int) -> None:
-        """The marker ``number`` came to ``broker``, if it is one."""
+    def on_echo(self, heard: TraceEcho) -> None:
+        """A trace of ours came to the last of its path.
+
+        When all copies of a marker have ended, who is awaited still gets nothing by the former way.
+        """
+        broker, link = heard.path[-1], heard.path[-2:]
         for move in self._moves.values():
-            if number in move.markers:
-                move.awaited.discard(broker)
+            under_way = move.markers.get(heard.number)
+            if under_way is None:
+                continue
+            move.awaited.discard(broker)
+            if link in under_way and len(under_way) < LINKS_MAX:
+                under_way.remove(link)
+                under_way.update((broker, hop) for hop, _ in heard.next_hops)
+                if not under_way:
+                    move.awaited.clear()
         self._set_due()
 
     def forget(self, brokers: Iterable[BrokerId]) -> None:
@@ -171,11 +188,11 @@ class Moves:
 
     def _send_marker(self, move: Move, now: Now) -> None:
         logbook = Logbook(move.topic, (Stop(self._self_id, now.us),))
-        number = self._mark(move.former, move.topic, write_logbook(logbook), now)
-        if number is None:
-            move.awaited.clear()  # they got nothing by the former way
+        number, sends = self._mark(move.former, move.topic, write_logbook(logbook), now)
+        if not sends:
+            move.awaited.clear()  # they get nothing by the former way
             return
-        move.markers.add(number)
+        move.markers[number] = {(self._self_id, hop) for hop, _ in sends}
         move.mark_ms = Millis(now.ms + move.gap_ms)
         move.gap_ms = min(2 * move.gap_ms, MARK_GAPS_MS[1])
 

@@ -166,6 +166,10 @@ class Outgoing:
         if neighbour not in self._direct:
             self._links[neighbour] = link
 
+    def reaches(self, neighbour: BrokerId) -> bool:
+        """Whether anything is sent to ``neighbour``."""
+        return neighbour in self._links
+
     def go_direct(self, neighbour: BrokerId, link: FrameLink, sent: Unconfirmed) -> None:
         """Send what is meant for ``neighbour`` to its agent over ``link`` from now on.
 

@@ -25,7 +25,7 @@ from federator.runtime.agent.data_parts import DataParts
 from federator.runtime.agent.driver import Driver
 from federator.runtime.agent.own_connections import ControlConnection, DataConnection
 from federator.runtime.agent.parts import Dispatch, Part
-from federator.runtime.agent.priority_file import follow_placement
+from federator.runtime.agent.placed_core import follow_placement
 from federator.runtime.agent.services import Services
 from federator.runtime.custody.stores import CustodyStores
 from federator.runtime.data.busy_poll import BusyPoll
@@ -287,9 +287,8 @@ class Agent:
         if settings.topology.mode == "auto":
             yield Part(tasks={"topology": control.arranger.run})
         if settings.mesh.core == "placed":
-            folder, changed = self._state.path, control.handle
-            planned = self.services.plans.priority
-            follow = partial(follow_placement, settings, folder, planned=planned, changed=changed)
+            changed, planned = control.handle, self.services.plans.priority
+            follow = partial(follow_placement, settings, planned=planned, changed=changed)
             yield Part(tasks={"core placement": follow})
 
     async def _keep_data_connection(self) -> None:

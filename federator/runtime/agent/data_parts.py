@@ -18,8 +18,6 @@ from federator.protocol.filters import FilterTrie
 from federator.protocol.filters.renames import Renames
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.messages.topics import data_topic
-from federator.protocol.opentelemetry.hops import HopRecorder
-from federator.protocol.opentelemetry.spans import places_of
 from federator.protocol.policy.broker_policy import BrokerPolicy
 from federator.protocol.policy.link_policies import LinkPolicies
 from federator.protocol.policy.rules import Denied, EdgeRules
@@ -33,7 +31,6 @@ from federator.runtime.data.data_path import CustodyMessenger, DataPath
 from federator.runtime.data.renaming import Renaming
 from federator.runtime.loops.watch import LoopWatch
 from federator.runtime.mqtt.link import Inbound, MqttLink
-from federator.runtime.opentelemetry.reporter import SpanReporter, exporter_of
 from federator.runtime.process.clocks import both_clocks
 from federator.runtime.process.spare_time import SpareTime
 from federator.runtime.retained.retained import Retained
@@ -45,6 +42,7 @@ from federator.runtime.telemetry.traces import TraceService
 if TYPE_CHECKING:
     from federator.runtime.datagrams.service import DatagramService
     from federator.runtime.direct.service import DirectLinks
+    from federator.runtime.opentelemetry.reporter import SpanReporter
 
 HELD_SHARE = 4
 """Frames that come loose all at once may take one part in so many of the queue to our broker."""
@@ -216,9 +214,13 @@ class DataParts:
             outgoing=lambda: self.path.outgoing,
         )
 
-    def _spans(self) -> SpanReporter:
+    def _spans(self) -> "SpanReporter":
+        from federator.protocol.opentelemetry.hops import HopRecorder  # noqa: PLC0415 - as rare
+        from federator.protocol.opentelemetry.spans import places_of  # noqa: PLC0415
+        from federator.runtime.opentelemetry import reporter  # noqa: PLC0415
+
         settings, told = self.settings, self.settings.opentelemetry
-        exporter = exporter_of(
+        exporter = reporter.exporter_of(
             told,
             federation=settings.federation,
             broker=settings.broker_id,
@@ -231,7 +233,7 @@ class DataParts:
             now=both_clocks,
             also=self.frame_events,
         )
-        return SpanReporter(
+        return reporter.SpanReporter(
             federation=settings.federation,
             self_id=settings.broker_id,
             topics=told.topics,

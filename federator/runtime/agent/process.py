@@ -1,88 +1,59 @@
 """The process that is an agent: as little in it as an agent at rest needs.
 
-``federator run`` reads and checks the configuration with all that takes: the command line's
-library, pydantic, words for whatever may be wrong. Then it puts another interpreter in its place
-(execve(2): same process id, same open files), which gets the settings out of a file in memory, and
-imports neither of the two (``config.held``). That takes a fifth of a second and leaves 25 MB.
+``federator run`` knows from its command line which file is wanted, and then puts another
+interpreter in its place (execve(2): same process id, same open files), without the command line's
+library. That one has the file read, at the start as at SIGHUP, by a process that imports pydantic
+and ends (``config.reader_process``). Together they would take 20 MB of an agent's 60.
 
 Where the agent's modules are imported already, as in what is forked from an interpreter that has
-them, it would leave nothing, and the agent is here.
+them, another one would leave nothing, and the agent is here.
 """
 
 import os
-import pickle
 import sys
-from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
 from pathlib import Path
 from typing import Final, NoReturn
 
-from federator.config.held import elsewhere, models
-from federator.config.settings import Settings
+from federator.config import reader_process
 
-READS: Final = "federator.cli.daemons.run:settings_of"
-RELOADS: Final = "federator.config.reload:reloaded"
+READS: Final = "federator.cli.daemons.agent_settings:settings_of"
 
 _AGENT: Final = "federator.runtime.agent.app"
-_FILE_NAME: Final = "federator settings"
 
 
-@dataclass(frozen=True, slots=True)
-class Told:
-    """What an agent starts with, checked.
-
-    Attributes:
-        config: Where to read it again.
-        former: What the broker was told before its role changed (``settings.former``).
-    """
-
-    config: Path | None
-    settings: Settings
-    former: Settings | None
-
-
-def be_agent(told: Told) -> None:
+def be_agent(config: Path | None) -> None:
     """Be the agent until it is stopped. Raises as ``app.serve`` where it is in this process."""
     if _AGENT in sys.modules:
-        _serve(told)
-    else:
-        become(told, __name__)
+        _serve(config)
+        return
+    command = [*reader_process.interpreter(), "-m", __name__, str(config or "")]
+    os.execve(sys.executable, [*command, *sys.argv[1:]], reader_process.environment())
 
 
-def become(told: Told, module: str) -> NoReturn:
-    """Put an interpreter in our place that holds settings, and runs ``module`` with ``told``."""
-    file = os.memfd_create(_FILE_NAME, 0)  # open in what we become, and nowhere on a disk
-    with os.fdopen(file, "wb", closefd=False) as opened:
-        pickle.dump(told, opened)
-    command = [*elsewhere.interpreter(), "-X", models.OPTION, "-m", module, str(file)]
-    os.execve(sys.executable, [*command, *sys.argv[1:]], elsewhere.environment())
-
-
-def _serve(told: Told) -> None:
+def _serve(config: Path | None) -> None:
+    read = partial(reader_process.outcome, READS, config)
+    settings, former = read()
     logs = import_module("federator.runtime.process.logs")
-    logs.configure(told.settings.log)
-    reloading = import_module("federator.runtime.process.reloading")
-    source = reloading.Source(
-        read=partial(elsewhere.outcome, READS, told.config),
-        reloaded=partial(elsewhere.outcome, RELOADS),
+    logs.configure(settings.log)
+    source = import_module("federator.runtime.process.reloading").Source(
+        read=lambda: read()[0],
+        reloaded=import_module("federator.config.reload").reloaded,
         set_log_level=logs.set_level,
     )
-    import_module(_AGENT).serve(told.settings, source, told.former)
+    import_module(_AGENT).serve(settings, source, former)
 
 
 def main() -> NoReturn:
-    """Be the agent that the file says, whose number is the first argument; exits as ``federator``.
+    """Be the agent of the file that the first argument names, if any; exits as ``federator``.
 
     The other arguments are those of ``federator``, for people who look at the process.
     """
     # structlog would import it for tracebacks in colour, which our log does not have: 7 MB.
     sys.modules["rich"] = None  # type: ignore[assignment]
     try:
-        with os.fdopen(int(sys.argv[1]), "rb") as file:
-            file.seek(0)
-            told: Told = pickle.load(file)
-        _serve(told)
+        _serve(Path(sys.argv[1]) if sys.argv[1] else None)
     except BaseException as error:
         command_line = import_module("federator.command_line")  # what it needs is of use only now
         sys.exit(command_line.explained(error, "federator", debug="--debug" in sys.argv))

@@ -15,7 +15,7 @@ from federator.protocol.data_plane import DataPlane
 from federator.protocol.effects import FilterRoute, Notice
 from federator.protocol.forwarding.forwarding import Sends, TopicRoute
 from federator.protocol.forwarding.frames import Frame
-from federator.protocol.messages.control import RepairRequest
+from federator.protocol.messages.control import RepairRequest, TraceEcho
 from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
 from federator.runtime.custody.stores import CustodyStores
@@ -199,7 +199,7 @@ class DataPath:
         """Send a trace to ``sends``, next hops of ``route``; its number."""
         return self.plane.trace(route, sends, body, self._now())
 
-    def on_echo(self, broker: BrokerId, number: int) -> None:
-        """``broker`` says that our trace ``number`` came there."""
-        self.plane.moves.on_echo(broker, number)
+    def on_echo(self, heard: TraceEcho) -> None:
+        """A trace of ours came by somewhere."""
+        self.plane.moves.on_echo(heard)
         self._arm()

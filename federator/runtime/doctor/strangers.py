@@ -10,7 +10,7 @@ Source: docs/security.md, "Brokers' ACLs".
 
 import asyncio
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
@@ -46,7 +46,7 @@ async def who_may_speak(broker: BrokerAddress, *, federation: str, name: str) ->
     Raises:
         LinkError: The broker cannot be reached.
     """
-    nameless = broker.model_copy(update=dict.fromkeys(("username", "password", "password_file")))
+    nameless = replace(broker, username=None, password=None, password_file=None)
     for as_whom, who in ((nameless, Speakers.ANYBODY), (broker, Speakers.LOGINS)):
         try:
             async with BrokerProbe(as_whom, client_id=secret_name(f"{name}-stranger")) as probe:

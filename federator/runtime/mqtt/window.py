@@ -14,6 +14,9 @@ may lack messages that we released: where it probably died, all are released, an
 the start. A message that it answers with 0x97 waits again, in its old place, for a broker that has
 room.
 
+Brokers hand on a publication of QoS 1 when it comes, and one of QoS 2 when it is released. So QoS 1
+goes after the release of all QoS 2 before it, or it would come to subscribers before them.
+
 Pure: every method appends what must be sent to ``out``.
 
 Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow control).
@@ -21,7 +24,7 @@ Source: OASIS MQTT 5.0, sections 4.3 (QoS), 4.4 (delivery retry) and 4.9 (flow c
 
 from bisect import bisect
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
 from federator.protocol.forwarding.publications import Place
@@ -197,6 +200,7 @@ class OutboundWindow:
         else:
             message.released = True
             out.append(wire.acknowledgement(wire.PUBREL, packet_id))
+            self._fill(out)
 
     def resume(
         self, limits: BrokerLimits, *, session_present: bool, out: Out, died: bool = False
@@ -213,6 +217,8 @@ class OutboundWindow:
         self._qos_max = limits.qos_max
         # The broker may take fewer at a time than before, and of a lost session it knows none.
         keep = self._limit if session_present else 0
+        if died:  # what was released goes from the start
+            keep = min(keep, _orderly(each.qos for each in in_flight.values()))
         self._demote(list(self._in_flight)[keep:])
         if session_present:
             held = {each for each, message in in_flight.items() if message.qos == 2 and not died}
@@ -282,7 +288,7 @@ class OutboundWindow:
                 out.append(plain)
                 self._end(message, 0)
                 continue
-            if len(self._in_flight) >= self._limit:
+            if len(self._in_flight) >= self._limit or self._would_pass(message):
                 break
             self._waiting.popleft()
             if len(message.packet) > self._packet_bytes_max:
@@ -304,6 +310,13 @@ class OutboundWindow:
             out.append(message.packet)
             if isinstance(message.packet, wire.TriedPacket):
                 self._trial = packet_id
+
+    def _would_pass(self, message: _Outgoing) -> bool:
+        """Whether it would reach subscribers before the newest in flight: those are in order."""
+        if message.qos != 1 or not self._in_flight:
+            return False
+        newest = next(reversed(self._in_flight.values()))
+        return newest.qos == 2 and not newest.released
 
     def _surely_taken(self, message: _Outgoing) -> bytearray | None:
         """The packet at QoS 0 that was to be tried, if the broker is known to take it by now."""
@@ -367,6 +380,17 @@ class OutboundWindow:
             self.on_refused(message.packet, reason)
         if message.on_answer is not None:
             message.on_answer(reason)
+
+
+def _orderly(qos: Iterable[int]) -> int:
+    """How many may be sent at once, in order: none is of QoS 1 behind one of QoS 2."""
+    count = highest = 0
+    for each in qos:
+        highest = max(highest, each)
+        if each < highest:
+            break
+        count += 1
+    return count
 
 
 def _position(message: _Outgoing) -> int:

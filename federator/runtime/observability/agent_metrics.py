@@ -26,7 +26,6 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.observability.metrics import LINK
 from federator.runtime.observability.readiness import Presence
 from federator.runtime.observability.topology_view import links_told, mutual_links
-from federator.runtime.opentelemetry.reporter import SpanReporter
 from federator.runtime.process.exposition import Distribution, Labelled, Value
 from federator.runtime.retained.retained import Retained
 from federator.runtime.sharing.sharing import Sharing
@@ -38,6 +37,7 @@ from federator.runtime.trust.guarding import Trust
 if TYPE_CHECKING:
     from federator.runtime.datagrams.service import DatagramService
     from federator.runtime.direct.service import DirectLinks
+    from federator.runtime.opentelemetry.reporter import SpanReporter
 
 _Number = int | float
 Values = dict[str, Value]
@@ -297,7 +297,7 @@ def direct_values(direct: "DirectLinks | None") -> Values:
     }
 
 
-def span_values(spans: SpanReporter | None, *, waiting_max: int) -> Values:
+def span_values(spans: "SpanReporter | None", *, waiting_max: int) -> Values:
     """Traces of OpenTelemetry."""
     if spans is None:
         return {}

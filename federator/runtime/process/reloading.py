@@ -53,7 +53,7 @@ class Source(Generic[_Root]):
 
     Attributes:
         read: Reads and checks all of it again; raises ``ConfigError``. May take its time.
-        reloaded: ``config.reload.reloaded``, here or in another process; may take its time, too.
+        reloaded: ``config.reload.reloaded``; may take its time, too.
         set_log_level: Has what is below this level written no more.
     """
 

@@ -24,7 +24,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from federator.config.held.service_manager import ServiceManager, service_manager
+from federator.config.service_manager import ServiceManager, service_manager
 from federator.runtime.process.clocks import beat
 
 TICK_S: Final = 1.0

@@ -66,8 +66,8 @@ class TraceService:
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
-        # Told who has had a trace of ours, and its number.
-        self.on_home: Callable[[BrokerId, int], None] = lambda broker, number: None
+        # Told what others say of traces of ours.
+        self.on_home: Callable[[TraceEcho], None] = lambda heard: None
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
         self._asked: Recent[tuple[Epoch, int], str] = Recent(ASKED_MAX)  # tokens
@@ -141,7 +141,7 @@ class TraceService:
             self._send(told.path[told.at - 1], told)
             return
         if told.epoch == self.links.epoch:
-            self.on_home(told.path[-1], told.number)
+            self.on_home(told)
         token = self._asked.get((told.epoch, told.number))
         if token is not None:
             self._answer(token, told, wall_clock_us())

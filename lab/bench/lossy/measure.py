@@ -185,7 +185,7 @@ def _row(kind: _Kind, sample: _Sample, plan: Plan) -> Row:
 
 def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:
     """Repair packets per part that groups of the mean length need on such a road."""
-    limits = UdpSettings.model_validate(plan.udp).limits()
+    limits = UdpSettings(**plan.udp).limits()
     length = spent["parts"] / max(1, spent["groups"])
     short, share = int(length), length % 1
     needed = [

@@ -33,7 +33,7 @@ CLIENTS_MAX = 400
 PAYLOAD_MAX = 2_000_000
 HOPS_MAX = 20
 _AGENTS = ("federator", "direct", "polling", "metrics", "signed", "sealed", "proven")
-SYSTEMS = ("echo", "broker", "gateway", "bridge", *_AGENTS)
+SYSTEMS = ("echo", "broker", "gateway", "bridge", "limit", "limit-direct", *_AGENTS)
 _FILTER_ROWS = (
     ("cached_us", "lookup, topic known", "us", 2),
     ("uncached_us", "lookup, new topic", "us", 50),

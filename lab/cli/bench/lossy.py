@@ -131,7 +131,8 @@ def lossy_study(
     require_codec("federator-lab bench lossy-study")
     from lab.bench.lossy import simulated  # noqa: PLC0415 - raptorq is optional
 
-    udp = UdpSettings.model_validate({k: v for k, v in told.items() if v is not None})
+    named: dict[str, Any] = {k: v for k, v in told.items() if v is not None}
+    udp = UdpSettings(**named)
     line = simulated.Line(hops, delay_ms, plr, abl, 0.0, count, learning_s, udp.limits())
     title = f"{hops} hops, {delay_ms} ms each, PLR {plr:g}, ABL {abl:g}, wait {udp.wait_ms} ms"
     table = Table(title=title, title_justify="left")

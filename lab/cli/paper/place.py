@@ -20,14 +20,14 @@ from rich.console import Console
 from rich.progress import track
 
 from federator.cli.options import FOLDER, PLACE, columns, json_option, option
-from federator.cli.planning.files import read_text
+from federator.cli.planning.files import read_bytes
 from federator.errors import ConfigError
-from federator.planner.placement.cores import PlacementError
 from lab.cli.common import fields_of, tell
 from lab.cli.line_chart import line_chart
 from lab.cli.paper.figures import claims_of, markdown, write_figures
 from lab.papers.placement.claims import CLAIMS, Means, means
 from lab.papers.placement.exact import solve_exactly
+from lab.papers.placement.hops import PlacementError
 from lab.papers.placement.instance import Instance, Placement
 from lab.papers.placement.instance_file import parse
 from lab.papers.placement.instances import Setting, draw
@@ -160,7 +160,7 @@ def solve_command(
     problem: Path, method: str, seed: int, time_limit_s: float, as_json: bool
 ) -> None:
     """Place the containers of PROBLEM (JSON) for least power."""
-    instance = parse(read_text(problem), name=str(problem))
+    instance = parse(read_bytes(problem).decode(errors="replace"), name=str(problem))
     placement = solve(instance, method, seed=seed, time_limit_s=time_limit_s)
     if placement is None:
         raise PlacementError(f"{method} found no placement within the capacities: try exact")

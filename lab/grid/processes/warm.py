@@ -22,10 +22,14 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Final
 
+from federator.config.gateway import GatewaySettings
+from federator.config.settings import Settings
+from federator.config.validation import adapter
 from lab.grid.processes import children
 from lab.grid.processes.children import Process, mortal, python
 
 PRELOADED: Final = (
+    "federator.cli.daemons.agent_settings",
     "federator.cli.daemons.collect",
     "federator.cli.daemons.gateway",
     "federator.cli.daemons.run",
@@ -161,6 +165,8 @@ def main(prepare: Callable[[], None] = lambda: None) -> None:
     orders = socket.socket(fileno=int(sys.argv[1]))
     for module in PRELOADED:
         __import__(module)
+    for root in (Settings, GatewaySettings):
+        adapter(root)
     gc.collect()
     gc.freeze()  # what is shared with the forks is to stay shared
     sys.argv = ["federator", *_serve(orders)]

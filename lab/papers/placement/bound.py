@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from federator.planner.placement.cores import Matrix
+from lab.papers.placement.hops import Matrix
 from lab.papers.placement.instance import Instance
 
 

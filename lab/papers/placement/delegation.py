@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from federator.planner.delegation.policies import Traffic
+from lab.papers.placement.policies import Traffic
 
 Ints = npt.NDArray[np.int64]
 

@@ -16,7 +16,7 @@ import highspy
 import numpy as np
 
 from federator.planner.flow.highs import Model, SolverError, prepared
-from federator.planner.placement.cores import Ints, Matrix, PlacementError
+from lab.papers.placement.hops import Ints, Matrix, PlacementError
 from lab.papers.placement.instance import InfeasibleError, Instance, Placement, checked, room
 
 WHOLE_WITHIN: Final = 1e-9  # how far from 0 or 1 a choice of HiGHS may be

@@ -18,7 +18,7 @@ from functools import cached_property
 
 import numpy as np
 
-from federator.planner.placement.cores import Ints, Matrix, PlacementError
+from lab.papers.placement.hops import Ints, Matrix, PlacementError
 
 SLACK = 1e-6  # share of a capacity by which rounding may exceed it
 

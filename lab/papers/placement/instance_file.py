@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from federator.errors import ConfigError
-from federator.planner.placement.cores import Matrix, PlacementError, hops_of
+from lab.papers.placement.hops import Matrix, PlacementError, hops_of
 from lab.papers.placement.instance import Instance
 
 BAD_DATA = 65  # exit code of ``sysexits.h``

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import numpy.typing as npt
 
-from federator.planner.placement.cores import Matrix, hops_of
+from lab.papers.placement.hops import Matrix, hops_of
 from lab.papers.placement.instance import Instance
 
 BROKER_WORK = 10.0

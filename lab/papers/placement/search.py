@@ -15,8 +15,8 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from federator.planner.placement.cores import Ints, Matrix, PlacementError
 from lab.papers.placement.bound import lower_bound
+from lab.papers.placement.hops import Ints, Matrix, PlacementError
 from lab.papers.placement.instance import Instance, Placement, checked, room
 
 NOWHERE = -1

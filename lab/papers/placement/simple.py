@@ -14,7 +14,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from federator.planner.placement.cores import Ints
+from lab.papers.placement.hops import Ints
 from lab.papers.placement.instance import Instance, Placement, checked, room
 
 

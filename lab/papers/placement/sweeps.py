@@ -12,12 +12,12 @@ from typing import NamedTuple
 
 import numpy as np
 
-from federator.planner.delegation.policies import Account, compare
-from federator.planner.placement.cores import PlacementError
 from lab.papers.placement import delegation as delegation_paper
 from lab.papers.placement import instances as placement_paper
 from lab.papers.placement.exact import can_be_placed
+from lab.papers.placement.hops import PlacementError
 from lab.papers.placement.instance import Instance, Placement, checked, traffic_hops
+from lab.papers.placement.policies import Account, compare
 from lab.papers.placement.search import improved
 from lab.papers.placement.simple import place_greedily, place_randomly
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from pydantic import BaseModel
 
 from federator.cli.observe import diag
 from federator.cli.observe.diag import command, secrets_of, strike
+from federator.config.section import Section
 from federator.errors import ConfigError
 from lab.grid.processes.agent import KeyFolder
 
@@ -102,7 +102,7 @@ def test_no_secret_of_a_configuration_is_in_the_archive(tmp_path, configured):
     assert b"plant" in files["config.json"]
 
 
-class Holder(BaseModel):
+class Holder(Section):
     key_file: Path
 
 

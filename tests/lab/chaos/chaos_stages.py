@@ -8,11 +8,15 @@ NEAR, FAR = "all-2", "all-3"
 
 
 class Story:
-    """Times are given as they pass; every publication is acknowledged at once."""
+    """Times are given as they pass; every publication is acknowledged at once.
 
-    def __init__(self):
-        subscribers = (Subscriber(NEAR, 2, "chaos/#"), Subscriber(FAR, 3, "chaos/+/temp"))
-        self.ledger = Ledger(Layout((1,), (2, 3), (), {TOPIC: 1}, subscribers))
+    ``mixed``: these are of QoS 1 and 2, and so are the subscribers: 1 near, 2 far.
+    """
+
+    def __init__(self, *, mixed=False):
+        near = Subscriber(NEAR, 2, "chaos/#")
+        far = Subscriber(FAR, 3, "chaos/+/temp", qos=2 if mixed else 1)
+        self.ledger = Ledger(Layout((1,), (2, 3), (), {TOPIC: 1}, (near, far)), mixed=mixed)
         self.now_s = 1.0
         self.ledger.begin()
         for name in (NEAR, FAR):

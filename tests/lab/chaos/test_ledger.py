@@ -4,7 +4,8 @@ import random
 
 import pytest
 
-from lab.chaos.layout import draw_layout, is_cut_vertex
+from lab.chaos.layout import draw_layout, gathered, is_cut_vertex
+from lab.chaos.ledger import Ledger
 from lab.grid.topology import Grid
 from tests.lab.chaos.chaos_stages import FAR, NEAR, Story
 
@@ -69,6 +70,29 @@ def test_an_earlier_number_after_a_later_one_is_out_of_order(story):
     story.come(first, NEAR)
 
     assert story.total("order") == 1
+
+
+def test_what_a_broker_itself_swaps_for_a_subscriber_of_qos_2_is_counted_apart():
+    story = Story(mixed=True)
+    first, second = story.send(), story.send()
+    story.come(second)
+    story.come(first)
+
+    assert (story.total("order"), story.total("swapped")) == (1, 1)
+    assert story.total("delivered_mixed") == 2
+    assert [each.where for each in story.ledger.violations] == [NEAR]
+
+
+def test_at_one_qos_order_is_owed_to_subscribers_of_qos_2_too():
+    layout = draw_layout(Grid(1, 2), random.Random(1), (2,))
+    ledger, topic = Ledger(layout), next(iter(layout.topics))
+    ledger.begin()
+    for _ in range(2):
+        ledger.attempted(topic, 1.0)
+    for number in (1, 0):
+        ledger.arrived(layout.subscribers[0].name, topic, number, redelivery=False, now_s=2.0)
+
+    assert [each.kind for each in ledger.violations] == ["order"]
 
 
 def test_copies_and_order_are_not_promised_for_what_the_publisher_sent_twice(story):
@@ -284,3 +308,25 @@ def test_every_role_is_there_and_relays_can_die_where_the_graph_allows(rows, col
             assert not any(is_cut_vertex(grid, here) for here in layout.relays)
         if len(grid.ids) >= 3:
             assert layout.relays
+
+
+def test_of_mixed_qos_every_filter_has_a_subscriber_of_each():
+    grid = Grid(2, 2)
+    alike = draw_layout(grid, random.Random(3))
+
+    mixed = draw_layout(grid, random.Random(3), (1, 2))
+
+    wanted = [(s.broker, s.filter, qos) for s in alike.subscribers for qos in (1, 2)]
+    assert [(s.broker, s.filter, s.qos) for s in mixed.subscribers] == wanted
+    assert len({s.name for s in mixed.subscribers}) == len(wanted)
+
+
+def test_a_gathered_layout_has_the_same_clients_at_one_broker():
+    layout = draw_layout(Grid(3, 3), random.Random(3))
+
+    alone = gathered(layout, 7)
+
+    assert {pair[0].name for pair in alone.pairs()} == {pair[0].name for pair in layout.pairs()}
+    assert len(alone.pairs()) == len(layout.pairs())
+    assert {s.broker for s in alone.subscribers} | set(alone.topics.values()) == {7}
+    assert (alone.origins, alone.destinations, alone.relays) == ((7,), (7,), ())

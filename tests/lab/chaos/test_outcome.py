@@ -6,7 +6,7 @@ from lab.chaos.run import Happened, Outcome, Plan
 from lab.grid.topology import Grid
 
 
-def outcome(*happened, qos=1, **counts):
+def outcome(*happened, qos=(1,), **counts):
     plan = Plan(Grid(1, 2), seed=1, minutes=1, rate=1, qos=qos, classes=())
     layout = Layout((1,), (2,), (), {}, ())
     return Outcome(plan, layout, counts={"none": Counts(**counts)}, happened=list(happened))
@@ -30,6 +30,11 @@ def test_a_fault_that_was_felt_once_was_real():
     assert found.held
 
 
+def test_what_mosquitto_swaps_itself_fails_no_run():
+    assert outcome(swapped=3, qos=(1, 2)).held
+    assert not outcome(order=1, qos=(1, 2)).held
+
+
 def test_a_loss_fails_a_run_at_qos_1_only():
     assert not outcome(lost=1).held
-    assert outcome(lost=1, qos=0).held
+    assert outcome(lost=1, qos=(0,)).held

@@ -78,3 +78,12 @@ def test_a_role_is_hurt_where_it_is_played(stage):
             ):
                 if injury.kind.endswith(f"kill-{role}"):
                     assert all(int(v.split()[1]) in ids for v in injury.victims)
+
+
+def test_without_agents_none_can_be_hurt(stage):
+    stage.grid.agents = {}
+
+    lacking = {name for name, kind in KINDS.items() if kind.lacks(stage) == "no agents"}
+
+    kills = {f"agent-kill-{role}" for role in ("origin", "relay", "destination")}
+    assert lacking == {"agent-pause", *kills}

@@ -1,7 +1,8 @@
 """Narrow links with queues of any length, capacities told or learnt: what fits comes to rest.
 
-Of demands that fit at 90 %, within 60 s nothing is lost any more, and no flow moves twice in five
-minutes. ``STEERED_SEEDS=20`` tries as many demands.
+Of demands that fit at 90 %, within 60 s nothing is lost any more, no flow moves twice in five
+minutes, and all publications of a flow come in the order in which they were published.
+``STEERED_SEEDS=20`` tries as many demands.
 """
 
 import os
@@ -32,6 +33,8 @@ def test_what_fits_is_lost_no_more_after_a_minute_and_moves_once(seed, queue_byt
     assert world.lost_share(RELIEVED_S) == 0
     assert world.again() == {}
     assert max(world.loads().values()) <= FILL_MAX
+    assert not sum(world.steps_back.values())
+    assert world.unsettled == 0, "each flow that waited saw its former way empty"
 
 
 def load(at_ms, *queues, rate=2_000_000.0, epoch=1, broker=1):

@@ -1,38 +1,44 @@
 """Narrow links that let traffic wait: what agents measure there, and what a steerer makes of it.
 
-Traffic is a fluid in steps of ``STEP_S``. Each link carries its capacity, lets as much wait as its
-queue holds, and loses the rest. What waits has the way that its flow had when it was published.
-The meter of links is the product's own; rates of flows are means of ten windows, as ``FlowMeter``
-tells them.
+Six data planes, as agents have them, carry publications of QoS 0 over links that have a rate and a
+queue each. Meters of links and flows are the product's own, and so is the steerer; what it decides,
+each agent hears a little later.
 """
 
 import functools
-import math
 import random
-from collections import defaultdict, deque
-from dataclasses import dataclass, field, replace
+import struct
+from collections import Counter, defaultdict
+from dataclasses import replace
 from itertools import pairwise
-from typing import Any
 
 import numpy as np
+from mqtt5 import PublishPacket
 
 from federator.planner.flow.watch import UNWATCHED
 from federator.planner.methods import SOLVERS, Method
 from federator.planner.steering.decision import Decider
 from federator.planner.steering.fitting import Problem, Wish
-from federator.protocol.messages.steering import STEERING_VERSION, FlowLoad, LinkLoad, Load
+from federator.protocol.effects import FilterRoute
+from federator.protocol.messages.steering import STEERING_VERSION, LinkLoad, Load, passes
 from federator.protocol.steering.link_meter import LinkMeter, LinkSample
 from lab.steered import demands
 from lab.steered.run import CAPACITY
+from tests.protocol.data.narrow import Narrow, NarrowWorld
 
-STEP_S = 0.25
-STEPS = round(1 / STEP_S)
+PACKET_BYTES = 8_192
+LABEL_BYTES = 160
+"""What a frame takes beside the padding of its one publication, or a little less."""
+
 TOLD_S = 2
-WINDOWS = 10
+HEARD_MS_MAX = 400
+"""So much later than others an agent hears of a plan."""
+
 FILL = 0.9
 """So full links are at most in some answer."""
 
 NETWORK = demands.NETWORK
+_NUMBER = struct.Struct(">Q")
 
 
 @functools.cache
@@ -60,57 +66,49 @@ def fits(flows):
     return SOLVERS[Method.EXACT](instance, seed=0, watch=UNWATCHED).unmet == 0
 
 
-@dataclass
-class _Line:
-    """One direction of a link: bits that wait, by flow and way, and what left."""
-
-    capacity: float
-    room: float
-    waiting: dict[Any, float] = field(default_factory=dict)
-    left: float = 0.0
-    emptied: int = 0
-
-    def step(self, arrived):
-        """What leaves, by flow and way, and how many bits found no room."""
-        for key, bits in arrived.items():
-            self.waiting[key] = self.waiting.get(key, 0.0) + bits
-        total = sum(self.waiting.values())
-        out = min(total, self.capacity * STEP_S)
-        kept = min(total - out, self.room)
-        self.emptied += not kept
-        self.left += out
-        leaves = {key: bits * out / total for key, bits in self.waiting.items()} if total else {}
-        stays = {key: bits * kept / total for key, bits in self.waiting.items()} if kept else {}
-        self.waiting = stays
-        return leaves, total - out - kept
-
-    def sample(self, now_ms):
-        """As an agent takes it."""
-        waits = sum(self.waiting.values())
-        return LinkSample(now_ms, int(self.left / 8), int(waits / 8), (1, self.emptied))
-
-
-class Waiting:
+class Waiting(NarrowWorld):
     """Six brokers in two rows, as ``federator-lab steered`` has them.
 
     Attributes:
         lost: Bits of each second that found no room.
         moves: (second, flow).
+        steps_back: Publications that came behind later ones, by flow.
     """
 
     def __init__(self, flows, *, queue_bytes, told, noise=0.1, seed=0, capacity=CAPACITY):
+        super().__init__(NETWORK.brokers, self._came, flows_max=32)
         self.flows = {(d.origin, (d.topic,)): ((d.destination,), d.rate) for d in flows}
-        self.lines = {ends: _Line(float(capacity), 8.0 * queue_bytes) for ends in NETWORK.links}
-        self.told = told
-        self.noise = noise
+        self.capacity, self.told, self.noise = capacity, told, noise
         self.rng = random.Random(seed)
-        self.decider = Decider()
+        self.decider, self.trees = Decider(), {}
         self.meters = {broker: LinkMeter() for broker in NETWORK.brokers}
-        self.windows = {key: deque(maxlen=WINDOWS) for key in self.flows}
-        self.trees = {}
-        self.passing = defaultdict(lambda: defaultdict(float))  # arrives at links next
+        self.lines = {
+            ends: Narrow(self, ends[1], bytes_per_ms=capacity / 8_000, queue_bytes=queue_bytes)
+            for ends in NETWORK.links
+        }
+        self.published = Counter()
+        self.last = dict.fromkeys(self.flows, -1)  # the greatest number that came
+        self.steps_back = Counter()
         self.lost, self.moves, self.why = [], [], []
         self.seconds = 0
+        self._connect()
+
+    def _connect(self):
+        for a, b in NETWORK.links:
+            self.planes[a].reach(b, self.lines[a, b], self.now, takes_bundles=True)
+        for id, plane in self.planes.items():
+            plane.tend(self.now)
+            others = [other for other in NETWORK.brokers if other != id]
+            plane.set_destinations({other: self._onward(id, other) for other in others}, self.now)
+            for (_, filters), (ends, _) in self.flows.items():
+                plane.set_route(
+                    filters[0], FilterRoute(id in ends, id not in ends, (), ends), self.now
+                )
+
+    @staticmethod
+    def _onward(id, other):
+        ways = (NETWORK.links[link] for link in NETWORK.way(id, (other,)))
+        return next(b for a, b in ways if a == id)
 
     def way(self, flow):
         if (tree := self.trees.get(flow)) is not None:
@@ -123,79 +121,91 @@ class Waiting:
         for flow, (_, rate) in self.flows.items():
             for link in self.way(flow):
                 carried[NETWORK.links[link]] += rate
-        return {ends: rate / self.lines[ends].capacity for ends, rate in carried.items()}
+        return {ends: rate / self.capacity for ends, rate in carried.items()}
 
     def run(self, seconds):
+        """Publish for so long, and let all come that waits."""
         for _ in range(seconds):
             self._second()
+        while self._events or any(plane.moves for plane in self.planes.values()):
+            self.run_until(self.now_ms + 1_000)
         return self
 
     def _second(self):
-        rates = {
-            flow: max(0.0, rate * self.rng.gauss(1.0, self.noise))
-            for flow, (_, rate) in self.flows.items()
-        }
-        ways = {flow: frozenset(NETWORK.links[link] for link in self.way(flow)) for flow in rates}
-        self.lost.append(sum(self._step(rates, ways) for _ in range(STEPS)))
+        for flow, (_, rate) in self.flows.items():
+            self._publish(flow, max(0.0, rate * self.rng.gauss(1.0, self.noise)))
+        dropped = sum(line.dropped_bytes for line in self.lines.values())
         self.seconds += 1
-        now_ms = 1_000_000 + 1_000 * self.seconds
-        for flow, rate in rates.items():
-            self.windows[flow].append(rate)
-        for broker, meter in self.meters.items():
+        self.run_until(1_000.0 * self.seconds)
+        after = sum(line.dropped_bytes for line in self.lines.values())
+        self.lost.append(8 * (after - dropped))
+        for broker, plane in self.planes.items():
+            plane.tend(self.now)
             lines = {b: self.lines[a, b] for a, b in NETWORK.links if a == broker}
-            meter.take({to: line.sample(now_ms) for to, line in lines.items()})
+            self.meters[broker].take({to: self._sample(line) for to, line in lines.items()})
         if self.seconds % TOLD_S == 0:
-            self._decide(now_ms)
+            self._decide()
 
-    def _step(self, rates, ways):
-        arrived, self.passing = self.passing, defaultdict(lambda: defaultdict(float))
-        for flow, rate in rates.items():
-            self._enter(arrived, flow, ways[flow], at=flow[0], bits=rate * STEP_S)
-        lost = 0.0
-        for ends, line in self.lines.items():
-            leaves, over = line.step(arrived.get(ends, {}))
-            lost += over
-            for (flow, way), bits in leaves.items():
-                self._enter(self.passing, flow, way, at=ends[1], bits=bits)
-        return lost
+    def _publish(self, flow, rate):
+        """In the second that begins, evenly."""
+        count = max(1, round(rate / 8 / PACKET_BYTES))
+        shift = self.rng.random()
+        for number in range(count):
+            at_ms = self.now_ms + 1_000 * (number + shift) / count
+            self.at(at_ms, self._publish_one, flow, round(rate / 8 / count))
 
-    def _enter(self, arrived, flow, way, *, at, bits):
-        for ends in way:
-            if ends[0] == at:
-                arrived[ends][flow, way] += bits
+    def _publish_one(self, flow, size):
+        payload = _NUMBER.pack(self.published[flow]) + bytes(max(0, size - LABEL_BYTES))
+        self.published[flow] += 1
+        self.read(flow[0], PublishPacket(flow[1][0], payload).write())
 
-    def _decide(self, now_ms):
+    def _came(self, id, packet):
+        if (flow := self._flow_of.get(packet.topic)) is None:
+            return
+        [number] = _NUMBER.unpack_from(packet.payload)
+        self.steps_back[flow] += number < self.last[flow]
+        self.last[flow] = max(number, self.last[flow])
+
+    @functools.cached_property
+    def _flow_of(self):
+        return {flow[1][0]: flow for flow in self.flows}
+
+    def _sample(self, line):
+        waits = line.waiting_bytes
+        left = line.taken_bytes - waits
+        return LinkSample(int(self.now_ms), left, waits, (1, line.emptied))
+
+    def _decide(self):
+        now_ms = 1_000_000 + int(self.now_ms)
         for broker in NETWORK.brokers:
             self.decider.on_load(self._load(broker, now_ms), now_ms=now_ms)
         decision = self.decider.decide(now_ms=now_ms)
         self.why.append((self.seconds, decision.why))
         self.moves += [(self.seconds, (move.origin, move.filters)) for move in decision.moves]
         self.trees = {(tree.origin, tree.filters): tree for tree in decision.trees}
+        for broker, plane in self.planes.items():
+            ours = [tree for tree in decision.trees if passes(tree, broker)]
+            self.at(self.now_ms + self.rng.uniform(0, HEARD_MS_MAX), self._follow, plane, ours)
+
+    def _follow(self, plane, trees):
+        plane.follow_trees(trees, self.now)
 
     def _load(self, broker, now_ms):
-        meter = self.meters[broker]
+        meter, plane = self.meters[broker], self.planes[broker]
         links = tuple(
             LinkLoad(
                 b,
                 cost=1,
                 rate=meter.rate(b) or 0.0,
                 queue=meter.queue_bytes(b),
-                capacity=self.lines[a, b].capacity if self.told else meter.capacity(b),
+                capacity=self.capacity if self.told else meter.capacity(b),
                 learnt=not self.told and meter.capacity(b) is not None,
             )
             for a, b in NETWORK.links
             if a == broker
         )
-        flows = [self._flow(flow) for flow in self.flows if flow[0] == broker]
-        flows.sort(key=lambda each: -each.rate)
-        return Load(STEERING_VERSION, "fed", broker, 1, now_ms, links, tuple(flows))
-
-    def _flow(self, flow):
-        windows, (destinations, _) = self.windows[flow], self.flows[flow]
-        rate = sum(windows) / len(windows)
-        spread = sum((each - rate) ** 2 for each in windows) / max(1, len(windows) - 1)
-        error = math.sqrt(spread / len(windows))
-        return FlowLoad(flow[1], destinations, rate, error, 1.0, planned=flow in self.trees)
+        flows, rest = plane.intake.flows.told(plane.forwarder, steerable=True)
+        return Load(STEERING_VERSION, "fed", broker, 1, now_ms, links, flows, rest)
 
     # -- what is to be shown -----------------------------------------------------------------------
 
@@ -203,6 +213,11 @@ class Waiting:
         """Of what was published from that second on."""
         rates = sum(rate for _, rate in self.flows.values())
         return sum(self.lost[since:]) / (rates * (self.seconds - since))
+
+    @property
+    def unsettled(self):
+        """Moves of flows that did not see their former way empty."""
+        return sum(plane.counters.flows_unsettled for plane in self.planes.values())
 
     def again(self, span_s=300):
         """Flows that moved twice within ``span_s``, and when."""

@@ -8,8 +8,6 @@ import pytest
 from hypothesis import HealthCheck, example, given, settings
 from hypothesis import strategies as st
 
-from federator.planner.delegation.live import Broker, Description, plan
-from federator.planner.delegation.policies import Policy
 from federator.protocol.effects import FilterRoute
 from federator.protocol.events import CollectsChanged, StatusChanged
 from federator.protocol.forwarding.explanation import explain
@@ -18,6 +16,8 @@ from federator.protocol.forwarding.keeping import KeepPolicy
 from federator.protocol.messages.session_records import BrokerRecord
 from federator.protocol.node import Identity, Node
 from federator.protocol.parameters import Parameters, Strategy
+from lab.papers.placement.edges import Broker, Description, plan
+from lab.papers.placement.policies import Policy
 from tests.protocol.network import Network
 
 HUB = 1

@@ -22,10 +22,10 @@ RATE = 100
 TOPICS = ("chaos/0/temp", "chaos/0/state")
 
 
-def layout(*, origin, relays, destination):
+def layout(*, origin, relays, destination, qos=1):
     subscribers = (
-        Subscriber("all", destination, "chaos/#"),
-        Subscriber("some", destination, f"chaos/+/{TOPICS[0].rpartition('/')[2]}"),
+        Subscriber("all", destination, "chaos/#", qos),
+        Subscriber("some", destination, f"chaos/+/{TOPICS[0].rpartition('/')[2]}", qos),
     )
     return Layout((origin,), (destination,), relays, dict.fromkeys(TOPICS, origin), subscribers)
 
@@ -38,7 +38,7 @@ async def hurt(folder, grid, clients, *faults, **options):
     """The outcome of a chaos run; fails with its verdict when a promise was broken."""
     plan = Plan(
         grid=grid, minutes=0, rate=RATE, classes=faults, sys_interval_s=1, hold_s=HOLD_S,
-        **{"seed": 1, "qos": 1, "rounds": 1, "redundancy": 1, **options},
+        **{"seed": 1, "qos": (1,), "rounds": 1, "redundancy": 1, **options},
     )  # fmt: skip
     outcome = await ChaosRun(plan, folder, small_disks=False, layout=clients).run()
     said = Console(file=StringIO(), width=132)
@@ -94,4 +94,4 @@ async def test_qos_2_is_as_safe(tmp_path):
     clients = layout(origin=0, relays=(), destination=1)
     faults = ("link-cut", "agent-kill-origin", "agent-kill-destination")
 
-    await hurt(tmp_path, Grid(1, 2), clients, *faults, qos=2)
+    await hurt(tmp_path, Grid(1, 2), clients, *faults, qos=(2,))

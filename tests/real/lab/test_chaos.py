@@ -130,6 +130,39 @@ async def test_planted_copies_and_strangers_are_found(tmp_path):
     assert counts["lost"] == 0
 
 
+def test_one_broker_alone_is_hurt_by_its_clients_only(tmp_path):
+    report = tmp_path / "chaos.json"
+    faults = "publisher-burst,subscriber-pause,agent-kill-origin"
+    spans = ("--rounds", "1", "--hold-s", "1", "--json", str(report))
+
+    code, said = chaos(*SMALL, "--alone", "--qos", "mixed", "--faults", faults, *spans)
+
+    assert code == 0, said
+    found = json.loads(report.read_text())
+    for kind in ("publisher-burst", "subscriber-pause"):
+        counts = found["classes"][kind]
+        assert 0 < 2 * counts["delivered_mixed"] == counts["delivered"] == counts["owed"]
+    assert found["classes"]["subscriber-pause"]["slowest_s"] > 0.9
+    assert found["never_felt"] == []
+    assert found["skipped"] == {"agent-kill-origin": "no agents"}
+    assert "to subscribers of QoS 2" in said
+    assert found["agents"] == []
+
+
+@pytest.mark.full
+def test_kills_of_agents_change_no_order_of_mixed_qos(tmp_path):
+    report = tmp_path / "chaos.json"
+    faults = ("--faults", "agent-kill-origin,agent-kill-destination")
+    spans = ("--rounds", "2", "--hold-s", "1", "--json", str(report))
+
+    code, said = chaos(*SMALL, "--qos", "mixed", *faults, *spans)
+
+    assert code == 0, said
+    found = json.loads(report.read_text())
+    for counts in found["classes"].values():
+        assert counts["delivered_mixed"] > 0
+
+
 async def test_a_stopped_run_leaves_no_process_behind(tmp_path):
     kept, told = tmp_path / "kept", tmp_path / "told"
     with running_chaos(told, "--keep", str(kept)) as process:

@@ -1,7 +1,8 @@
-"""QoS 1 among QoS 2: publications keep their order, however full the broker's window is.
+"""QoS 1 among QoS 2: publications keep their order, however full either side's window is.
 
 Mosquitto 2.0 lets a publication past its queue when a PUBACK comes while a whole window of others
-before it is not complete. So a link completes publications in the order in which they came.
+before it is not complete. So a link completes publications in the order in which they came. And a
+broker hands QoS 2 on when it is released. So a link publishes QoS 1 after that.
 """
 
 import asyncio
@@ -57,3 +58,15 @@ async def test_publications_keep_their_order_when_qos_1_comes_among_qos_2(broker
 
     wanted = {f"source-{n}": list(range(BURSTS * BURST)) for n in range(SOURCES)}
     assert subscriber.came == {**wanted, "hasty": list(range(AMONG_THEM * BURSTS))}
+
+
+async def test_a_burst_of_both_reaches_a_subscriber_of_qos_1_in_order(broker):
+    subscriber, source = Client(broker.port, "subscriber"), Client(broker.port, "source")
+    subscriber.link.subscribe([mqtt5.TopicFilter("#", max_qos=mqtt5.QoS.AT_LEAST_ONCE)])
+    async with running(subscriber, source):
+        await until(lambda: subscriber.link.connected and source.link.connected, "both connect")
+        for number in range(BURSTS * BURST):
+            assert source.link.publish("mixed", b"%d" % number, qos=1 + number // 3 % 2)
+        await until(lambda: subscriber.count == BURSTS * BURST, "all have come")
+
+    assert subscriber.came == {"mixed": list(range(BURSTS * BURST))}

@@ -1,15 +1,9 @@
-"""Cores on real brokers follow the planner, a file's or a steerer's word, while that is valid."""
+"""Cores on real brokers follow a steerer's plan while it holds."""
 
-import asyncio
 import contextlib
-import json
-import subprocess
-import sys
 
 import pytest
 
-from federator.runtime.agent.priority_file import FILE_NAME
-from federator.runtime.storage.durable import write_whole
 from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
@@ -18,33 +12,6 @@ from tests.real.plain_agents import QUICK, settled
 from tests.real.polling import until
 
 TOPIC = "plant/7/temp"
-TRAFFIC = {
-    "brokers": [
-        {"id": 1, "subscribes": {TOPIC: 1}},
-        {"id": 2},
-        {"id": 3},
-        {"id": 4, "subscribes": {TOPIC: 1}, "publishes": {TOPIC: 100.0}},
-        {"id": 5, "subscribes": {TOPIC: 1}},
-    ]
-}
-
-
-def place(grid, folder, *, valid_s):
-    """Let the command write the planner's word, and put it where agents read it."""
-    (folder / "traffic.json").write_text(json.dumps(TRAFFIC))
-    (folder / "state.json").write_text(json.dumps(grid.state()))
-    options = ["--from", folder / "traffic.json", "--links", folder / "state.json"]
-    options += ["--write", folder / "placed", "--valid-s", str(valid_s), "--json"]
-    run = subprocess.run(
-        [sys.executable, "-m", "federator", "place", "cores", *options],
-        capture_output=True,
-        text=True,
-        check=True,
-    )
-    for here, agent in grid.agents.items():
-        content = (folder / "placed" / str(here) / FILE_NAME).read_bytes()
-        write_whole(agent.state_dir / FILE_NAME, content)
-    return json.loads(run.stdout)
 
 
 def agreed_on(core):
@@ -92,21 +59,6 @@ async def all_came_once(publisher, subscribers, first):
     await until(lambda: all(max(s.came) > last for s in subscribers), "traffic at the end")
     for subscriber in subscribers:
         assert [n for n in range(first, last) if subscriber.came[n] != 1] == []
-
-
-@pytest.mark.full
-async def test_the_core_moves_to_its_traffic_and_back_when_the_plan_is_stale(tmp_path):
-    async with line(tmp_path) as (grid, publisher, subscribers):
-        first = await settled(publisher, *subscribers)
-
-        told = await asyncio.to_thread(place, grid, tmp_path, valid_s=3_600)
-        await grid.until(agreed_on(4))
-        await asyncio.to_thread(place, grid, tmp_path, valid_s=1)
-        await grid.until(agreed_on(1))
-        await grid.until(nobody_is_placed)
-
-        await all_came_once(publisher, subscribers, first)
-    assert told["cost"] == told["lower_bound"] < told["smallest_id_cost"]
 
 
 @pytest.mark.slow

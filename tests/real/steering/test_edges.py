@@ -4,18 +4,18 @@ The hub is broker 2, between the edges 1 and 3. Its collector subscribes ``city/
 """
 
 import contextlib
-import json
 import time
 
 import aiomqtt
 import pytest
 
-from federator.planner.delegation.live import parse, plan
-from federator.planner.delegation.policies import Policy
 from lab.grid.processes.daemons import SteererProcess
+from lab.papers.placement.edges import plan
+from lab.papers.placement.policies import Policy
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, linked
-from tests.real.policy.delegated import (
+from tests.real.polling import until
+from tests.real.steering.edges import (
     EDGES,
     HUB,
     ROUNDS,
@@ -25,7 +25,6 @@ from tests.real.policy.delegated import (
     described,
     settled,
 )
-from tests.real.polling import until
 
 pytestmark = pytest.mark.slow
 
@@ -83,8 +82,8 @@ async def counted(agents):
 async def everybody_knows(agents, description):
     """Each agent knows who else wants what."""
     for id_, agent in agents.items():
-        elsewhere = {f for b in description["brokers"] if b["id"] != id_ for f in b["subscribes"]}
-        here = next(set(b["subscribes"]) for b in description["brokers"] if b["id"] == id_)
+        elsewhere = {f for b in description.brokers if b.id != id_ for f in b.subscribes}
+        here = next(set(b.subscribes) for b in description.brokers if b.id == id_)
 
         def knows(status, elsewhere=elsewhere, here=here):
             known = {each["filter"] for each in status["meshes"]}
@@ -104,17 +103,17 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
     description = described()
     brokers, agents = await line(plain)
     clients = {
-        b["id"]: Counting(brokers[b["id"]].port, f"client-{b['id']}", b["subscribes"])
-        for b in description["brokers"]
+        b.id: Counting(brokers[b.id].port, f"client-{b.id}", b.subscribes)
+        for b in description.brokers
     }
-    collector = Counting(brokers[HUB].port, "collector", description["collects"])
+    collector = Counting(brokers[HUB].port, "collector", description.collects)
     crossings, kept = {}, {}
 
     async def counters():
         return await counted(agents)
 
     async def measure(policy):
-        edges = plan(parse(json.dumps(description), name="test"), policy)
+        edges = plan(description, policy)
         kept[policy] = {topic for edge in edges for topic in edge.keep}
         had = dict(collector.came)
         crossings[policy] = await crossing(counters, description, clients)
@@ -122,12 +121,12 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
             up, down = crossings[policy][edge.id]
             assert up == pytest.approx(ROUNDS * edge.up, rel=TOLERANCE)
             assert down == pytest.approx(ROUNDS * edge.down, rel=TOLERANCE)
-        published = {t for b in description["brokers"] for t in b.get("publishes", ())}
+        published = {t for b in description.brokers for t in b.publishes}
         came = {t: collector.came.get(t, 0) - had.get(t, 0) for t in published}
         assert came == {t: 0 if t in kept[policy] else ROUNDS for t in published}
 
     async with running(collector, *clients.values()):
-        await until(lambda: all(c.subscribed for c in clients.values()), "subscribed")
+        await until(lambda: all(c.link.subscribed for c in clients.values()), "subscribed")
         await everybody_knows(agents, description)
         await measure(Policy.CENTRALISED)
         for policy in (Policy.LP, Policy.NS):

@@ -6,6 +6,7 @@ import contextlib
 import pytest
 
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.protocol.messages.control import TOKEN_BYTES, DirectOffer
 from federator.protocol.types import BrokerId, Epoch
 from federator.runtime.direct.service import DirectLinks
@@ -31,13 +32,14 @@ async def test_with_keys_only_agents_that_seal_for_places_are_dialled(trust, pla
     told = []
     async with asyncio.TaskGroup() as tasks:
         links = DirectLinks(
-            settings=Settings.model_validate(
+            settings=validated(
+                Settings,
                 {
                     "security": "open",
                     "broker": {"id": 1, "url": "mqtt://127.0.0.1:1"},
                     "links": {"transport": "direct"},
                     "direct": {"listen": "127.0.0.1:0"},
-                }
+                },
             ),
             trust=trust,
             tasks=tasks,

@@ -10,6 +10,7 @@ import structlog.testing
 
 from federator.config.reload import differences, reloaded
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.errors import ConfigError
 from federator.runtime.process import reloading
 from federator.runtime.process.reloading import Reloader, Source, reload_requested
@@ -20,7 +21,7 @@ STORM = 100
 
 def settings(**sections):
     broker = {"id": 1, "url": "mqtt://127.0.0.1"}
-    return Settings.model_validate({"security": "open", "broker": broker} | sections)
+    return validated(Settings, {"security": "open", "broker": broker} | sections)
 
 
 class File:

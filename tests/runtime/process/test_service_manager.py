@@ -8,7 +8,7 @@ import time
 import pytest
 import structlog.testing
 
-from federator.config.held.service_manager import ServiceManager, service_manager
+from federator.config.service_manager import ServiceManager, service_manager
 from federator.runtime.mqtt.connection import MqttConnection
 from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.process import service_manager as talk

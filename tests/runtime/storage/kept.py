@@ -5,6 +5,7 @@ import asyncio
 import msgspec
 
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.protocol import discovery
 from federator.protocol.data.ports import KnownStamp
 from federator.protocol.messages.serving import Served
@@ -288,7 +289,7 @@ class Brokers(Whole):
 
 def _settings(**more):
     told = {"security": "open", "broker": {"id": 1, "url": "mqtt://h", "name": "one"}}
-    return Settings.model_validate(told | more)
+    return validated(Settings, told | more)
 
 
 class Hubs(Whole):

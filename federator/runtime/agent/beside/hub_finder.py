@@ -188,7 +188,7 @@ def _naming(offered: Settings, hubs: Iterable[BrokerId], settings: Settings) -> 
     """``settings`` with ``hubs``, as ``offered`` names them, and with nothing left to choose."""
     named = {each.id: each for each in offered.neighbours}
     taken = tuple(named[hub] for hub in hubs)
-    return settings.model_copy(update={"neighbours": taken, "topology": TopologySettings()})
+    return replace(settings, neighbours=taken, topology=TopologySettings())
 
 
 def _ids(settings: Settings) -> list[BrokerId]:

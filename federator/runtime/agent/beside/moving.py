@@ -14,6 +14,7 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Coroutine
+from dataclasses import replace
 from os import EX_CONFIG
 from pathlib import Path
 from typing import Final
@@ -68,7 +69,7 @@ _log = structlog.get_logger()
 
 def beginning(settings: Settings) -> Settings:
     """What its successor goes by until it is restarted."""
-    return settings.model_copy(update={"loops": LoopSettings(watch="never")})
+    return replace(settings, loops=LoopSettings(watch="never"))
 
 
 def begin(folder: Path) -> None:
@@ -281,15 +282,13 @@ async def _stands(agent: Agent, seconds: float) -> None:
 
 def _ending(former: Settings) -> Settings:
     """What the former agent goes by while its successor is there, which does all the rest."""
-    retained = former.retained.model_copy(update={"enabled": False})
-    return former.model_copy(
-        update={
-            "share": ShareSettings(scope="broker"),
-            "loops": LoopSettings(watch="never"),
-            "retained": retained,
-            "failover": AgentFailoverSettings(enabled=False),
-            "metrics": MetricsSettings(enabled=False),
-            "steer": former.steer.model_copy(update={"follow": False}),
-            "http": former.http.model_copy(update={"enabled": False}),
-        }
+    return replace(
+        former,
+        share=ShareSettings(scope="broker"),
+        loops=LoopSettings(watch="never"),
+        retained=replace(former.retained, enabled=False),
+        failover=AgentFailoverSettings(enabled=False),
+        metrics=MetricsSettings(enabled=False),
+        steer=replace(former.steer, follow=False),
+        http=replace(former.http, enabled=False),
     )

@@ -5,9 +5,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from federator.planner.placement.cores import PlacementError
 from lab.papers.placement.bound import lower_bound
 from lab.papers.placement.exact import can_be_placed, cuts, solve_exactly
+from lab.papers.placement.hops import PlacementError
 from lab.papers.placement.instance import InfeasibleError, checked, load, power, traffic_hops
 from lab.papers.placement.instances import Setting, draw
 from lab.papers.placement.search import State, search

@@ -5,6 +5,7 @@ The hub is broker 2, between the edges 1 and 3.
 
 import asyncio
 
+from lab.papers.placement.edges import Broker, Description
 from tests.real.client import Client
 from tests.real.polling import until
 
@@ -16,13 +17,12 @@ TOLERANCE = 0.05
 
 def described():
     """Each edge: some topics wanted here, some elsewhere, some nowhere."""
-    brokers = [{"id": HUB, "subscribes": {"city/1/t1": 1}}]
+    brokers = [Broker(HUB, {}, {"city/1/t1": 1})]
     for here, there in (EDGES, EDGES[::-1]):
         wants = {f"city/{here}/t{k}": 1 for k in range(4)}
         wants |= {f"city/{there}/t{k}": 1 for k in range(3, 6)}
-        publishes = {f"city/{here}/t{k}": 1.0 for k in range(TOPICS)}
-        brokers.append({"id": here, "publishes": publishes, "subscribes": wants})
-    return {"hub": HUB, "collects": ["city/#"], "brokers": brokers}
+        brokers.append(Broker(here, {f"city/{here}/t{k}": 1.0 for k in range(TOPICS)}, wants))
+    return Description(brokers, HUB, ["city/#"])
 
 
 class Counting(Client):
@@ -45,10 +45,10 @@ async def crossing(counters, description, clients):
     before = await counters()
     had = {here: dict(client.came) for here, client in clients.items()}
     for number in range(ROUNDS):
-        for broker in description["brokers"]:
-            for topic in broker.get("publishes", ()):
-                clients[broker["id"]].link.publish(topic, b"%d" % number, qos=1)
-    promised = [(b["id"], f) for b in description["brokers"] for f in b["subscribes"]]
+        for broker in description.brokers:
+            for topic in broker.publishes:
+                clients[broker.id].link.publish(topic, b"%d" % number, qos=1)
+    promised = [(b.id, f) for b in description.brokers for f in b.subscribes]
 
     def served():
         return all(

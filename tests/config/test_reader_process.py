@@ -1,4 +1,4 @@
-"""Settings that were validated in another process are the same where they are only held."""
+"""Settings that another process read are the same in the agent, which has no pydantic."""
 
 import os
 import pickle
@@ -9,9 +9,11 @@ from pathlib import Path
 import pytest
 
 import federator
-from federator.config.held import elsewhere, models, stand_ins
+from federator.config import reader_process
 from federator.config.settings import Settings
+from federator.config.validation import validated
 from federator.errors import ConfigError
+from federator.runtime.agent.process import READS
 
 TOLD = {
     "broker": {"id": 1, "url": "mqtts://here", "username": "us", "password": "hush"},
@@ -27,9 +29,7 @@ TOLD = {
 
 HELD = """
 import pickle, sys
-from federator.config.held import models
 settings = pickle.load(sys.stdin.buffer)
-assert not models.VALIDATES
 heavy = {"pydantic", "pydantic_core", "click", "rich"} & set(sys.modules)
 assert not heavy, heavy
 told = {
@@ -47,14 +47,14 @@ pickle.dump(told, sys.stdout.buffer)
 
 
 def held(program, value):
-    """What ``program`` says in a process that holds settings."""
-    command = [sys.executable, "-X", models.OPTION, "-c", program]
+    """What ``program`` says in another process."""
+    command = [sys.executable, "-c", program]
     ran = subprocess.run(command, input=pickle.dumps(value), stdout=subprocess.PIPE, check=True)
     return pickle.loads(ran.stdout)
 
 
 def test_who_holds_settings_answers_as_who_validated_them():
-    settings = Settings.model_validate(TOLD)
+    settings = validated(Settings, TOLD)
 
     told = held(HELD, settings)
 
@@ -66,77 +66,40 @@ def test_who_holds_settings_answers_as_who_validated_them():
     assert told["dialled"] == settings.dialled_back("mqtts://new")
     assert told["secret"] == b"hush"
     assert told["again"] == settings
-    assert told["again"].model_fields_set == settings.model_fields_set
-    assert told["again"].neighbours[0].model_fields_set == settings.neighbours[0].model_fields_set
-
-
-def test_a_held_setting_stays_as_it_is_and_a_copy_is_another():
-    class Kind(stand_ins.BaseModel):
-        one: int = 1
-        two: int = stand_ins.field(default=2, alias="zwei")
-
-    made = Kind(zwei=3)
-
-    assert (made.one, made.two, made.model_fields_set) == (1, 3, {"two"})
-    assert made == Kind(one=1, zwei=3)
-    assert made.model_copy(update={"one": 4}) == Kind(one=4, zwei=3)
-    assert hash(made) == hash(Kind(zwei=3))
-    with pytest.raises(TypeError):
-        made.one = 5
-    with pytest.raises(TypeError):
-        Kind(two=3)
-
-
-def test_a_value_without_a_default_must_be_told():
-    class Kind(stand_ins.BaseModel):
-        one: int
-
-    with pytest.raises(TypeError, match="one"):
-        Kind()
-
-
-def test_a_held_secret_does_not_show():
-    class Kind(stand_ins.BaseModel):
-        password: stand_ins.SecretStr
-
-    made = Kind(password=stand_ins.SecretStr("hush"))
-
-    assert "hush" not in f"{made} {made!r}"
-    assert made.password.get_secret_value() == "hush"
 
 
 REFUSED = """
 import pickle, sys
-from pathlib import Path
-from federator.config.held import elsewhere
+from federator.config import reader_process
 from federator.errors import ConfigError
 try:
-    told = elsewhere.outcome("federator.cli.daemons.run:settings_of", pickle.load(sys.stdin.buffer))
+    told = reader_process.outcome(*pickle.load(sys.stdin.buffer))
 except ConfigError as error:
     told = str(error), error.exit_code
+assert "pydantic" not in sys.modules
 pickle.dump(told, sys.stdout.buffer)
 """
 
 
-def test_a_file_is_read_elsewhere_and_refused_in_the_same_words(tmp_path):
+def test_a_file_is_read_by_another_process_and_refused_in_the_same_words(tmp_path):
     good, bad = tmp_path / "good.toml", tmp_path / "bad.toml"
     good.write_text('security = "open"\n[broker]\nid = 1\nurl = "mqtt://127.0.0.1"\n')
     bad.write_text("[broker]\nid = -1\n")
 
     with pytest.raises(ConfigError) as refused:
-        elsewhere.outcome("federator.cli.daemons.run:settings_of", bad)
+        reader_process.outcome(READS, bad)
 
-    assert held(REFUSED, good) == elsewhere.outcome("federator.cli.daemons.run:settings_of", good)
-    assert held(REFUSED, bad) == (str(refused.value), refused.value.exit_code)
+    assert held(REFUSED, (READS, good)) == reader_process.outcome(READS, good)
+    assert held(REFUSED, (READS, bad)) == (str(refused.value), refused.value.exit_code)
 
 
 ISOLATED = """
 import sys
 sys.path[:] = {path!r}
-from federator.config.held import elsewhere
+from federator.config import reader_process
 import subprocess
-command = [*elsewhere.interpreter(), "-c", {program!r}]
-sys.exit(subprocess.run(command, env=elsewhere.environment()).returncode)
+command = [*reader_process.interpreter(), "-c", {program!r}]
+sys.exit(subprocess.run(command, env=reader_process.environment()).returncode)
 """
 """As the Debian package starts: no variable and no folder of Python's but those shown by hand."""
 

@@ -1,45 +1,43 @@
-"""Has something done in a process of its own that can validate, and comes back with the outcome.
+"""Has a configuration read by a process of its own, which comes back with settings or a refusal.
 
-An agent has no pydantic (``models``). When it has to read its configuration again, another
-interpreter does it: it lives for half a second, and takes its 40 MB along.
+An agent does not import pydantic: a reader lives for half a second, and takes its 40 MB along.
 """
 
 import os
 import pickle
 import subprocess
 import sys
-from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
 from typing import Any, Final
 
-from federator.config.held import models
 from federator.errors import ConfigError
 
 TIMEOUT_S: Final = 60.0
 """For all of it: the machine may be busy, and a slow reading is better than none."""
 
-_PACKAGES: Final = Path(__file__).parents[3]
+_PACKAGES: Final = Path(__file__).parents[2]
 """The folder where ``federator`` lies, with what it needs."""
 
 
-def outcome(function: str, *arguments: object) -> Any:  # noqa: ANN401 - whatever it returns
-    """What ``function``, written ``module:name``, makes of ``arguments``; all can be pickled.
+def outcome(function: str, config: Path | None) -> Any:  # noqa: ANN401 - whatever it returns
+    """What ``function``, written ``module:name``, reads in ``config``; it can be pickled.
 
-    It is called here where this process validates. May take its time.
+    It is called here where this process has pydantic already. May take its time.
 
     Raises ``ConfigError``: it did, or the process that was to call it failed.
     """
-    if models.VALIDATES:
-        return _named(function)(*arguments)
+    if "pydantic" in sys.modules:
+        return _called(function, config)
     try:
         ran = subprocess.run(
-            [*interpreter(), "-m", __name__],
-            input=pickle.dumps((function, arguments)),
+            [*interpreter(), "-m", __name__, function],
+            input=pickle.dumps(config),
             stdout=subprocess.PIPE,
             env=environment(),
             timeout=TIMEOUT_S,
             check=True,
+            process_group=0,  # Ctrl-C at the terminal is for us: we end it
         )
     except (OSError, subprocess.SubprocessError) as error:
         text = f"the configuration was not read: {error}: see the log"
@@ -81,19 +79,18 @@ def _works_here() -> bool:
         return False
 
 
-def _named(function: str) -> Callable[..., Any]:
+def _called(function: str, config: Path | None) -> object:
     module, _, name = function.partition(":")
-    named: Callable[..., Any] = getattr(import_module(module), name)
-    return named
+    return getattr(import_module(module), name)(config)
 
 
 def main() -> None:
-    """Do what standard input says, once."""
-    function, arguments = pickle.load(sys.stdin.buffer)
+    """Call the function that the argument names with what comes on standard input."""
+    told: tuple[object, tuple[str, int] | None]
     try:
-        told: tuple[object, tuple[str, int] | None] = (_named(function)(*arguments), None)
+        told = _called(sys.argv[1], pickle.load(sys.stdin.buffer)), None
     except ConfigError as error:
-        told = (None, (str(error), error.exit_code))
+        told = None, (str(error), error.exit_code)
     pickle.dump(told, sys.stdout.buffer)
 
 

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from federator.planner.delegation.policies import Policy
+from lab.papers.placement.policies import Policy
 
 
 def expected_external(setting):

@@ -1,6 +1,5 @@
 """Delegation: the account against a stupid one, closed forms, and plans for live federations."""
 
-import json
 import resource
 import time
 
@@ -9,9 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from federator.errors import ConfigError
-from federator.planner.delegation.live import parse, plan
-from federator.planner.delegation.policies import (
+from lab.papers.placement.delegation import Setting, draw
+from lab.papers.placement.edges import Broker, Description, plan
+from lab.papers.placement.policies import (
     SUBSCRIBER_BYTES,
     TOPIC_NAME_BYTES,
     Policy,
@@ -22,8 +21,7 @@ from federator.planner.delegation.policies import (
     delegated,
     inter_broker_messages,
 )
-from lab.papers.placement.delegation import Setting, draw
-from tests.planner.delegation.closed_forms import expected_external
+from tests.lab.papers.placement.closed_forms import expected_external
 
 PROPOSED = (Policy.LP, Policy.NS, Policy.EP)
 
@@ -123,29 +121,17 @@ def test_one_point_at_full_scale_takes_seconds_and_little_memory():
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss < 2**20  # KiB: 1 GiB
 
 
-TRAFFIC = {
-    "hub": 9,
-    "collects": ["a/#"],
-    "brokers": [
-        {"id": 9},
-        {
-            "id": 1,
-            "publishes": {"a/kept": 1, "a/wanted": 2, "a/unheard": 4, "b/apart": 8},
-            "subscribes": {"a/kept": 1},
-        },
-        {"id": 2, "subscribes": {"a/+": 0 + 2, "a/wanted": 1}},
-    ],
-}
+EDGE = Broker(1, {"a/kept": 1, "a/wanted": 2, "a/unheard": 4, "b/apart": 8}, {"a/kept": 1})
 
 
-def described(**changes):
-    return parse(json.dumps({**TRAFFIC, **changes}), name="traffic.json")
+def beside(other):
+    return Description([Broker(9), EDGE, other], hub=9, collects=["a/#"])
 
 
 def test_a_plan_keeps_what_is_owned_and_wanted_nowhere_else():
-    lonely = [*TRAFFIC["brokers"][:2], {"id": 2, "subscribes": {"a/wanted": 1}}]
+    description = beside(Broker(2, {}, {"a/wanted": 1}))
     lp, ns, none = (
-        {edge.id: edge for edge in plan(described(brokers=lonely), policy)}
+        {edge.id: edge for edge in plan(description, policy)}
         for policy in (Policy.LP, Policy.NS, Policy.CENTRALISED)
     )
 
@@ -157,7 +143,9 @@ def test_a_plan_keeps_what_is_owned_and_wanted_nowhere_else():
 
 
 def test_a_wildcard_subscription_elsewhere_keeps_nothing_at_home():
-    edges = {edge.id: edge for edge in plan(described(), Policy.NS)}
+    edges = {
+        edge.id: edge for edge in plan(beside(Broker(2, {}, {"a/+": 2, "a/wanted": 1})), Policy.NS)
+    }
 
     assert edges[1].keep == ("b/apart",)
     assert edges[2].down == 1 + 2 + 4
@@ -171,31 +159,3 @@ def test_the_hub_gets_no_more_under_any_policy_than_under_none(traffic):
         for policy in (Policy.CENTRALISED, *PROPOSED)
     ]
     assert messages == sorted(messages, reverse=True)
-
-
-@pytest.mark.parametrize(
-    ("text", "complaint"),
-    [
-        ("{", "traffic.json: Expecting"),
-        ("[]", "the file must be an object, got list"),
-        ('{"brokers": []}', "brokers must be a list of 1"),
-        ('{"brokers": [{"id": 1, "puts": {}}]}', "'puts' is unknown"),
-        ('{"brokers": [{"id": 1, "publishes": {"a/+": 1}}]}', "'a/+' is not a topic"),
-        ('{"brokers": [{"id": 1, "publishes": {"a": -1}}]}', "-1 is no rate"),
-        ('{"brokers": [{"id": 1, "publishes": {"a": NaN}}]}', "nan is no rate"),
-        ('{"brokers": [{"id": 1, "subscribes": {"a/#/b": 1}}]}', "is not a topic filter"),
-        ('{"brokers": [{"id": 1, "subscribes": {"a": 0}}]}', "0 is no number of clients"),
-        ('{"brokers": [{"id": 1, "subscribes": {"a": 1' + "0" * 400 + "}}]}", "is no number of"),
-        ('{"brokers": [{"id": 1, "publishes": {"a": 1' + "0" * 400 + "}}]}", "int too large"),
-        ('{"brokers": [{"id": 1, "publishes": {"$SYS/a": 1}}]}', "never leaves its broker"),
-        ('{"brokers": [{"id": 1}, {"id": 1}]}', "each once wanted"),
-        ('{"hub": 3, "brokers": [{"id": 1}]}', "hub 3 is none of the brokers"),
-    ],
-)
-def test_a_bad_traffic_file_is_told_in_one_line(text, complaint):
-    with pytest.raises(ConfigError) as caught:
-        parse(text, name="traffic.json")
-
-    assert complaint in str(caught.value)
-    assert str(caught.value).startswith("traffic.json: ")
-    assert caught.value.exit_code == 65

@@ -1,1 +1,0 @@
-"""Settings that another process has validated, as an agent holds them without pydantic."""

@@ -1,0 +1,26 @@
+"""From the values of a file to settings: the one place where pydantic reads our types.
+
+Only a process that reads a configuration imports this.
+"""
+
+from typing import Any, Final, TypeVar
+
+from pydantic import TypeAdapter
+
+from federator.config.section import Section
+
+_Section = TypeVar("_Section", bound=Section)
+
+_ADAPTERS: Final[dict[type[Section], TypeAdapter[Any]]] = {}
+
+
+def adapter(kind: type[_Section]) -> TypeAdapter[_Section]:
+    """What checks values for a section of that kind; made once."""
+    if kind not in _ADAPTERS:
+        _ADAPTERS[kind] = TypeAdapter(kind)
+    return _ADAPTERS[kind]
+
+
+def validated(kind: type[_Section], told: object) -> _Section:
+    """The section that ``told`` describes, by the names of a file. Raises ``ValidationError``."""
+    return adapter(kind).validate_python(kind.completed(told))

@@ -1,1 +1,0 @@
-"""Delegation: which topics an edge broker owns (docs/placement.md)."""

@@ -1,1 +1,0 @@
-"""Placement: where brokers, services and cores run (docs/placement.md)."""

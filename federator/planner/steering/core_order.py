@@ -1,0 +1,65 @@
+"""An order of brokers as cores, in which each mesh's first member serves it best.
+
+The core of a filter is the first, in the order of priorities, of the brokers whose clients want it.
+Publications travel from their broker to the core, and from the core to every member, so a core
+costs messages times hops, as a broker container does in the placement model. Priorities belong to
+brokers, not to filters: one order serves all meshes, and may not give each its best core.
+
+Source: Fawwaz 2022, 4.2 (10); docs/placement.md 5.
+"""
+
+import numpy as np
+import numpy.typing as npt
+
+from federator.planner.flow.watch import UNWATCHED, Watch
+
+Matrix = npt.NDArray[np.float64]
+Ints = npt.NDArray[np.intp]
+
+PASSES_MAX = 20
+
+
+def costs_of(far: Matrix, member: npt.NDArray[np.bool_], rates: Matrix) -> Matrix:
+    """What one mesh costs per second with each broker as its core, infinite for no members.
+
+    Args:
+        far: From each broker to each, finite, shape (B, B).
+        member: Whose clients want its filter, shape (B,).
+        rates: Messages per second that each broker's clients publish to it, shape (B,).
+    """
+    reach = far.T @ rates + rates.sum() * (far @ member)
+    return np.where(member, reach, np.inf)
+
+
+def cost_of(costs: Matrix, order: Ints) -> float:
+    """The cost of an order, in which each mesh's first member is its core."""
+    if not costs.size:
+        return 0.0
+    first = np.isfinite(costs[:, order]).argmax(axis=1)
+    return float(costs[np.arange(len(costs)), order[first]].sum())
+
+
+def improved(
+    costs: Matrix, start: Ints, *, count: int | None = None, watch: Watch = UNWATCHED
+) -> Ints:
+    """``start``, with brokers inserted elsewhere for as long as any such move helps.
+
+    Args:
+        count: Of ``start`` so many may move, among themselves: the first. All by default.
+    """
+    count = len(start) if count is None else count
+    best, best_cost = start, cost_of(costs, start)
+    for _ in range(PASSES_MAX):
+        before = best_cost
+        for broker in sorted(start[:count].tolist()):
+            rest = best[best != broker]
+            for at in range(count):
+                candidate = np.insert(rest, at, broker)
+                cost = cost_of(costs, candidate)
+                if cost < best_cost - 1e-9:
+                    best, best_cost = candidate, cost
+            if watch.over():
+                return best
+        if best_cost >= before:
+            break
+    return best
