@@ -251,7 +251,7 @@ async def test_a_value_retained_at_the_edge_stays_there_until_somebody_else_want
     collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     later = Subscriber(brokers[3].port, topic, client_id="later", qos=1)
     async with running(collector), steered(tmp_path / "s", brokers[HUB]):
-        await until(lambda: collector.subscribed, "subscribed")
+        await until(lambda: collector.link.subscribed, "subscribed")
         await becomes(agents[1], topic, kept=True)
         async with aiomqtt.Client(brokers[1].host, brokers[1].port) as setter:
             await setter.publish(topic, b"7", qos=1, retain=True)
