@@ -15,16 +15,14 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from mqtt5 import TopicFilter
-
 from federator.errors import LinkError
 from federator.protocol.effects import FilterRoute
 from federator.protocol.forwarding.forwarding import Forwarder
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from lab.bench.processor import resident_mb
 from lab.grid.processes import children
-from lab.grid.running import Pages, RunningGrid
+from lab.grid.running import RunningGrid
+from lab.grid.stage import Pages
 from lab.grid.topology import Graph
 
 KNOWN_TIMEOUT_S: Final = 120.0
@@ -96,64 +94,43 @@ async def measure_filters(
     """
     table = made_up_filters(filters)
     cached_us, uncached_us = lookup_us(table)
-    async with _Pair(folder / "empty") as pair:
+    async with _pair(folder / "empty") as pair:
         empty_mb = resident_mb(pair.agents[HERE].pid)
-    async with _Pair(folder / "full") as pair:
-        await pair.subscribe(table, progress)
+    async with _pair(folder / "full") as pair:
+        await _subscribe(pair, table, progress)
         full_mb = resident_mb(pair.agents[HERE].pid)
         stall_ms = await _stall_ms(pair)
     return FilterCosts(filters, cached_us, uncached_us, full_mb, empty_mb, stall_ms)
 
 
-class _Pair(RunningGrid):
-    """Two neighbouring brokers, their agents, and a client at each."""
-
-    def __init__(self, folder: Path) -> None:
-        folder.mkdir()
-        super().__init__(Graph(((HERE, THERE),)), folder, link_delay_ms=0, spawn=children.spawn)
-        self._clients: dict[BrokerId, asyncio.Task[None]] = {}
-
-    async def subscribe(self, filters: list[str], progress: Callable[[int], None]) -> None:
-        """Subscribe half of ``filters`` at each broker; returns when both agents know them all.
-
-        The broker keeps 1,000 log lines for an agent that does not keep up, so each step waits.
-        """
-        known = 0
-        for here, wanted in ((THERE, filters[1::2]), (HERE, filters[::2])):
-            endpoint = Endpoint(*self.brokers[here].place)
-            link = MqttLink(endpoint, _Silent(), client_id=f"many-filters-{here}")
-            self._clients[here] = asyncio.create_task(link.run(), name=link.client_id)
-            for at in range(0, len(wanted), STEP):
-                step = wanted[at : at + STEP]
-                link.subscribe(TopicFilter(filter) for filter in step)
-                known += len(step)
-                await self.until_known(known)
-                progress(known)
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        for client in self._clients.values():
-            client.cancel()
-        await asyncio.gather(*self._clients.values(), return_exceptions=True)
-        await super().stop()
-
-    async def until_known(self, filters: int) -> None:
-        """Wait until both agents are ready, linked, and have ``filters`` filters in their tables.
-
-        Raises ``LinkError``: they do not in time.
-        """
-
-        def unknown(statuses: Pages) -> str | None:
-            if all(_knows(status, filters) for status in statuses.values()):
-                return None
-            known = [status["meshes_total"] for status in statuses.values()]
-            return f"agents know {known} filters, {filters} wanted"
-
-        await self.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
+def _pair(folder: Path) -> RunningGrid:
+    """Two neighbouring brokers and their agents."""
+    return RunningGrid(Graph(((HERE, THERE),)), folder, link_delay_ms=0, spawn=children.spawn)
 
 
-class _Silent(LinkObserver):
-    """Hears nothing: nobody publishes, and the agents' tables tell the rest."""
+async def _subscribe(
+    pair: RunningGrid, filters: list[str], progress: Callable[[int], None]
+) -> None:
+    """Subscribe half of ``filters`` at each broker; returns when both agents know them all.
+
+    The broker keeps 1,000 log lines for an agent that does not keep up, so each step waits.
+    """
+    known = 0
+
+    def unknown(statuses: Pages) -> str | None:
+        if all(_knows(status, known) for status in statuses.values()):
+            return None
+        have = [status["meshes_total"] for status in statuses.values()]
+        return f"agents know {have} filters, {known} wanted"
+
+    for here, wanted in ((THERE, filters[1::2]), (HERE, filters[::2])):
+        client = await pair.client(here, f"many-filters-{here}")
+        for at in range(0, len(wanted), STEP):
+            step = wanted[at : at + STEP]
+            client.subscribe(step, qos=0)
+            known += len(step)
+            await pair.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
+            progress(known)
 
 
 def _knows(status: dict[str, Any], filters: int) -> bool:
@@ -161,7 +138,7 @@ def _knows(status: dict[str, Any], filters: int) -> bool:
     return bool(status["ready"]) and linked and bool(status["meshes_total"] >= filters)
 
 
-async def _stall_ms(pair: _Pair) -> float:
+async def _stall_ms(pair: RunningGrid) -> float:
     """Kill the other broker; the longest time until our agent answered meanwhile, in ms."""
     agent = pair.agents[HERE]
     pair.brokers[THERE].kill9()

@@ -20,21 +20,18 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from mqtt5 import TopicFilter
-
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from lab.bench.filters import made_up_filters
 from lab.bench.processor import resident_mb
 from lab.grid.processes import children
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.processes.children import Spawn, get
-from lab.grid.running import Pages, RunningGrid
+from lab.grid.running import RunningGrid
+from lab.grid.stage import Pages
 from lab.grid.topology import Grid
 
 SIDE: Final = 3
-STEP: Final = 200
 KNOWN_TIMEOUT_S: Final = 120.0
 POLL_S: Final = 0.5
 
@@ -72,10 +69,13 @@ async def measure_rest(
 
     Raises ``LinkError``: something did not start, or did not come to know the filters in time.
     """
-    async with _Quiet(folder, signed=signed, spawn=spawn, progress=progress) as grid:
-        await grid.subscribe(made_up_filters(filters))
+    nine = Grid(SIDE, SIDE)
+    async with RunningGrid(
+        nine, folder, link_delay_ms=0, signed=signed, spawn=spawn, progress=progress
+    ) as grid:
+        await _subscribe(grid, made_up_filters(filters))
         for agent in grid.agents.values():
-            await get(int(agent.http.rpartition(":")[2]), "/metrics", who=f"agent {agent.pid}")
+            await get(agent.http_port, "/metrics", who=f"agent {agent.pid}")
         progress("quiet")
         await asyncio.sleep(settle_s)
         pids = {id: agent.pid for id, agent in grid.agents.items()}
@@ -96,50 +96,19 @@ async def measure_rest(
         ]
 
 
-class _Silent(LinkObserver):
-    """Hears nothing: nobody publishes."""
+async def _subscribe(grid: RunningGrid, filters: list[str]) -> None:
+    """Subscribe a share of ``filters`` at each broker; returns when all agents know all."""
+    for number, here in enumerate(grid.grid.ids):
+        await grid.client(here, f"at-rest-{here}", *filters[number :: len(grid.grid.ids)], qos=0)
 
+    def unknown(statuses: Pages) -> str | None:
+        known = [status["meshes_total"] for status in statuses.values()]
+        ready = all(status["ready"] for status in statuses.values())
+        if ready and min(known) >= len(filters):
+            return None
+        return f"agents know {known} filters, {len(filters)} wanted"
 
-class _Quiet(RunningGrid):
-    def __init__(
-        self, folder: Path, *, signed: bool, spawn: Spawn, progress: Callable[[str], None]
-    ) -> None:
-        super().__init__(
-            Grid(SIDE, SIDE),
-            folder,
-            link_delay_ms=0,
-            signed=signed,
-            spawn=spawn,
-            progress=progress,
-        )
-        self._clients: list[asyncio.Task[None]] = []
-
-    async def subscribe(self, filters: list[str]) -> None:
-        """Subscribe a share of ``filters`` at each broker; returns when all agents know all."""
-        for number, here in enumerate(self.grid.ids):
-            link = MqttLink(
-                Endpoint(*self.brokers[here].place), _Silent(), client_id=f"at-rest-{here}"
-            )
-            self._clients.append(asyncio.create_task(link.run(), name=link.client_id))
-            wanted = filters[number :: len(self.grid.ids)]
-            for at in range(0, len(wanted), STEP):
-                link.subscribe(TopicFilter(filter) for filter in wanted[at : at + STEP])
-
-        def unknown(statuses: Pages) -> str | None:
-            known = [status["meshes_total"] for status in statuses.values()]
-            ready = all(status["ready"] for status in statuses.values())
-            if ready and min(known) >= len(filters):
-                return None
-            return f"agents know {known} filters, {len(filters)} wanted"
-
-        await self.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        for client in self._clients:
-            client.cancel()
-        await asyncio.gather(*self._clients, return_exceptions=True)
-        await super().stop()
+    await grid.until(unknown, within_s=KNOWN_TIMEOUT_S, poll_s=POLL_S)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,6 @@ Exit codes: 0 when every promise held, 1 when one did not, 69 when the grid did 
 import json
 import logging
 import shutil
-import signal
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -18,6 +17,7 @@ from rich.console import Console
 from rich.status import Status
 
 from federator.cli.options import FILE, FOLDER, option
+from federator.command_line import INTERRUPTED
 from federator.protocol.parameters import Strategy
 from lab.chaos.run import ChaosRun, Outcome, Plan
 from lab.chaos.schedule import KINDS, MIXED
@@ -129,8 +129,6 @@ def command(
     plan = Plan(grid=Grid(rows, columns), minutes=minutes, **options)
     folder = new_folder(keep, verb="chaos")
     outcome = _run(plan, folder)
-    if outcome is None:
-        return 128 + signal.SIGINT
     if json_file is not None:
         json_file.write_text(json.dumps(as_json(outcome), indent=1) + "\n", encoding="utf-8")
     console = report_console(REPORT_COLUMNS)
@@ -143,16 +141,17 @@ def command(
     return FAILED
 
 
-def _run(plan: Plan, folder: Path) -> Outcome | None:
-    """The outcome; ``None`` when interrupted."""
+def _run(plan: Plan, folder: Path) -> Outcome:
     # Strangers connect as agents do, and would log as they do.
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     console = Console(stderr=True)
     with console.status("starting") as status:
         progress = _Progress(console, status, plan.minutes)
         run = ChaosRun(plan, folder, small_disks=available(), progress=progress)
-        ended = uvloop.run(until_stopped(run.run(), name="chaos"))
-    return None if isinstance(ended, signal.Signals) else ended
+        try:
+            return uvloop.run(until_stopped(run.run(), name="chaos"))
+        except click.exceptions.Exit:
+            raise click.exceptions.Exit(INTERRUPTED) from None
 
 
 @dataclass(slots=True)

@@ -42,17 +42,16 @@ def numbers(
         raise click.BadParameter(f"{text!r}: numbers like 1,3 wanted", context, option) from None
 
 
+FAILED = 1
 _Outcome = TypeVar("_Outcome")
 
 
-async def until_stopped(
-    work: Coroutine[Any, Any, _Outcome], *, name: str
-) -> _Outcome | signal.Signals:
+async def until_stopped(work: Coroutine[Any, Any, _Outcome], *, name: str) -> _Outcome:
     """Carry out ``work``; the first signal cancels it, later ones do not interrupt the clean-up.
 
     So SIGINT and SIGTERM leave no process and no mount behind.
 
-    What came of it, or the signal that ended it.
+    Raises ``click.exceptions.Exit``: a signal ended it; the program ends as the shell expects.
     """
     loop = asyncio.get_running_loop()
     task = loop.create_task(work, name=name)
@@ -70,13 +69,7 @@ async def until_stopped(
     except asyncio.CancelledError:
         if not received:
             raise
-        return received[0]
-
-
-def exit_code_of(work: Coroutine[Any, Any, int], *, name: str) -> int:
-    """Carry out ``work``, whose outcome is an exit code; 130 or 143 when a signal ended it."""
-    ended = asyncio.run(until_stopped(work, name=name))
-    return 128 + ended if isinstance(ended, signal.Signals) else ended
+        raise click.exceptions.Exit(128 + received[0]) from None
 
 
 @contextlib.contextmanager
@@ -97,11 +90,8 @@ def log_to_standard_error() -> None:
 
 def in_folder(
     work: Callable[[Path], Coroutine[Any, Any, _Outcome]], kept: Path | None, *, verb: str
-) -> _Outcome | signal.Signals:
-    """Carry out ``work`` in ``folder_for``; what our clients log goes to standard error.
-
-    What came of it, or the signal that ended it.
-    """
+) -> _Outcome:
+    """Carry out ``work`` in ``folder_for``; what our clients log goes to standard error."""
     log_to_standard_error()
     with folder_for(kept, verb=verb) as folder:
         return uvloop.run(until_stopped(work(folder), name=verb))
@@ -169,6 +159,12 @@ def tell(lines: Iterable[str], found: Mapping[str, object], *, as_json: bool) ->
         return
     for line in lines:
         click.echo(line)
+
+
+def judged(lines: Iterable[str], found: Mapping[str, object], *, held: bool, as_json: bool) -> int:
+    """``tell`` what came of a verb, and whether it is as it should be; the exit code."""
+    tell(lines, {"held": held, **found}, as_json=as_json)
+    return 0 if held else FAILED
 
 
 def fields_of(outcome: "DataclassInstance") -> dict[str, object]:

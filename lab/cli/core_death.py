@@ -1,6 +1,5 @@
 """``federator-lab core-death``: a mesh's core dies or moves, and nobody else feels it."""
 
-import signal
 from collections.abc import Sequence
 from functools import partial
 from itertools import groupby
@@ -9,10 +8,9 @@ from pathlib import Path
 import click
 
 from federator.cli.options import FOLDER, json_option, option
-from lab.cli.common import in_folder, tell
+from lab.cli.common import in_folder, judged
 from lab.grid.core_death import PLACES, Blow, Round, run
 
-FAILED = 1
 GAP_S_MAX = 0.1
 
 
@@ -70,11 +68,8 @@ def command(
         keep,
         verb="core-death",
     )
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
     lines, held = told(ended)
-    tell(lines, {"held": held, "rounds": ended}, as_json=as_json)
-    return 0 if held else FAILED
+    return judged(lines, {"rounds": ended}, held=held, as_json=as_json)
 
 
 def told(rounds: Sequence[Round]) -> tuple[list[str], bool]:

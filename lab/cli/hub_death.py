@@ -1,16 +1,14 @@
 """``federator-lab hub-death``: leaves with a hub in reserve lose nothing when a hub dies."""
 
-import signal
 from functools import partial
 from pathlib import Path
 
 import click
 
 from federator.cli.options import FOLDER, json_option, option
-from lab.cli.common import fields_of, in_folder, tell
-from lab.leaves.hub_death import Outcome, Plan, run
+from lab.cli.common import fields_of, in_folder, judged
+from lab.leaves.hub_death import Outcome, run
 
-FAILED = 1
 GAP_S_MAX = 1.0
 FIRST_MS_MAX = 50.0
 
@@ -38,14 +36,11 @@ def command(
     Exits 0 when every publication arrived once and in order, no stream was silent for a second when
     the hub died, and a subscription counts within 50 ms; 1 otherwise.
     """
-    plan = Plan(rate_hz, away_s, cut_s, fresh)
     progress = partial(click.echo, err=as_json)
-    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="hub-death")
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
+    work = partial(run, rate_hz=rate_hz, away_s=away_s, cut_s=cut_s, fresh=fresh, progress=progress)
+    ended = in_folder(work, keep, verb="hub-death")
     lines, held = told(ended)
-    tell(lines, {"held": held, **fields_of(ended)}, as_json=as_json)
-    return 0 if held else FAILED
+    return judged(lines, fields_of(ended), held=held, as_json=as_json)
 
 
 def told(outcome: Outcome) -> tuple[list[str], bool]:

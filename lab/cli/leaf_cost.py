@@ -1,15 +1,13 @@
 """``federator-lab leaf-cost``: a leaf pays for what it wants, not for the size of the world."""
 
-import signal
 from pathlib import Path
 
 import click
 
 from federator.cli.options import FOLDER, json_option, option
-from lab.cli.common import in_folder, tell
+from lab.cli.common import in_folder, judged
 from lab.leaves.cost import Cost, Size, cost, flat, table
 
-FAILED = 1
 MEMORY_BYTES_MAX = 5_000_000
 TRAFFIC_MAX = 1.2
 
@@ -67,9 +65,6 @@ def command(
         ]
 
     ended = in_folder(all_of, keep, verb="leaf-cost")
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
     held = flat(ended, memory_bytes_max=MEMORY_BYTES_MAX, traffic_max=TRAFFIC_MAX)
     lines = [*table(ended), "flat" if held else "NOT flat"]
-    tell(lines, {"held": held, "costs": ended}, as_json=as_json)
-    return 0 if held else FAILED
+    return judged(lines, {"costs": ended}, held=held, as_json=as_json)

@@ -1,7 +1,6 @@
 """``federator-lab mixed``: do reports and dashboard tell the same as clients?"""
 
 import shutil
-import signal
 from collections.abc import Sequence
 from functools import partial
 from pathlib import Path
@@ -46,8 +45,6 @@ def command(
     plan = Plan(minutes, rate, seed, report_every, plant)
     run = MixedRun(plan, folder, progress=partial(click.echo, err=as_json))
     ended = uvloop.run(until_stopped(run.run(), name="mixed"))
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
     tell(told(ended), {"held": ended.held, **fields_of(ended)}, as_json=as_json)
     if not ended.held:
         click.echo(f"logs, records and reports: {folder}", err=as_json)

@@ -6,7 +6,6 @@ Exit codes: 0 when nothing unexpected failed, 1 when something did, 69 when the 
 import asyncio
 import json
 import os
-import signal
 from dataclasses import asdict
 from pathlib import Path
 from typing import Final
@@ -72,9 +71,7 @@ def command(
                 _print(result, known.get(result.name))
 
         work = suite.run(tests, chosen, at_once=processes, attempts=attempts, tell=tell)
-        ended = asyncio.run(until_stopped(work, name="tests"))
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
+        asyncio.run(until_stopped(work, name="tests"))
     unexpected = [each for each in results if not each.passed and each.name not in known]
     if as_json:
         click.echo(

@@ -1,6 +1,5 @@
 """``federator-lab nat``: a site behind NAT loses nothing, and its link is as good as others."""
 
-import signal
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -8,10 +7,9 @@ from pathlib import Path
 import click
 
 from federator.cli.options import FOLDER, json_option, option
-from lab.cli.common import fields_of, in_folder, tell
-from lab.nat.run import WAYS, Outcome, Plan, run
+from lab.cli.common import fields_of, in_folder, judged
+from lab.nat.run import WAYS, Outcome, run
 
-FAILED = 1
 THROUGHPUT_MIN = 0.9
 DELAY_MAX = 1.2
 
@@ -46,15 +44,19 @@ def command(
     Exits 0 when every publication arrived once and in order, and the site's link has 0.9 of the
     other's throughput and at most 1.2 times its median delay; 1 otherwise.
     """
-    plan = Plan(seconds, rate_hz, move_every_s, burst, rounds)
-    progress = partial(click.echo, err=as_json)
-    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="nat")
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
+    work = partial(
+        run,
+        seconds=seconds,
+        rate_hz=rate_hz,
+        move_every_s=move_every_s,
+        burst=burst,
+        rounds=rounds,
+        progress=partial(click.echo, err=as_json),
+    )
+    ended = in_folder(work, keep, verb="nat")
     lines, held = told(ended)
-    found = {"held": held, **fields_of(ended), "beside_two_way": beside(ended)}
-    tell(lines, found, as_json=as_json)
-    return 0 if held else FAILED
+    found = {**fields_of(ended), "beside_two_way": beside(ended)}
+    return judged(lines, found, held=held, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,17 +1,14 @@
 """``federator-lab on-path``: a machine between agents that drops, delays, repeats and makes up."""
 
-import signal
 from functools import partial
 from pathlib import Path
 
 import click
 
 from federator.cli.options import FOLDER, json_option, option
-from lab.cli.common import in_folder, tell
+from lab.cli.common import fields_of, in_folder, judged
 from lab.on_path.moods import Mood
-from lab.on_path.run import SILENCE_S_MAX, Outcome, Plan, run
-
-FAILED = 1
+from lab.on_path.run import SILENCE_S_MAX, Outcome, run
 
 
 @click.command(name="on-path")
@@ -29,20 +26,11 @@ def command(minutes: float, rate_hz: float, seed: int, keep: Path | None, as_jso
     Exits 0 when every publication arrived and each connection that was swallowed was given up
     within 2 s; 1 otherwise.
     """
-    plan = Plan(minutes, rate_hz, seed)
     progress = partial(click.echo, err=as_json)
-    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="on-path")
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
+    work = partial(run, minutes=minutes, rate_hz=rate_hz, seed=seed, progress=progress)
+    ended = in_folder(work, keep, verb="on-path")
     held = ended.lost == 0 and max(ended.given_up_s, default=0.0) <= SILENCE_S_MAX
-    told = {
-        "held": held,
-        "arrivals": ended.arrivals,
-        "harm": ended.harm,
-        "given_up_s": ended.given_up_s,
-    }
-    tell(lines(ended), told, as_json=as_json)
-    return 0 if held else FAILED
+    return judged(lines(ended), fields_of(ended), held=held, as_json=as_json)
 
 
 def lines(outcome: Outcome) -> list[str]:

@@ -1,6 +1,5 @@
 """``federator-lab over-delivery``: what a bounded cover brings that no leaf wanted."""
 
-import signal
 from functools import partial
 from pathlib import Path
 
@@ -8,13 +7,12 @@ import click
 
 from federator.cli.options import FILE, FOLDER, json_option, option
 from federator.config.topology import HubSettings
-from lab.cli.common import in_folder, numbers, tell
+from lab.cli.common import in_folder, judged, numbers
 from lab.cli.line_chart import line_chart
 from lab.leaves.naming import NAMINGS, SKEW
 from lab.leaves.over_delivery import OverDelivery, over_delivery
 from lab.leaves.over_delivery_live import Counted, counted
 
-FAILED = 1
 IN_VAIN_MAX = 0.1
 JUDGED = "shops"
 DEFAULT = HubSettings().filters_max
@@ -60,14 +58,11 @@ def command(
         shops = NAMINGS[JUDGED]
         measure = partial(counted, naming=shops, seed=seed, skew=skew, publications=publications)
         ended = in_folder(measure, keep, verb="over-delivery")
-        if isinstance(ended, signal.Signals):
-            return 128 + ended
         lines.append(_live(ended))
         found["live"] = ended
         worst = max(worst, ended.then.in_vain)
-    held = worst < IN_VAIN_MAX
-    tell(lines, {"held": held, "in_vain_judged": worst, **found}, as_json=as_json)
-    return 0 if held else FAILED
+    found = {"in_vain_judged": worst, **found}
+    return judged(lines, found, held=worst < IN_VAIN_MAX, as_json=as_json)
 
 
 def _table(results: dict[str, list[OverDelivery]]) -> list[str]:

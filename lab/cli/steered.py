@@ -1,7 +1,6 @@
 """``federator-lab steered``: a demand that fits on narrow links, with a steerer and without one."""
 
 import shutil
-import signal
 from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
@@ -54,8 +53,6 @@ def command(seconds: float, turns: int, svg: Path | None, keep: Path | None, as_
     progress = partial(click.echo, err=as_json)
     run = SteeredRun(folder, seconds=seconds, turns=turns, progress=progress)
     ended = uvloop.run(until_stopped(run.run(), name="steered"))
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
     found = {"capacity_bit_per_s": CAPACITY, **fields_of(ended)}
     held = told(verdicts(ended), found, as_json=as_json)
     if svg is not None:

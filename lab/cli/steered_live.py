@@ -1,6 +1,5 @@
 """``federator-lab steered-demands`` and ``steered-steady``: live steering on real brokers."""
 
-import signal
 from collections.abc import Coroutine
 from functools import partial
 from pathlib import Path
@@ -35,8 +34,6 @@ def demands(demands: int, seed: int, keep: Path | None, as_json: bool) -> int:
     seeds = range(seed, seed + demands)
     work = steer_demands(folder, seeds, partial(click.echo, err=as_json))
     found = _run(work, "steered-demands")
-    if isinstance(found, signal.Signals):
-        return 128 + found
     count = sum(each.held for each in found)
     worst = max(each.cost / each.exact for each in found) - 1
     text = f"{count} of {len(found)} demands: paths at most {worst:+.1%} over exact"
@@ -62,11 +59,9 @@ def steady_command(minutes: float, seed: int, keep: Path | None, as_json: bool) 
     progress = partial(click.echo, err=as_json)
     work = steady.stay_steady(folder, seconds=minutes * 60, seed=seed, progress=progress)
     found = _run(work, "steered-steady")
-    if isinstance(found, signal.Signals):
-        return 128 + found
     held = told(steady.verdicts(found), fields_of(found), as_json=as_json)
     return left(folder, keep, held=held, as_json=as_json)
 
 
-def _run(work: Coroutine[Any, Any, _Found], name: str) -> _Found | signal.Signals:
+def _run(work: Coroutine[Any, Any, _Found], name: str) -> _Found:
     return uvloop.run(until_stopped(work, name=name))

@@ -1,16 +1,13 @@
 """``federator-lab ways``: what a link carries in WebSockets, as a part of what it does by TCP."""
 
-import signal
 from functools import partial
 from pathlib import Path
 
 import click
 
 from federator.cli.options import FOLDER, json_option, option
-from lab.cli.common import in_folder, tell
-from lab.ways.run import PLAIN, Outcome, Plan, run
-
-FAILED = 1
+from lab.cli.common import in_folder, judged
+from lab.ways.run import PLAIN, Outcome, run
 
 
 @click.command(name="ways")
@@ -27,15 +24,13 @@ def command(
 
     Exits 0 when every publication arrived once and in order; 1 otherwise.
     """
-    plan = Plan(burst, rounds, seconds, rate_hz)
     progress = partial(click.echo, err=as_json)
-    ended = in_folder(lambda folder: run(plan, folder, progress), keep, verb="ways")
-    if isinstance(ended, signal.Signals):
-        return 128 + ended
+    work = partial(
+        run, burst=burst, rounds=rounds, seconds=seconds, rate_hz=rate_hz, progress=progress
+    )
+    ended = in_folder(work, keep, verb="ways")
     ways = {name: {"to_hub": to, "from_hub": back} for name, (to, back) in ended.items()}
-    held = exact(ended)
-    tell(table(ended), {"held": held, "ways": ways}, as_json=as_json)
-    return 0 if held else FAILED
+    return judged(table(ended), {"ways": ways}, held=exact(ended), as_json=as_json)
 
 
 def exact(outcome: Outcome) -> bool:

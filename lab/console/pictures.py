@@ -15,7 +15,7 @@ from playwright.async_api import Page, expect
 
 from federator.protocol.types import BrokerId
 from lab.console.browser import PATIENCE_MS, PHONE, Scheme, chromium, opened, until
-from lab.console.stage import OPERATOR, Stage, standing
+from lab.console.stage import OPERATOR, ConsoleStage
 
 SIZE: Final = (1280, 1100)
 KILLED: Final = BrokerId(4)
@@ -44,7 +44,7 @@ LOOKS: Final = (
 async def take(folder: Path, scratch: Path) -> dict[str, float]:
     """Pictures into ``folder``; seconds from the kill of a broker until it was red."""
     async with contextlib.AsyncExitStack() as stack:
-        stage = await stack.enter_async_context(standing(scratch))
+        stage = await stack.enter_async_context(ConsoleStage(scratch))
         browser = await stack.enter_async_context(chromium())
         pages = []
         for look in LOOKS:
@@ -78,16 +78,16 @@ async def _shoot(folder: Path, name: str, pages: Sequence[Page], *, whole: bool 
         await page.screenshot(path=folder / f"{name}{look.suffix}.png", full_page=whole)
 
 
-async def _calm(stage: Stage, page: Page) -> None:
-    await stage.subscribe(8, "plant/#", client_id="archive")
-    await stage.subscribe(2, "plant/oven/temp", client_id="oven-screen")
-    await stage.publish(0, "plant/oven/temp", client_id="oven", per_s=20)
+async def _calm(stage: ConsoleStage, page: Page) -> None:
+    await stage.client(BrokerId(8), "archive", "plant/#", qos=0)
+    await stage.client(BrokerId(2), "oven-screen", "plant/oven/temp", qos=0)
+    await stage.publish(BrokerId(0), "oven", "plant/oven/temp", per_s=20)
     await everything_is_up(page, brokers=9, links=12)
     await expect(page.locator("#tiles")).to_contain_text(re.compile(r"[1-9][\d.]*/s delivered"))
 
 
-async def _congested(stage: Stage, page: Page) -> None:
-    await stage.publish(0, "plant/camera", client_id="camera", per_s=60, size=400)
+async def _congested(stage: ConsoleStage, page: Page) -> None:
+    await stage.publish(BrokerId(0), "camera", "plant/camera", per_s=60, size=400)
     await expect(page.locator("#link-rows .state.full").first).to_be_visible(timeout=PATIENCE_MS)
 
 
@@ -98,7 +98,7 @@ async def everything_is_up(page: Page, *, brokers: int, links: int) -> None:
     await expect(tiles).to_contain_text(f"{links} of {links}", timeout=PATIENCE_MS)
 
 
-async def red_after_kill(stage: Stage, page: Page) -> float:
+async def red_after_kill(stage: ConsoleStage, page: Page) -> float:
     """Kill a broker, and wait until it is red on the map and in the table; seconds that took."""
     began_s = time.monotonic()
     stage.brokers[KILLED].kill9()

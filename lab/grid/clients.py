@@ -19,8 +19,9 @@ import struct
 import sys
 import time
 from array import array
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
+from itertools import pairwise
 from pathlib import Path
 from statistics import fmean, pstdev
 from typing import Any, Final
@@ -103,7 +104,7 @@ class Tally:
         self._run = run
         self._payload_bytes = payload_bytes
         self._seen = bytearray(publications)
-        self._delays_ms = array("d")
+        self.delays_ms = array("d")
         self._latest = -1
         self._step = step
         self._begun_ns: int | None = None
@@ -128,7 +129,7 @@ class Tally:
             return
         self._seen[number] = 1
         self.received += 1
-        self._delays_ms.append((now_ns - sent_ns) / 1e6)
+        self.delays_ms.append((now_ns - sent_ns) / 1e6)
         if number == 0:
             self._begun_ns = sent_ns
         if self._step and self._begun_ns is not None and self.received % self._step == 0:
@@ -139,7 +140,7 @@ class Tally:
 
     def arrivals(self, sent: int) -> Arrivals:
         """The counts so far, and the delays' distribution (all zero when nothing arrived)."""
-        ordered = sorted(self._delays_ms) or [0.0]
+        ordered = sorted(self.delays_ms) or [0.0]
         last = len(ordered) - 1
         return Arrivals(
             sent=sent,
@@ -158,7 +159,7 @@ class Tally:
         )
 
     def _delays(self) -> Delays:
-        each_us = tuple(round(1_000 * delay_ms) for delay_ms in self._delays_ms)
+        each_us = tuple(round(1_000 * delay_ms) for delay_ms in self.delays_ms)
         if not each_us:
             return Delays()
         kept = each_us if len(each_us) <= DELAYS_KEPT_MAX else ()
@@ -179,6 +180,8 @@ SETTLE_S: Final = 0.2
 PROGRESS_S: Final = 0.25
 POLL_S: Final = 0.002
 FIRST_PUBLISHER: Final = "publisher"
+FILTERS_AT_ONCE: Final = 200
+"""Of a SUBSCRIBE: the broker keeps 1,000 log lines for an agent that does not keep up."""
 
 
 Place = tuple[str, int]
@@ -221,12 +224,38 @@ class ClientProcess(Helper):
         return msgspec.convert(message["arrivals"], dict[str, Arrivals])
 
 
-class Counting(LinkObserver):
-    """Counts what arrives on its connection, while it has a ``tally``."""
+class Client(LinkObserver):
+    """One connection; what arrives on it is counted exactly while it has a ``tally``.
 
-    def __init__(self) -> None:
+    Attributes:
+        received: Publications that came, of all runs.
+        at_s: Monotonic times at which they came, noted where there is a list.
+        subscribed: The broker granted what was asked of it.
+        arrival: Set when something came.
+    """
+
+    def __init__(
+        self,
+        endpoint: Endpoint,
+        client_id: str,
+        *filters: str,
+        qos: int = 1,
+        **session: Any,  # noqa: ANN401  # of MqttLink
+    ) -> None:
         self.tally: Tally | None = None
+        self.received = 0
+        self.at_s: list[float] | None = None
         self.subscribed = asyncio.Event()
+        self.arrival = asyncio.Event()
+        session = {"session_expiry_s": 600, **session}
+        self.link = MqttLink(endpoint, self, client_id=client_id, **session)
+        self.subscribe(filters, qos=qos)
+
+    def subscribe(self, filters: Sequence[str], *, qos: int = 1) -> None:
+        """Subscribe ``filters``, a few at a time."""
+        for at in range(0, len(filters), FILTERS_AT_ONCE):
+            some = filters[at : at + FILTERS_AT_ONCE]
+            self.link.subscribe(TopicFilter(each, max_qos=QoS(qos)) for each in some)
 
     def on_subscribed(self, link: MqttLink) -> None:
         """The broker granted what was asked of it."""
@@ -235,26 +264,18 @@ class Counting(LinkObserver):
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
         """Count what one socket read brought."""
         now_ns = time.monotonic_ns()
+        self.received += len(publishes)
         if self.tally is not None:
             for packet, _, _ in publishes:
                 self.tally.arrived(packet.payload or b"", now_ns)
+        if self.at_s is not None:
+            self.at_s.append(now_ns / 1e9)
+        self.arrival.set()
 
-
-class _Client(Counting):
-    """One connection; tells of each arrival."""
-
-    def __init__(
-        self, place: Place, arrival: asyncio.Event, client_id: str, *, filter: str | None, qos: int
-    ) -> None:
-        super().__init__()
-        self._arrival = arrival
-        self.link = MqttLink(Endpoint(*place), self, client_id=client_id)
-        if filter is not None:
-            self.link.subscribe([TopicFilter(filter, max_qos=QoS(qos))])
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        super().on_publishes(link, chunk, publishes)
-        self._arrival.set()
+    def longest_gap_s(self, since_s: float, until_s: float) -> float:
+        """The longest silence between these two moments."""
+        ends = [since_s, *(at for at in self.at_s or () if since_s < at < until_s), until_s]
+        return max(after - before for before, after in pairwise(ends))
 
 
 class _Experiment:
@@ -266,20 +287,23 @@ class _Experiment:
         self._runs = 0
         self._arrival = asyncio.Event()
 
-        def clients(role: str, filter: str | None) -> dict[str, _Client]:
-            prefix = f"grid-{order['name']}-{role}"
-            return {
-                name: _Client(
-                    place, self._arrival, f"{prefix}-{name}", filter=filter, qos=self._qos
+        def clients(role: str, *filters: str) -> dict[str, Client]:
+            how = {"qos": self._qos, "session_expiry_s": 0}
+            made = {
+                name: Client(
+                    Endpoint(*place), f"grid-{order['name']}-{role}-{name}", *filters, **how
                 )
                 for name, place in order[f"{role}s"].items()
             }
+            for client in made.values():
+                client.arrival = self._arrival
+            return made
 
         self._subscribers = clients("subscriber", self._topic)
-        self._publishers = clients("publisher", None)
+        self._publishers = clients("publisher")
 
     @property
-    def clients(self) -> list[_Client]:
+    def clients(self) -> list[Client]:
         return [*self._subscribers.values(), *self._publishers.values()]
 
     async def connected(self) -> None:

@@ -19,10 +19,10 @@ from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.link import Endpoint
-from lab.grid.clients import Arrivals, Tally, stamped
-from lab.grid.running import Pages, RunningGrid
-from lab.grid.streams import PAYLOAD_BYTES, Client, running
+from lab.grid.clients import Arrivals, Client, Tally, stamped
+from lab.grid.running import RunningGrid
+from lab.grid.stage import Pages
+from lab.grid.streams import PAYLOAD_BYTES, running
 from lab.grid.topology import Grid
 
 GRID: Final = Grid(3, 3, first_id=0)
@@ -111,13 +111,13 @@ class _Meshes:
         self.topics = {qos: f"round/{number}/qos/{qos}" for qos in QOS}
         self._grid = grid
         self._number = number
-        self.publisher = Client(self._at(place.publisher), f"publisher-{number}", None)
+        self.publisher = Client(grid.endpoint(place.publisher), f"publisher-{number}")
         self.at_core = self._subscribers(place.core)
         self.counted: dict[tuple[BrokerId, int], Client] = {}
         for id in place.subscribers:
             for qos, client in self._subscribers(id).items():
                 client.tally = Tally(number, publications, payload_bytes=PAYLOAD_BYTES)
-                client.came_s = []
+                client.at_s = []
                 self.counted[id, qos] = client
 
     @property
@@ -132,10 +132,8 @@ class _Meshes:
     def _subscribers(self, id: BrokerId) -> dict[int, Client]:
         name = f"at-{id}-of-{self._number}"
         topics = self.topics.items()
-        return {qos: Client(self._at(id), f"{name}-{qos}", topic) for qos, topic in topics}
-
-    def _at(self, id: BrokerId) -> Endpoint:
-        return Endpoint(*self._grid.brokers[id].place)
+        at = self._grid.endpoint(id)
+        return {qos: Client(at, f"{name}-{qos}", topic) for qos, topic in topics}
 
     async def publish(self, rate_hz: float, publications: int) -> int:
         """Publish so many at each quality of service, at a steady rate."""

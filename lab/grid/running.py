@@ -11,26 +11,22 @@ it hears of others' addresses is signed. What the graph is, everybody must say a
 """
 
 import asyncio
-import time
 from collections.abc import Callable, Container, Iterable, Mapping
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Final
 
-from federator.errors import LinkError
 from federator.protocol.topology.graph import Strength, near_of, strength_of
 from federator.protocol.types import BrokerId
 from lab.grid.processes import warm
 from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
 from lab.grid.processes.broker import BrokerProcess
-from lab.grid.processes.children import Child, Spawn, Started
+from lab.grid.processes.children import Child, Spawn
 from lab.grid.processes.ports import free_ports
 from lab.grid.processes.relay import Way
-from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.stage import Pages, Stage
 from lab.grid.topology import Link, LinkCosts, Linked
 
-READY_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.1
 STARTS_AT_ONCE: Final = 4
 """An agent's start costs a second of processor time; more at once only take turns."""
 
@@ -47,73 +43,7 @@ def direct_relay_name(there: BrokerId) -> str:
     return f">{there}"
 
 
-Pages = dict[BrokerId, dict[str, Any]]
-"""What each agent says."""
-
-
-class Federated(Started):
-    """Brokers, and an agent beside each: asked and stopped together."""
-
-    def __init__(self, brokers: dict[BrokerId, BrokerProcess]) -> None:
-        self.brokers = brokers
-        self.agents: dict[BrokerId, AgentProcess] = {}
-
-    async def stop(self) -> None:
-        """End everything that was started, agents first: they say goodbye."""
-        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
-        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
-
-    async def pages(self, path: str) -> Pages:
-        """A page of every agent, asked at once. Raises ``LinkError``: one did not answer."""
-        answers = await asyncio.gather(*(agent.page(path) for agent in self.agents.values()))
-        return dict(zip(self.agents, answers, strict=True))
-
-    async def until(
-        self,
-        fault: Callable[[Pages], str | None],
-        *,
-        path: str = "/status",
-        within_s: float = READY_TIMEOUT_S,
-        poll_s: float = POLL_S,
-    ) -> Pages:
-        """Ask every agent again and again until ``fault`` finds nothing; returns their pages.
-
-        Raises:
-            LinkError: It still found something after ``within_s``; the text says what.
-        """
-        deadline = time.monotonic() + within_s
-        while True:
-            for here, agent in self.agents.items():
-                if not agent.running:
-                    raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
-            try:
-                pages = await self.pages(path)
-                found = fault(pages)
-            except LinkError as error:
-                found = str(error)
-            if found is None:
-                return pages
-            if time.monotonic() > deadline:
-                raise LinkError(f"not settled after {within_s:g} s: {found}")
-            await asyncio.sleep(poll_s)
-
-    def state(self) -> dict[str, Any]:
-        """Where everything is, for other programs."""
-        brokers = [
-            {
-                "id": here,
-                "host": broker.host,
-                "port": broker.port,
-                "broker_pid": broker.pid,
-                "agent_pid": self.agents[here].pid,
-                "agent_http": self.agents[here].http,
-            }
-            for here, broker in self.brokers.items()
-        ]
-        return {"brokers": brokers, "links": []}
-
-
-class RunningGrid(Federated):
+class RunningGrid(Stage):
     """Real brokers, relays and agents; an async context manager that starts and stops them.
 
     Args:
@@ -151,24 +81,21 @@ class RunningGrid(Federated):
         spawn: Spawn = warm.spawn,
         progress: Callable[[str], None] = lambda what: None,
     ) -> None:
-        brokers = {
+        super().__init__(folder, spawn=spawn)
+        self.brokers |= {
             i: BrokerProcess(
                 folder / f"broker-{i}", extra_config=broker_options, persistence=i in persistent
             )
             for i in grid.ids
         }
-        super().__init__(brokers)
         self.grid = grid
-        self.folder = folder
         self.link_delay_ms = link_delay_ms
-        self.relays = RelayProcess(folder)
         self.signed = signed
         self.direct = direct
         self._keys = KeyFolder(folder / "keys", FEDERATION) if signed else None
         self._costs = link_costs or {}
         self._capacity = capacity
         self._with_agents = with_agents
-        self._spawn = spawn
         self._progress = progress
         options = {name: dict(keys) for name, keys in (agent_options or {}).items()}
         self._options = {**options, "mesh": {"redundancy": redundancy, **options.get("mesh", {})}}
@@ -179,7 +106,6 @@ class RunningGrid(Federated):
 
         Raises ``LinkError``: something did not start in time.
         """
-        await self.relays.start()
         await start_each("broker", self.brokers, self._progress)
         for here in self.grid.ids if self._with_agents else ():
             config = await self._agent_config(here)
@@ -198,9 +124,8 @@ class RunningGrid(Federated):
             if one == here
         }
         for there in self.grid.neighbours[here]:
-            place, name = self.brokers[there].place, relay_name(here, there)
-            port = await self.relays.add(name, place, delay_ms=self.link_delay_ms)
-            urls[there] = f"mqtt://127.0.0.1:{port}"
+            name = relay_name(here, there)
+            urls[there] = await self.relayed(name, there, delay_ms=self.link_delay_ms)
         more = self._options | (await self._direct_options(here) if self.direct else {})
         keys = {} if self._keys is None else self._keys.section(here) | {"roles": "required"}
         return AgentConfig(
@@ -221,11 +146,6 @@ class RunningGrid(Federated):
         direct = {"listen": f"127.0.0.1:{port}", "advertise": f"127.0.0.1:{told}"}
         links = {**self._options.get("links", {}), "transport": "direct"}
         return {"links": links, "direct": direct}
-
-    async def stop(self) -> None:
-        """End everything that was started."""
-        await super().stop()
-        await self.relays.stop()
 
     async def statuses(self) -> Pages:
         """Every agent's ``/status``. Raises as ``pages``."""
@@ -313,7 +233,7 @@ QUICKLY: Final = {"settle_ms": 2_000, "patience_ms": 2_000, "measure_ms": 1_000}
 """A grid of an hour has other hurries than a federation of years."""
 
 
-class JoinedGrid(Federated):
+class JoinedGrid(Stage):
     """Brokers 0 to ``count - 1``, of which 0 is the seed; an async context manager.
 
     ``folder``, which exists, is for configurations, keys, state and logs.
@@ -321,21 +241,21 @@ class JoinedGrid(Federated):
 
     def __init__(self, count: int, folder: Path) -> None:
         ids = map(BrokerId, range(count))
-        super().__init__({id: BrokerProcess(folder / f"broker-{id}") for id in ids})
-        self._folder = folder
+        super().__init__(folder)
+        self.brokers |= {id: BrokerProcess(folder / f"broker-{id}") for id in ids}
         self._keys = KeyFolder(folder / "keys", FEDERATION)
 
     async def start(self) -> None:
         """Start all brokers, then all agents. Raises ``LinkError``: one did not start."""
         await start_each("broker", self.brokers)
         for id in self.brokers:
-            self.agents[id] = AgentProcess(self._folder / f"agent-{id}", self._config(id))
+            self.agents[id] = AgentProcess(self.folder / f"agent-{id}", self._config(id))
         await start_each("agent", self.agents)
 
     def kill(self, id: BrokerId) -> None:
-        """A broker and its agent die as in a power cut."""
-        self.agents.pop(id).kill9()
-        self.brokers.pop(id).kill9()
+        """A broker and its agent die as in a power cut, for good."""
+        super().kill(id)
+        del self.agents[id], self.brokers[id]
 
     async def settled(self) -> Strength:
         """Wait until all agree on a graph of all that is as promised. Raises as ``until``."""

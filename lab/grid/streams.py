@@ -4,15 +4,13 @@ import asyncio
 import contextlib
 import random
 import time
-from collections.abc import AsyncIterator, Coroutine
-from itertools import pairwise
+from collections.abc import AsyncIterator, Callable, Coroutine, Sequence
+from statistics import median
 from typing import Final
 
-from mqtt5 import QoS, TopicFilter
-
 from federator.errors import LinkError
-from federator.runtime.mqtt.link import Endpoint, Inbound, MqttLink
-from lab.grid.clients import Arrivals, Counting, Tally, stamped
+from federator.runtime.mqtt.link import Endpoint
+from lab.grid.clients import Arrivals, Client, Tally, stamped
 
 PAYLOAD_BYTES: Final = 64
 SILENCE_S: Final = 20.0
@@ -25,32 +23,6 @@ AHEAD: Final = 400
 """Of a burst, unacknowledged by the publisher's broker: the link is what is measured."""
 
 
-class Client(Counting):
-    """A client whose session outlasts a connection.
-
-    Attributes:
-        came_s: Monotonic times at which publications came, noted where there is a list.
-    """
-
-    def __init__(self, endpoint: Endpoint, name: str, topic: str | None) -> None:
-        super().__init__()
-        self.came_s: list[float] | None = None
-        self.link = MqttLink(endpoint, self, client_id=name, session_expiry_s=600)
-        if topic is not None:
-            self.link.subscribe([TopicFilter(topic, max_qos=QoS.AT_LEAST_ONCE)])
-
-    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Count what one socket read brought."""
-        super().on_publishes(link, chunk, publishes)
-        if self.came_s is not None:
-            self.came_s.append(time.monotonic())
-
-    def longest_gap_s(self, since_s: float, until_s: float) -> float:
-        """The longest silence between these two moments."""
-        ends = [since_s, *(at for at in self.came_s or () if since_s < at < until_s), until_s]
-        return max(after - before for before, after in pairwise(ends))
-
-
 class Stream:
     """Publications from one broker to another, run after run.
 
@@ -60,8 +32,9 @@ class Stream:
 
     def __init__(self, names: tuple[str, str], source: Endpoint, target: Endpoint) -> None:
         here, there = names
+        self.name = f"{here} to {there}"
         self.topic = f"from/{here}/to/{there}"
-        self.publisher = Client(source, f"{here}-to-{there}", None)
+        self.publisher = Client(source, f"{here}-to-{there}")
         self.subscriber = Client(target, f"{there}-of-{here}", self.topic)
         self.run_number = 0
 
@@ -72,20 +45,20 @@ class Stream:
         self.subscriber.tally = tally
         return tally
 
-    async def publish(self, number: int) -> None:
+    async def publish(self, number: int, *, qos: int = 1) -> None:
         """Publish a number, once there is room."""
         link = self.publisher.link
         while True:
             now_ns = time.monotonic_ns()
             payload = stamped(self.run_number, number, now_ns, payload_bytes=PAYLOAD_BYTES)
-            if link.unacknowledged < AHEAD and link.publish(self.topic, payload, qos=1):
+            if link.unacknowledged < AHEAD and link.publish(self.topic, payload, qos=qos):
                 return
             await asyncio.sleep(0.001)
 
-    async def drain(self, tally: Tally, publications: int) -> None:
+    async def drain(self, tally: Tally, publications: int, *, silence_s: float = SILENCE_S) -> None:
         """Wait until all arrived, or nothing comes any more."""
         received, since_s = -1, time.monotonic()
-        while tally.received < publications and time.monotonic() - since_s < SILENCE_S:
+        while tally.received < publications and time.monotonic() - since_s < silence_s:
             if tally.received != received:
                 received, since_s = tally.received, time.monotonic()
             await asyncio.sleep(POLL_S)
@@ -118,14 +91,29 @@ class Stream:
     async def until(self, ended: asyncio.Event, rate_hz: float, publications_max: int) -> Arrivals:
         """Publish at a steady rate until ``ended``, so many at most, and count."""
         tally = self.begin(publications_max)
+        return await self._counted(tally, await self._pace(publications_max, rate_hz, ended=ended))
+
+    async def evenly(
+        self, publications: int, rate_hz: float, *, qos: int, silence_s: float
+    ) -> Tally:
+        """Publish at a steady rate; what has not come once it is silent for so long is lost."""
+        tally = self.begin(publications)
+        await self._pace(publications, rate_hz, qos=qos)
+        await self.drain(tally, publications, silence_s=silence_s)
+        await asyncio.sleep(LINGER_S)
+        return tally
+
+    async def _pace(
+        self, most: int, rate_hz: float, *, qos: int = 1, ended: asyncio.Event | None = None
+    ) -> int:
         loop = asyncio.get_running_loop()
         due_s, sent = loop.time(), 0
-        while not ended.is_set() and sent < publications_max:
-            await self.publish(sent)
+        while sent < most and not (ended is not None and ended.is_set()):
+            await self.publish(sent, qos=qos)
             sent += 1
             due_s += 1 / rate_hz
             await asyncio.sleep(max(0.0, due_s - loop.time()))
-        return await self._counted(tally, sent)
+        return sent
 
     async def _counted(self, tally: Tally, sent: int) -> Arrivals:
         await self.drain(tally, sent)
@@ -144,6 +132,19 @@ class Stream:
         return publications / (time.monotonic() - begun_s)
 
 
+async def bursts(
+    streams: Sequence[Stream], publications: int, rounds: int, progress: Callable[[str], None]
+) -> dict[Stream, float]:
+    """Bursts of each stream in turns; the median rates, msg/s. Raises as ``Stream.burst``."""
+    rates: dict[Stream, list[float]] = {stream: [] for stream in streams}
+    for turn in range(rounds):
+        for stream in streams:
+            rates[stream].append(await stream.burst(publications))
+        told = ", ".join(f"{stream.name} {each[-1]:,.0f}" for stream, each in rates.items())
+        progress(f"burst {turn + 1} of {rounds}, msg/s: {told}")
+    return {stream: median(each) for stream, each in rates.items()}
+
+
 @contextlib.asynccontextmanager
 async def running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
     """Do all ``work`` meanwhile."""
@@ -154,3 +155,18 @@ async def running(*work: Coroutine[None, None, None]) -> AsyncIterator[None]:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+
+
+@contextlib.asynccontextmanager
+async def flowing(streams: Sequence[Stream]) -> AsyncIterator[None]:
+    """Connect all clients meanwhile; begins once what each stream publishes arrives.
+
+    Raises ``LinkError``: it does not.
+    """
+    clients = [client for each in streams for client in (each.publisher, each.subscriber)]
+    async with running(*(client.link.run() for client in clients)):
+        for client in clients:
+            await client.subscribed.wait()
+        for stream in streams:
+            await stream.flows()
+        yield

@@ -17,9 +17,9 @@ from typing import Final
 
 from federator.protocol.types import BrokerId
 from lab.bench.processor import processor_s, resident_bytes
-from lab.grid.processes.agent import AgentConfig, AgentProcess
-from lab.grid.processes.children import get
-from lab.leaves.stage import Stage, told, url_of, wanted
+from lab.grid.processes.agent import AgentProcess
+from lab.grid.processes.children import get, spawn
+from lab.grid.stage import DEEP, Stage
 from lab.leaves.world import GATE
 from lab.leaves.world_process import WorldProcess
 
@@ -59,24 +59,22 @@ async def cost(folder: Path, size: Size, *, changes_per_s: float, seconds: float
 
     Raises ``LinkError``: the leaf, or what it is told, was not there in time.
     """
-    async with Stage(folder) as stage:
-        hub_broker, world_broker = [await stage.broker(name) for name in ("hub", "world")]
-        neighbours = {GATE: url_of(world_broker)}
-        hub = await stage.agent(
-            "hub", AgentConfig(HUB, url_of(hub_broker), neighbours, leaves=(LEAF,))
-        )
-        broker, leaf = await stage.leaf(LEAF, HUB, url_of(hub_broker))
-        (await stage.client(broker, "leaf-client")).subscribe(wanted([f"site/{LEAF}/#"]))
-        world = await stage.enter_async_context(WorldProcess(folder))
+    async with Stage(folder, broker_options=DEEP, spawn=spawn) as stage:
+        for id in (HUB, LEAF, GATE):
+            await stage.broker(id)
+        hub = await stage.agent(HUB, {GATE: stage.brokers[GATE].url}, leaves=(LEAF,))
+        leaf = await stage.agent(LEAF, {HUB: stage.brokers[HUB].url}, role="leaf")
+        await stage.client(LEAF, "leaf-client", f"site/{LEAF}/#")
+        world = await stage.beside.enter_async_context(WorldProcess(folder))
         announced = await world.begin(
-            own_port=world_broker.port,
-            hub_port=hub_broker.port,
+            own_port=stage.brokers[GATE].port,
+            hub_port=stage.brokers[HUB].port,
             hub=HUB,
             brokers=size.brokers,
             filters=size.filters,
         )
-        await told(
-            hub,
+        await stage.told(
+            HUB,
             lambda now: (
                 now["destinations_total"] >= announced
                 and not now["discovery"]["widened"]
@@ -117,8 +115,7 @@ async def _link_bytes(agent: AgentProcess) -> float:
 
 
 async def _metrics(agent: AgentProcess) -> str:
-    port = int(agent.http.rpartition(":")[2])
-    _, page = await get(port, "/metrics", who=f"agent {agent.config.id}")
+    _, page = await get(agent.http_port, "/metrics", who=f"agent {agent.config.id}")
     return page.decode()
 
 

@@ -15,10 +15,10 @@ from federator.errors import LinkError
 from federator.protocol.filters import FilterTrie
 from federator.protocol.types import BrokerId
 from federator.runtime.mqtt.link import MqttLink
-from lab.grid.processes.agent import AgentConfig, AgentProcess
+from lab.grid.processes.agent import AgentProcess
+from lab.grid.stage import DEEP, Stage
 from lab.leaves.naming import Naming, Publication
 from lab.leaves.over_delivery import Carried, size_of
-from lab.leaves.stage import Stage, told, url_of, wanted
 
 NEAR, FAR = BrokerId(1), BrokerId(2)
 LEAVES: Final = tuple(map(BrokerId, (11, 12, 13, 14)))
@@ -46,35 +46,32 @@ async def counted(
     """
     wishes = naming.wanted(seed)
     drawn = list(islice(naming.traffic(seed, skew=skew), publications))
-    async with Stage(folder) as stage:
-        near_broker, far_broker = [await stage.broker(name) for name in ("near", "far")]
-        near = await stage.agent(
-            "near",
-            AgentConfig(NEAR, url_of(near_broker), {FAR: url_of(far_broker)}, leaves=LEAVES),
-        )
-        far_config = AgentConfig(FAR, url_of(far_broker), {NEAR: url_of(near_broker)})
-        far = await stage.agent("far", far_config)
+    async with Stage(folder, broker_options=DEEP) as stage:
+        for id in (NEAR, FAR, *LEAVES):
+            await stage.broker(id)
+        near = await stage.agent(NEAR, {FAR: stage.brokers[FAR].url}, leaves=LEAVES)
+        await stage.agent(FAR, {NEAR: stage.brokers[NEAR].url})
         filters = [f for site in sorted(wishes) for f in wishes[site]]
         each, wanting = -(-len(filters) // len(LEAVES)), 0
         for at, leaf in enumerate(LEAVES):
             share = set(filters[at * each : (at + 1) * each])
-            broker, _ = await stage.leaf(leaf, NEAR, url_of(near_broker))
-            (await stage.client(broker, "shoppers")).subscribe(wanted(sorted(share)))
+            await stage.agent(leaf, {NEAR: stage.brokers[NEAR].url}, role="leaf")
+            await stage.client(leaf, "shoppers", *sorted(share))
             wanting += len(share)
-        await told(
-            near,
+        await stage.told(
+            NEAR,
             lambda now: sum(leaf["filters_wanted"] for leaf in now["leaves"]) == wanting,
             "leaves' wishes at their hub",
         )
         asked = await _steady(near)
-        await told(
-            far,
+        await stage.told(
+            FAR,
             lambda now: any(
                 core["core"] == NEAR and core["filters"] >= asked for core in now["cores"]
             ),
             "the hub's wishes in the mesh",
         )
-        publisher = await stage.client(far_broker, "world")
+        publisher = (await stage.client(FAR, "world")).link
         await asyncio.sleep(QUIET_S)  # until the far broker granted what is asked of it
         half = publications // 2
         first = await _published(publisher, near, drawn[:half], filters)

@@ -26,8 +26,8 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 from federator.runtime.mqtt.link import Endpoint, Inbound, LinkObserver, MqttLink
 from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
+from lab.grid.clients import Client
 from lab.grid.processes.children import Helper, answer, orders, python
-from lab.leaves.stage import Silent
 from lab.leaves.world import GATE, World
 
 TICK_S: Final = 0.05
@@ -110,9 +110,8 @@ class _Driver:
     ) -> int:
         gate = _Gate()
         own = MqttLink(Endpoint("127.0.0.1", own_port), gate, client_id=f"federator-{GATE}-ctl")
-        to_hub = MqttLink(
-            Endpoint("127.0.0.1", hub_port), Silent(), client_id=f"federator-{GATE}-to-{hub}-ctl"
-        )
+        there = Endpoint("127.0.0.1", hub_port)
+        to_hub = Client(there, f"federator-{GATE}-to-{hub}-ctl", session_expiry_s=0).link
 
         def say(message: c.Message) -> None:
             topic = control_topic(FEDERATION, codec.kind_of(message))

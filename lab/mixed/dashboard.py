@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from federator.errors import LinkError
 from lab.grid.processes.children import Child, Serving, Started, python, spawn
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.ports import free_ports
 from lab.grid.running import FEDERATION
 

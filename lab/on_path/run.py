@@ -9,41 +9,24 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.link import Endpoint
 from lab.grid.clients import Arrivals
-from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
-from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.agent import KeyFolder
 from lab.grid.processes.children import spawn
-from lab.grid.streams import Stream, running
+from lab.grid.stage import Pages, Stage
+from lab.grid.streams import Stream, flowing, running
 from lab.on_path.datagrams import DatagramMan
 from lab.on_path.moods import Mood
 from lab.on_path.straight import StraightMan
 
-SECTIONS: Final = {"direct": "direct", "udp-fec": "udp"}
-"""By transport: the section that says where its port is."""
+ONE, TWO = BrokerId(1), BrokerId(2)
+KEYS: Final = {"direct": ("direct", "direct"), "udp-fec": ("udp", "datagrams")}
+"""By transport: the section that says where its port is, and the part of a status about it."""
 
 BROKER_LINES: Final = ("max_queued_messages 0",)
-USED_S: Final = 60.0
-CHECK_S: Final = 0.2
 SILENCE_S_MAX: Final = 2.0
-
-
-@dataclass(frozen=True, slots=True)
-class Plan:
-    """What is done.
-
-    Attributes:
-        rate_hz: Publications of QoS 1 a second, of each of four streams.
-        moods: What is done first, one after the other; then it is left to chance.
-    """
-
-    minutes: float
-    rate_hz: float
-    seed: int
-    moods: tuple[Mood, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,87 +49,85 @@ class Outcome:
         return sum(each.lost for each in self.arrivals.values())
 
 
-class _Pair:
-    """Two brokers and their agents; whoever goes to agent ``i`` meets ``men[i]``."""
+class _Pair(Stage):
+    """Two brokers and their agents, with one of ``men`` on the path to each agent."""
 
     def __init__(self, transport: str, folder: Path, seed: int) -> None:
+        super().__init__(folder, broker_options=BROKER_LINES, spawn=spawn)
         man = StraightMan if transport == "direct" else DatagramMan
-        self.transport, self._folder = transport, folder
-        self.men: list[StraightMan | DatagramMan] = [man(seed + i) for i in range(2)]
-        self.agents: list[AgentProcess] = []
+        self.transport = transport
+        self.men: dict[BrokerId, StraightMan | DatagramMan] = {
+            id: man(seed + i) for i, id in enumerate((ONE, TWO))
+        }
         self.streams: list[Stream] = []
 
-    async def start(self, stack: contextlib.AsyncExitStack) -> None:
+    async def start(self) -> None:
         """Start all, and wait until the brokers carry frames no more."""
-        keys = KeyFolder(self._folder / "keys", self.transport)
-        brokers = []
-        for i in range(2):
-            broker = BrokerProcess(self._folder / f"broker-{i}", extra_config=BROKER_LINES)
-            brokers.append(await stack.enter_async_context(broker))
-        for i, man in enumerate(self.men):
-            stack.callback(man.close)
-            id_ = BrokerId(i + 1)
+        keys, section, page = KeyFolder(self.folder / "keys", self.transport), *KEYS[self.transport]
+        for id in self.men:
+            await self.broker(id)
+        for id, man in self.men.items():
+            self.beside.callback(man.close)
             port = {"listen": "127.0.0.1:0", "advertise": f"127.0.0.1:{await man.listen()}"}
-            more: dict[str, dict[str, Any]] = {
+            more = {
                 "links": {"transport": self.transport, "dial_back": True},
-                SECTIONS[self.transport]: port,
-                "keys": keys.section(id_),
+                section: port,
+                "keys": keys.section(id),
             }
-            there = {BrokerId(1): brokers[0].url} if i else {}
-            config = AgentConfig(
-                id_, brokers[i].url, there, self.transport, more=more, security="signed"
-            )
-            agent = AgentProcess(self._folder / f"agent-{i}", config, spawn)
-            self.agents.append(await stack.enter_async_context(agent))
-            status = await agent.status()
-            man.target = status["direct" if self.transport == "direct" else "datagrams"]["port"]
-        one, two = (Endpoint(each.host, each.port) for each in brokers)
-        name = self.transport
-        self.streams = [
-            Stream((f"{name}-1", f"{name}-2"), one, two),
-            Stream((f"{name}-2", f"{name}-1"), two, one),
-        ]
-        async with asyncio.timeout(USED_S):
-            for agent in self.agents:
-                while not self._goes_past_brokers(await agent.status()):  # noqa: ASYNC110 - another process
-                    await asyncio.sleep(CHECK_S)
+            there = {ONE: self.brokers[ONE].url} if id != ONE else {}
+            how = {"federation": self.transport, "more": more, "security": "signed"}
+            agent = await self.agent(id, there, **how)
+            man.target = (await agent.status())[page]["port"]
+        one, two = ((f"{self.transport}-{id}", id) for id in (ONE, TWO))
+        self.streams = [self.stream(one, two), self.stream(two, one)]
+        await self.until(self._by_brokers)
 
-    def _goes_past_brokers(self, status: dict[str, list[dict[str, dict[str, bool]]]]) -> bool:
-        key = "direct" if self.transport == "direct" else "datagrams"
-        return any(link[key] and link[key]["used"] for link in status["links"])
+    def _by_brokers(self, pages: Pages) -> str | None:
+        """Name an agent whose frames the brokers still carry."""
+        _, page = KEYS[self.transport]
+        for id, status in pages.items():
+            if not any(link[page] and link[page]["used"] for link in status["links"]):
+                return f"agent {id} does not go past the brokers"
+        return None
 
 
-async def run(plan: Plan, folder: Path, progress: Callable[[str], None]) -> Outcome:
-    """Carry out ``plan`` with configurations and logs in ``folder``.
+async def run(
+    folder: Path,
+    *,
+    minutes: float,
+    rate_hz: float,
+    seed: int,
+    moods: tuple[Mood, ...] = (),
+    progress: Callable[[str], None],
+) -> Outcome:
+    """Do harm, with configurations and logs in ``folder``.
+
+    Args:
+        rate_hz: Publications of QoS 1 a second, of each of four streams.
+        moods: What is done first, one after the other; then it is left to chance.
 
     Raises:
-        LinkError: Something did not start.
-        TimeoutError: Agents did not go past the brokers, before anybody did any harm.
+        LinkError: Something did not start, or agents did not go past the brokers.
     """
     async with contextlib.AsyncExitStack() as stack:
-        pairs = [_Pair(each, folder / each, plan.seed + 10 * i) for i, each in enumerate(SECTIONS)]
-        for pair in pairs:
-            await pair.start(stack)
+        pairs = [
+            await stack.enter_async_context(_Pair(each, folder / each, seed + 10 * i))
+            for i, each in enumerate(KEYS)
+        ]
         streams = [stream for pair in pairs for stream in pair.streams]
-        clients = [client for each in streams for client in (each.publisher, each.subscriber)]
-        async with running(*(client.link.run() for client in clients)):
-            for client in clients:
-                await client.subscribed.wait()
-            for stream in streams:
-                await stream.flows()
+        async with flowing(streams):
             ended = asyncio.Event()
-            publications_max = round(plan.minutes * 60 * plan.rate_hz * 1.5)
-            counts = [
-                asyncio.create_task(stream.until(ended, plan.rate_hz, publications_max))
-                for stream in streams
-            ]
-            async with running(*(man.wander(plan.moods) for pair in pairs for man in pair.men)):
-                for minute in range(max(1, round(plan.minutes))):
-                    await asyncio.sleep(60 * plan.minutes / max(1, round(plan.minutes)))
-                    progress(f"{minute + 1} of {plan.minutes:g} minutes")
+            publications_max = round(minutes * 60 * rate_hz * 1.5)
+            counting = asyncio.gather(
+                *(stream.until(ended, rate_hz, publications_max) for stream in streams)
+            )
+            async with running(*(m.wander(moods) for pair in pairs for m in pair.men.values())):
+                for minute in range(max(1, round(minutes))):
+                    await asyncio.sleep(60 * minutes / max(1, round(minutes)))
+                    progress(f"{minute + 1} of {minutes:g} minutes")
             ended.set()
-            arrivals = await asyncio.gather(*counts)
-    men = {pair.transport: pair.men for pair in pairs}
+            arrivals = await counting
+    men = {pair.transport: list(pair.men.values()) for pair in pairs}
     return Outcome(
         {stream.topic: each for stream, each in zip(streams, arrivals, strict=True)},
         {name: {m: sum(man.harm[m] for man in both) for m in Mood} for name, both in men.items()},

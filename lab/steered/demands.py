@@ -29,7 +29,6 @@ from lab.steered.run import (
     KNOWN_AFTER_S,
     Way,
     narrow_grid,
-    places_in,
     rates_over,
     steerer_of,
 )
@@ -150,7 +149,7 @@ async def steer_demands(
 async def _steer(grid: RunningGrid, folder: Path, seed: int) -> Steered:
     demands = draw(seed)
     written = folder / "instance.json"  # in the steerer's own folder
-    async with flowing(places_in(grid), demands) as flows:
+    async with flowing(grid, demands) as flows:
         await asyncio.sleep(KNOWN_AFTER_S)
         publishing = asyncio.create_task(flows.spell(3_600.0), name=f"demand {seed}")
         try:

@@ -15,14 +15,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-import aiomqtt
-
 from federator.protocol.messages.topics import load_topic, plan_topic
 from federator.protocol.types import BrokerId
-from lab.grid.processes.steerer import SteererProcess
+from federator.runtime.mqtt.link import Inbound, MqttLink
+from lab.grid.clients import Client
+from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import FEDERATION, RunningGrid, relay_name
+from lab.grid.streams import running
 from lab.grid.topology import Grid
-from lab.steered.traffic import Arrived, Demand, Flows, Place, Share, flowing
+from lab.steered.traffic import Arrived, Demand, Flows, Share, flowing
 
 GRID: Final = Grid(2, 3)
 CAPACITY: Final = 2_000_000
@@ -83,6 +84,15 @@ class Outcome:
     moved_s: list[float] = field(default_factory=list)  # from the steerer's start to its plan
 
 
+class _Words(Client):
+    """Counts the bytes of loads and plans at a broker."""
+
+    bytes = 0
+
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        self.bytes += sum(len(packet.payload) for packet, _, _ in publishes)
+
+
 class SteeredRun:
     """One run in ``folder``, which exists."""
 
@@ -91,14 +101,18 @@ class SteeredRun:
     ) -> None:
         self._folder, self._seconds, self._turns = folder, seconds, turns
         self._progress = progress
-        self._words: dict[str, int] = {}  # bytes of words by kind
 
     async def run(self) -> Outcome:
         """Do all of it. Raises ``LinkError``: something did not start."""
         outcome = Outcome()
         async with narrow_grid(self._folder) as grid:
             self._grid = grid
-            async with flowing(places_in(grid), DEMANDS) as flows, self._overheard():
+            topics = load_topic(FEDERATION), plan_topic(FEDERATION)
+            self._words = [
+                _Words(grid.endpoint(id), f"overhears-{id}", *topics, qos=0) for id in grid.brokers
+            ]
+            overhearing = running(*(each.link.run() for each in self._words))
+            async with flowing(grid, DEMANDS) as flows, overhearing:
                 await asyncio.sleep(KNOWN_AFTER_S)
                 await flows.spell(2.0, _lightly)
                 for turn in range(self._turns):
@@ -123,38 +137,13 @@ class SteeredRun:
             await publishing
 
     async def _spell(self, flows: Flows, share: Share = lambda demand: 1.0) -> Spell:
-        before, self._words = await carried(self._grid), {}
+        before, said = await carried(self._grid), sum(each.bytes for each in self._words)
         arrived = await flows.spell(self._seconds, share)
         after = await carried(self._grid)
         loads = {way: (after[way] - before[way]) * 8 / self._seconds for way in after}
         data = sum(after[way] - before[way] for way in after)
-        return Spell(arrived, loads, sum(self._words.values()) / data)
-
-    @contextlib.asynccontextmanager
-    async def _overheard(self) -> AsyncIterator[None]:
-        """Count the bytes of loads and plans at all brokers."""
-        async with contextlib.AsyncExitStack() as stack:
-            tasks = []
-            for id, broker in self._grid.brokers.items():
-                client = await stack.enter_async_context(
-                    aiomqtt.Client(*broker.place, identifier=f"overhears-{id}")
-                )
-                for topic in (load_topic(FEDERATION), plan_topic(FEDERATION)):
-                    await client.subscribe(topic)
-                tasks.append(asyncio.create_task(self._count(client), name=f"words at {id}"))
-            try:
-                yield
-            finally:
-                for task in tasks:
-                    task.cancel()
-                await asyncio.gather(*tasks, return_exceptions=True)
-
-    async def _count(self, client: aiomqtt.Client) -> None:
-        async for message in client.messages:
-            payload = message.payload
-            assert isinstance(payload, bytes)
-            kind = str(message.topic)
-            self._words[kind] = self._words.get(kind, 0) + len(payload)
+        said = sum(each.bytes for each in self._words) - said
+        return Spell(arrived, loads, said / data)
 
     def _tell(self, turn: int, what: str, spell: Spell) -> None:
         self._progress(
@@ -187,11 +176,6 @@ async def narrow_grid(folder: Path) -> AsyncIterator[RunningGrid]:
     async with made as grid:
         await grid.order("narrow", *GRID.links, bytes_per_s=CAPACITY / 8, queue_s=QUEUE_S)
         yield grid
-
-
-def places_in(grid: RunningGrid) -> dict[BrokerId, Place]:
-    """Where clients find the brokers."""
-    return {id: broker.place for id, broker in grid.brokers.items()}
 
 
 def steerer_of(grid: RunningGrid, folder: Path, *options: str) -> SteererProcess:

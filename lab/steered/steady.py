@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Final
 
 from federator.protocol.types import BrokerId
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import RunningGrid
 from lab.steered.demands import NETWORK, ways_of
 from lab.steered.run import (
@@ -28,7 +28,6 @@ from lab.steered.run import (
     DEMANDS,
     KNOWN_AFTER_S,
     narrow_grid,
-    places_in,
     rates_over,
     steerer_of,
 )
@@ -98,7 +97,7 @@ async def stay_steady(
 ) -> Steady:
     """Do all of it. Raises ``LinkError``: something did not start."""
     found = Steady(seconds)
-    async with narrow_grid(folder) as grid, flowing(places_in(grid), DEMANDS) as flows:
+    async with narrow_grid(folder) as grid, flowing(grid, DEMANDS) as flows:
         await asyncio.sleep(KNOWN_AFTER_S)
         noise = _Noise(seed)
         async with steerer_of(grid, folder / "steerer") as steerer:

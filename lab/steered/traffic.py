@@ -2,24 +2,23 @@
 
 import asyncio
 import contextlib
-import socket
 import struct
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import Final
 
-import aiomqtt
-
 from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Inbound, MqttLink
+from lab.grid.clients import Client
+from lab.grid.stage import Stage
+from lab.grid.streams import running
 
 PAYLOAD_BYTES: Final = 2_000
 DRAIN_S: Final = 3.0
 """After a spell: what has not come then is lost, or waits in a queue, which is as bad."""
 
-NO_DELAY: Final = (socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-Place = tuple[str, int]
 Share = Callable[["Demand"], float]
 """At which share of its rate a demand is published at this moment."""
 
@@ -64,29 +63,33 @@ class Arrived:
         return self.delays_ms[min(len(self.delays_ms) - 1, int(share * len(self.delays_ms)))]
 
 
-@dataclass(eq=False)
-class _Flow:
-    demand: Demand
-    publisher: aiomqtt.Client
-    came: Counter[tuple[int, int]] = field(default_factory=Counter)
-    delays_ns: dict[tuple[int, int], int] = field(default_factory=dict)
+class _Flow(Client):
+    """The subscriber of a demand, with its publisher."""
+
+    def __init__(self, grid: Stage, demand: Demand) -> None:
+        at, to = grid.endpoint(demand.origin), grid.endpoint(demand.destination)
+        super().__init__(to, f"to-{demand.topic}", demand.topic, qos=0)
+        self.demand = demand
+        self.publisher = Client(at, f"from-{demand.topic}")
+        self.came: Counter[tuple[int, int]] = Counter()
+        self.delays_ns: dict[tuple[int, int], int] = {}
 
     async def publish(self, spell: int, share: Share, end_s: float) -> int:
         """Publish at ``share`` of the rate until then; how many."""
         number, due_s = 0, time.monotonic()
         while time.monotonic() < end_s:
             stamp = _STAMP.pack(spell, number, time.monotonic_ns())
-            await self.publisher.publish(self.demand.topic, stamp.ljust(PAYLOAD_BYTES, b"."), qos=0)
-            number += 1
+            number += self.publisher.link.publish(
+                self.demand.topic, stamp.ljust(PAYLOAD_BYTES, b".")
+            )
             due_s += PAYLOAD_BYTES * 8 / (self.demand.rate * share(self.demand))
             await asyncio.sleep(max(0.0, due_s - time.monotonic()))
         return number
 
-    async def read(self, subscriber: aiomqtt.Client) -> None:
-        async for message in subscriber.messages:
-            payload = message.payload
-            assert isinstance(payload, bytes)
-            spell, number, sent_ns = _STAMP.unpack_from(payload)
+    def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
+        """Note what came, and how old it was."""
+        for packet, _, _ in publishes:
+            spell, number, sent_ns = _STAMP.unpack_from(packet.payload)
             self.came[spell, number] += 1
             self.delays_ns.setdefault((spell, number), time.monotonic_ns() - sent_ns)
 
@@ -118,26 +121,11 @@ class Flows:
 
 
 @contextlib.asynccontextmanager
-async def flowing(
-    places: Mapping[BrokerId, Place], demands: Sequence[Demand]
-) -> AsyncIterator[Flows]:
+async def flowing(grid: Stage, demands: Sequence[Demand]) -> AsyncIterator[Flows]:
     """Connect all clients, for as long as the context lasts."""
-    async with contextlib.AsyncExitStack() as stack:
-        flows, reading = [], []
-        for demand in demands:
-            at, to = places[demand.origin], places[demand.destination]
-            publisher = aiomqtt.Client(
-                *at, identifier=f"from-{demand.topic}", socket_options=[NO_DELAY]
-            )
-            subscriber = aiomqtt.Client(*to, identifier=f"to-{demand.topic}")
-            flow = _Flow(demand, await stack.enter_async_context(publisher))
-            await stack.enter_async_context(subscriber)
-            await subscriber.subscribe(demand.topic)
-            reading.append(asyncio.create_task(flow.read(subscriber), name=demand.topic))
-            flows.append(flow)
-        try:
-            yield Flows(flows)
-        finally:
-            for task in reading:
-                task.cancel()
-            await asyncio.gather(*reading, return_exceptions=True)
+    flows = [_Flow(grid, demand) for demand in demands]
+    clients = [client for flow in flows for client in (flow, flow.publisher)]
+    async with running(*(client.link.run() for client in clients)):
+        for client in clients:
+            await client.subscribed.wait()
+        yield Flows(flows)

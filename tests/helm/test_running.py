@@ -10,7 +10,7 @@ from federator.errors import LinkError
 from tests.helm.chart import ALL_ON, render
 from tests.helm.office import certificates, made_by_hand
 from tests.helm.pods import Cluster, programs
-from tests.real.polling import until_told
+from tests.real.polling import until
 
 CASES = {
     "signed": ALL_ON,
@@ -72,7 +72,7 @@ async def test_three_brokers_act_as_one_and_all_others_are_ready(values, tmp_pat
             for process in pod.processes():
                 await stack.enter_async_context(process)
         for pod in cluster.pods:
-            await until_told(lambda pod=pod: is_ready(pod), f"{pod.name} is ready")
+            await until(lambda pod=pod: is_ready(pod), f"{pod.name} is ready")
 
         def at_one():
             return clients.publish(one, "-t", TOPIC, "-m", "19.0", "-q", "1")

@@ -17,7 +17,7 @@ from federator.errors import LinkError
 from lab.grid.processes.children import Child, get, spawn
 from lab.grid.processes.ports import free_ports
 from tests.real.gateway.stage import standing
-from tests.real.polling import until_told
+from tests.real.polling import until
 
 FLOW = Path(__file__).parents[2] / "deploy" / "node-red" / "federation.json"
 PROGRAM = Path(os.environ["NODE_RED"])
@@ -95,7 +95,7 @@ async def is_heard(speaker, listener, text):
         await speaker.say(text)
         return await listener.kept("heard") == text
 
-    await until_told(said, f"{text!r} goes from flow to flow")
+    await until(said, f"{text!r} goes from flow to flow")
 
 
 @pytest.mark.timeout(300)
@@ -116,7 +116,7 @@ async def test_one_flow_at_two_brokers_speaks_through_the_federation_and_shows_i
             brokers, agent = await one.kept("brokers"), await one.kept("agent")
             return brokers == {"up": 3, "gone": [], "takeovers": []} and agent["word"] == "joined"
 
-        await until_told(sees_all, "the flow at broker 1 sees three brokers")
+        await until(sees_all, "the flow at broker 1 sees three brokers")
         stage.agents[3].kill9()
         stage.brokers[3].kill9()
 
@@ -124,7 +124,7 @@ async def test_one_flow_at_two_brokers_speaks_through_the_federation_and_shows_i
             brokers = await one.kept("brokers")
             return brokers["gone"] == [3] and len(brokers["takeovers"]) == 1
 
-        await until_told(sees_who_is_gone, "the flow at broker 1 sees that broker 3 is gone")
+        await until(sees_who_is_gone, "the flow at broker 1 sees that broker 3 is gone")
 
 
 @pytest.mark.timeout(300)

@@ -1,22 +1,18 @@
 """One stream of numbered publications through a federation, and what came of it.
 
-The clients are ``MqttLink``s: they reconnect and subscribe again by themselves, as good clients do.
+The clients reconnect and subscribe again by themselves, as good clients do.
 """
 
 import asyncio
 import contextlib
 import time
 from collections import Counter
-from itertools import pairwise
 
-import mqtt5
-
-from federator.runtime.mqtt.link import Endpoint, MqttLink
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.polling import until
 
 
-class Subscriber(Handler):
+class Subscriber(Client):
     """Counts numbered payloads, and notes when each came.
 
     Attributes:
@@ -25,21 +21,14 @@ class Subscriber(Handler):
     """
 
     def __init__(self, port, topic_filter, *, client_id, qos=0, login=(), **session):
+        super().__init__(port, client_id, topic_filter, qos=qos, login=login, **session)
         self.came = Counter()
         self.at_s = []
         self.order = []
-        endpoint = Endpoint("127.0.0.1", port, *login)
-        self.link = MqttLink(endpoint, self, client_id=client_id, **session)
-        self.link.subscribe([mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(qos))])
 
     @property
     def duplicates(self):
         return sum(self.came.values()) - len(self.came)
-
-    def longest_gap_s(self, since_s, until_s):
-        """The longest silence between two arrivals that overlaps the given time."""
-        ends = [since_s, *(t for t in self.at_s if since_s <= t <= until_s), until_s]
-        return max(later - earlier for earlier, later in pairwise(ends))
 
     def on_publishes(self, link, chunk, publishes):
         now_s = time.monotonic()
@@ -50,7 +39,7 @@ class Subscriber(Handler):
             self.at_s.append(now_s)
 
 
-class Publisher(Handler):
+class Publisher(Client):
     """Publishes 0, 1, 2, ... at a steady rate until stopped.
 
     Attributes:
@@ -59,9 +48,9 @@ class Publisher(Handler):
     """
 
     def __init__(self, port, topic, *, client_id, rate_hz=100, qos=0, login=()):
+        super().__init__(port, client_id, login=login)
         self.sent = 0
         self.sent_at_s = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
         self._topic = topic
         self._gap_s = 1 / rate_hz
         self._qos = qos

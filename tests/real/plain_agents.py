@@ -1,16 +1,15 @@
 """Agents configured as an operator would: neighbours by URL, with or without an id."""
 
-import asyncio
 import contextlib
-import json
 import time
 from dataclasses import dataclass, field
 
 from federator.errors import LinkError
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.children import toml, toml_sections
 from tests.real.agent_log import assert_calm
-from tests.real.polling import ASK_S, DEADLINE_S, until
+from tests.real.polling import DEADLINE_S, until
 
 QUICK = ("sys_interval 1",)
 """For brokers: subscriptions are counted every second, not every tenth."""
@@ -38,19 +37,15 @@ class PlainConfig:
     top: str = ""  # TOML before the first section
 
     def toml(self, state_dir):
-        def keys(section):
-            return [f"{key} = {json.dumps(value)}" for key, value in section.items()]
-
-        lines = [f"state_dir = {json.dumps(str(state_dir))}", f'security = "{self.security}"']
-        lines += [f'role = "{self.role}"', self.top]
-        lines += ["[broker]", f"id = {self.id}"]
-        lines += [f"url = {json.dumps(self.broker_url)}", *keys(self.broker)]
+        top = {"state_dir": str(state_dir), "security": self.security, "role": self.role}
+        lines = [*toml(top), self.top]
+        lines += toml({"id": self.id, "url": self.broker_url, **self.broker}, header="[broker]")
         for neighbour in self.neighbours:
-            url, id_, *more = neighbour if isinstance(neighbour, tuple) else (neighbour, None)
-            lines += ["[[neighbours]]", f"url = {json.dumps(url)}"]
-            lines += [f"id = {id_}", *more] if id_ is not None else []
-        lines += ["[links]", *keys(self.links), "[share]", *keys(self.share)]
-        lines += ["[http]", "port = 0", "[log]", 'format = "json"']
+            url, *more = (neighbour,) if isinstance(neighbour, str) else neighbour
+            lines += toml({"url": url}, header="[[neighbours]]")
+            lines += [f"id = {more[0]}", *more[1:]] if more else []
+        sections = {"links": self.links, "share": self.share, "http": {"port": 0}}
+        lines += toml_sections(sections, {"log": {"format": "json"}})
         return "\n".join([*lines, self.more, ""])
 
 
@@ -91,18 +86,17 @@ class Plain:
             assert_calm(agent)
 
 
-async def eventually(agent, wanted, what, *, deadline_s=DEADLINE_S):
-    """The status of ``agent`` once ``wanted`` finds it right."""
+async def eventually(agent, wanted, what, *, path=None, deadline_s=DEADLINE_S):
+    """The status, or another page, of ``agent`` once ``wanted`` finds it right."""
     found = {}
 
-    end_s = time.monotonic() + deadline_s
-    while True:
+    async def right():
+        nonlocal found
         with contextlib.suppress(LinkError):
-            found = await agent.status()
-            if wanted(found):
-                return found
-        assert time.monotonic() < end_s, f"not within {deadline_s} s: {what}: {found}"
-        await asyncio.sleep(ASK_S)
+            found = await (agent.page(path) if path else agent.status())
+            return found if wanted(found) else None
+
+    return await until(right, lambda: f"{what}: {found}", deadline_s=deadline_s)
 
 
 def linked(*ids):

@@ -11,8 +11,6 @@ the median of the rounds decides. All else is of all rounds together.
 Source: docs/udp-fec.md, "Measured".
 """
 
-import asyncio
-import json
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
@@ -23,10 +21,9 @@ from typing import Any, Final
 from federator.config.transports import UdpSettings
 from federator.errors import LinkError
 from federator.protocol.datagrams.protection import repairs_for
-from lab.bench.lossy.stage import MQTT_PORT, Stage, address_of
-from lab.grid.processes.children import Helper, python
+from lab.bench.lossy.stage import Line
+from lab.grid.streams import Stream, flowing
 
-TOPIC: Final = "measured/flow"
 TCP: Final = "tcp"
 DATAGRAMS: Final = "udp-fec"
 TRANSPORTS: Final = (TCP, DATAGRAMS)
@@ -34,9 +31,7 @@ ALL_ROUNDS: Final = 0
 WARM_UP: Final = 200
 """Publications before those that count, where nothing is to be learnt."""
 
-SETTLE_S: Final = 60.0
-POLL_S: Final = 0.25
-BATCH: Final = 50
+QUIET_S: Final = 2.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +81,7 @@ class _Sample:
 
     offered: int = 0
     twice: int = 0
-    delays_us: list[int] = field(default_factory=list)
+    delays_ms: list[float] = field(default_factory=list)
     passed: Counter[str] = field(default_factory=Counter)
     spent: Counter[str] = field(default_factory=Counter)
 
@@ -98,15 +93,14 @@ _Samples = dict[_Kind, _Sample]
 async def measure(plan: Plan, folder: Path, *, progress: Callable[[str], None]) -> list[Row]:
     """Run all flows, transports by turns. Raises ``LinkError``: something did not start."""
     samples: _Samples = {}
-    async with Stage(folder, hops=plan.hops, delay_ms=plan.delay_ms, seed=plan.seed) as stage:
+    async with Line(folder, hops=plan.hops, delay_ms=plan.delay_ms, seed=plan.seed) as line:
         for turn in range(1, plan.rounds + 1):
             for transport in TRANSPORTS:
                 progress(f"{transport}, round {turn} of {plan.rounds}")
-                await stage.roads(plr=0.0, abl=1.0)
-                await stage.start_agents(transport, plan.udp)
-                await asyncio.gather(*(stage.until_linked(i, transport) for i in stage.brokers))
-                await _Flows(plan, stage, transport, turn, samples).run(folder)
-                await stage.stop_agents()
+                await line.roads(plr=0.0, abl=1.0)
+                await line.start_agents(transport, plan.udp)
+                await _Flows(plan, line, transport, turn, samples).run()
+                await line.stop_agents()
     return [_row(kind, sample, plan) for kind, sample in samples.items()]
 
 
@@ -115,66 +109,57 @@ class _Flows:
     """The flows through agents of one start."""
 
     _plan: Plan
-    _stage: Stage
+    _line: Line
     _transport: str
     _turn: int
     _samples: _Samples
 
-    async def run(self, folder: Path) -> None:
+    async def run(self) -> None:
         """Measure over roads that lose; in the last round, then over the same that do not."""
-        plan, stage = self._plan, self._stage
-        subscriber = _client(stage, stage.brokers[-1], "subscriber", self._transport, folder)
-        publisher = _client(stage, stage.brokers[0], "publisher", self._transport, folder)
-        async with subscriber, publisher:
-            await _until_through(publisher, subscriber)
-            await stage.roads(plr=plan.plr, abl=plan.abl)
-            await self._prepare(publisher, subscriber, plan.learning)
+        plan, line = self._plan, self._line
+        first, *_, last = line.brokers
+        stream = line.stream(("first", first), ("last", last))
+        async with flowing([stream]):
+            await line.roads(plr=plan.plr, abl=plan.abl)
+            await self._prepare(stream, plan.learning)
             for qos in plan.qos:
-                await self._flow(publisher, subscriber, qos, plan.plr)
+                await self._flow(stream, qos, plan.plr)
             if self._turn == plan.rounds:
-                await stage.roads(plr=0.0, abl=1.0)
-                await self._prepare(publisher, subscriber, plan.forgetting)
-                await self._flow(publisher, subscriber, min(plan.qos), 0.0)
+                await line.roads(plr=0.0, abl=1.0)
+                await self._prepare(stream, plan.forgetting)
+                await self._flow(stream, min(plan.qos), 0.0)
 
-    async def _prepare(self, publisher: Helper, subscriber: Helper, count: int) -> None:
+    async def _prepare(self, stream: Stream, count: int) -> None:
         count = WARM_UP if self._transport == TCP else count
-        await publisher.ask({"publish": count, "rate_hz": self._plan.rate_hz})
-        await _quiet(subscriber)
+        await stream.evenly(count, self._plan.rate_hz, qos=0, silence_s=QUIET_S)
 
-    async def _flow(self, publisher: Helper, subscriber: Helper, qos: int, plr: float) -> None:
+    async def _flow(self, stream: Stream, qos: int, plr: float) -> None:
         """Publish, and wait until nothing more comes."""
         plan = self._plan
         before = await self._counts()
-        order = {"publish": plan.count, "rate_hz": plan.rate_hz, "qos": qos}
-        asked = await publisher.ask(order)
-        came = await _quiet(subscriber)
-        first, delays, twice = asked["first"], dict[int, int](), 0
-        for number, delay_us in came:
-            if first <= number < first + plan.count:
-                twice += number in delays
-                delays.setdefault(number, delay_us)
+        came = await stream.evenly(plan.count, plan.rate_hz, qos=qos, silence_s=QUIET_S)
         after = await self._counts()
         for turn in (ALL_ROUNDS, self._turn):
             sample = self._samples.setdefault((self._transport, qos, plr, turn), _Sample())
             for total, now, then in zip((sample.passed, sample.spent), after, before, strict=True):
                 total.update({key: now[key] - then[key] for key in now})
             sample.offered += plan.count
-            sample.twice += twice
-            sample.delays_us += delays.values()
+            sample.twice += came.duplicates
+            sample.delays_ms += came.delays_ms
 
     async def _counts(self) -> tuple[Counter[str], Counter[str]]:
         passed: Counter[str] = Counter()
-        for way in (await self._stage.roads()).values():
+        for way in (await self._line.roads()).values():
             passed.update(way)
         spent = Counter[str]()
         if self._transport != TCP:
-            spent = await _datagrams(self._stage)
+            spent = await _datagrams(self._line)
         return passed, spent
 
 
 def _row(kind: _Kind, sample: _Sample, plan: Plan) -> Row:
     transport, qos, plr, turn = kind
-    ordered, passed, spent = sorted(sample.delays_us), sample.passed, sample.spent
+    ordered, passed, spent = sorted(sample.delays_ms), sample.passed, sample.spent
     if not ordered:
         raise LinkError(f"{transport}: nothing arrived")
     row = Row(
@@ -187,7 +172,7 @@ def _row(kind: _Kind, sample: _Sample, plan: Plan) -> Row:
         p50=_quantile(ordered, 0.5),
         p95=_quantile(ordered, 0.95),
         p99=_quantile(ordered, 0.99),
-        worst=ordered[-1] / 1_000,
+        worst=ordered[-1],
         bytes_per_publication=passed["bytes"] / sample.offered,
         lost_packets=passed["lost"] / max(1, passed["packets"]),
         turn=turn,
@@ -217,52 +202,20 @@ def _model(spent: Mapping[str, int], plr: float, plan: Plan) -> float:
     return (needed[0] * (1 - share) + needed[1] * share) / length
 
 
-def _quantile(ordered_us: list[int], share: float) -> float:
-    """The delay in milliseconds that ``share`` of what was delivered did not exceed."""
-    return ordered_us[min(len(ordered_us) - 1, int(len(ordered_us) * share))] / 1_000
+def _quantile(ordered_ms: list[float], share: float) -> float:
+    """The delay that ``share`` of what was delivered did not exceed."""
+    return ordered_ms[min(len(ordered_ms) - 1, int(len(ordered_ms) * share))]
 
 
-async def _datagrams(stage: Stage) -> Counter[str]:
+async def _datagrams(line: Line) -> Counter[str]:
     """What all links towards the subscriber sent so far."""
     total: Counter[str] = Counter(parts=0, repairs=0, groups=0, given_back=0)
-    senders = stage.brokers[:-1]
-    told = await asyncio.gather(*(stage.status(i) for i in senders))
-    for i, status in zip(senders, told, strict=True):
-        for link in status["links"] if status is not None else []:
+    for i, status in (await line.pages("/status")).items():
+        for link in status["links"]:
             if link["neighbour"] == i + 1:
                 for key in total:
                     total[key] += link["datagrams"]["out"][key]
     return total
-
-
-def _client(stage: Stage, at: int, role: str, name: str, folder: Path) -> Helper:
-    client_id = f"{role}-{name}"
-    order = {"role": role, "host": address_of(at), "port": MQTT_PORT, "topic": TOPIC}
-    told = json.dumps(order | {"client_id": client_id})
-    command = stage.inside(at, python("lab.bench.lossy.client", told))
-    return Helper(command, log=folder / f"{client_id}.log")
-
-
-async def _until_through(publisher: Helper, subscriber: Helper) -> None:
-    """Publish until all of a batch arrives."""
-    async with asyncio.timeout(SETTLE_S):
-        while True:
-            await subscriber.ask({"came": 1})
-            await publisher.ask({"publish": BATCH, "rate_hz": BATCH})
-            if len(await _quiet(subscriber)) >= BATCH:
-                return
-
-
-async def _quiet(subscriber: Helper) -> list[tuple[int, int]]:
-    """All that came, once nothing more comes for two seconds."""
-    came: list[tuple[int, int]] = []
-    silent_s = 0.0
-    while silent_s < 2.0:
-        await asyncio.sleep(POLL_S)
-        more = (await subscriber.ask({"came": 1}))["came"]
-        silent_s = 0.0 if more else silent_s + POLL_S
-        came += more
-    return came
 
 
 P99_SHARE_MAX: Final = 0.5

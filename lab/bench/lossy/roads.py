@@ -8,7 +8,6 @@ Source: Linux Documentation/networking/tuntap.rst; Esposito 2018, 4.
 
 import asyncio
 import contextlib
-import ctypes
 import fcntl
 import json
 import os
@@ -19,6 +18,7 @@ from collections import deque
 from typing import Any, Final
 
 from lab.grid.processes.children import answer, orders
+from lab.grid.processes.namespace import entered
 
 
 class Losses:
@@ -44,7 +44,6 @@ class Losses:
 
 _TUNSETIFF: Final = 0x400454CA
 _IFF_TUN, _IFF_NO_PI = 0x0001, 0x1000
-_CLONE_NEWNET: Final = 0x40000000
 PACKET_BYTES_MAX: Final = 2_048
 PRIORITY: Final = 1
 QUEUE_MAX: Final = 20_000
@@ -56,27 +55,11 @@ def open_tun(namespace: str, device: str) -> int:
 
     Raises ``OSError``: we may not.
     """
-    libc = ctypes.CDLL(None, use_errno=True)
-    home = os.open("/proc/self/ns/net", os.O_RDONLY)
-    away = os.open(f"/run/netns/{namespace}", os.O_RDONLY)
-    try:
-        _enter(libc, away)
-        try:
-            fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
-            request = struct.pack("16sH22x", device.encode(), _IFF_TUN | _IFF_NO_PI)
-            fcntl.ioctl(fd, _TUNSETIFF, request)
-        finally:
-            _enter(libc, home)
-    finally:
-        os.close(home)
-        os.close(away)
+    with entered(namespace):
+        fd = os.open("/dev/net/tun", os.O_RDWR | os.O_NONBLOCK)
+        request = struct.pack("16sH22x", device.encode(), _IFF_TUN | _IFF_NO_PI)
+        fcntl.ioctl(fd, _TUNSETIFF, request)
     return fd
-
-
-def _enter(libc: ctypes.CDLL, namespace: int) -> None:
-    if libc.setns(namespace, _CLONE_NEWNET):
-        number = ctypes.get_errno()
-        raise OSError(number, os.strerror(number))
 
 
 class Way:

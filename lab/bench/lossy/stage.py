@@ -4,34 +4,27 @@ Broker i has the address 10.77.0.i in its namespace, and reaches its neighbours'
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
-import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from federator.errors import LinkError
 from federator.protocol.types import BrokerId
-from lab.grid.processes.agent import AgentConfig, KeyFolder
-from lab.grid.processes.broker import LOG_TOPIC_LINES, find_mosquitto
-from lab.grid.processes.children import Helper, Started, end, python, spawn, told_by
+from lab.grid.processes.agent import AgentConfig, AgentProcess, KeyFolder
+from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.children import Helper, python
+from lab.grid.processes.namespace import Namespace
+from lab.grid.running import FEDERATION
+from lab.grid.stage import Pages, Stage
 
 MQTT_PORT: Final = 1883
 UDP_PORT: Final = 18_840
-HTTP_PORT: Final = 9_883
-START_TIMEOUT_S: Final = 60.0
-POLL_S: Final = 0.5
-FEDERATION: Final = "lossy"
 
 
-def address_of(broker: int) -> str:
-    """Where broker and agent are."""
-    return f"10.77.0.{broker}"
-
-
-class Stage(Started):
+class Line(Stage):
     """A line of brokers.
 
     Args:
@@ -46,119 +39,89 @@ class Stage(Started):
     def __init__(self, folder: Path, *, hops: int, delay_ms: float, seed: int) -> None:
         if os.geteuid() != 0 or not os.path.exists("/dev/net/tun") or shutil.which("ip") is None:
             raise LinkError("lossy roads need root, /dev/net/tun and iproute2")
-        self.brokers = list(range(1, hops + 2))
-        self._folder = folder
-        self._names = {i: f"fed-{os.getpid()}-{i}" for i in self.brokers}
-        roads = [(self._names[i], self._names[i + 1], f"road{i}") for i in self.brokers[:-1]]
+        super().__init__(folder.absolute())
+        self._hosts = {BrokerId(i): Namespace(str(i)) for i in range(1, hops + 2)}
+        names = [host.name for host in self._hosts.values()]
+        roads = [(names[i], names[i + 1], f"road{i + 1}") for i in range(hops)]
         order = {"roads": roads, "delay_ms": delay_ms, "seed": seed}
         command = python("lab.bench.lossy.roads", json.dumps(order))
         self._roads = Helper(command, log=folder / "roads.log")
-        self._keys = KeyFolder(folder / "keys", FEDERATION)
-        self._brokers: list[subprocess.Popen[bytes]] = []
-        self._agents: dict[int, subprocess.Popen[bytes]] = {}
+        self._keys = KeyFolder(self.folder / "keys", FEDERATION)
 
     async def start(self) -> None:
         """Make the namespaces, and start roads and brokers."""
-        for name in self._names.values():
-            _ip("netns", "add", name)
+        for host in self._hosts.values():
+            host.make()
         await self._roads.start()
         await self._roads.hear()
-        for i, name in self._names.items():
-            _ip("-n", name, "link", "set", "lo", "up")
-            _ip("-n", name, "addr", "add", f"{address_of(i)}/32", "dev", "lo")
+        for i, host in self._hosts.items():
+            host.run("ip", "addr", "add", f"{_address_of(i)}/32", "dev", "lo")
             for road, neighbour in ((i - 1, i - 1), (i, i + 1)):
-                if neighbour in self._names:
-                    _ip("-n", name, "link", "set", f"road{road}", "up")
-                    to = ("route", "add", address_of(neighbour), "dev", f"road{road}")
-                    _ip("-n", name, *to, "src", address_of(i))
-            self._brokers.append(self._broker(i))
-
-    def inside(self, broker: int, command: list[str]) -> list[str]:
-        """``command`` in the namespace of a broker."""
-        return ["ip", "netns", "exec", self._names[broker], *command]
-
-    def _broker(self, i: int) -> subprocess.Popen[bytes]:
-        conf = self._folder / f"mosquitto-{i}.conf"
-        lines = [f"listener {MQTT_PORT} 0.0.0.0", "allow_anonymous true", "user root"]
-        lines += [*LOG_TOPIC_LINES, "set_tcp_nodelay true"]
-        conf.write_text("\n".join([*lines, ""]), encoding="utf-8")
-        command = self.inside(i, [find_mosquitto(), "-c", str(conf)])
-        return spawn(command, log=self._folder / f"mosquitto-{i}.log")
+                if neighbour in self._hosts:
+                    host.run("ip", "link", "set", f"road{road}", "up")
+                    to = ("route", "add", _address_of(neighbour), "dev", f"road{road}")
+                    host.run("ip", *to, "src", _address_of(i))
+            self.brokers[i] = BrokerProcess(
+                self.folder / f"broker-{i}",
+                port=MQTT_PORT,
+                extra_config=("set_tcp_nodelay true",),
+                host=_address_of(i),
+                socket=self.folder / f"{i}.sock",
+                spawn=host.spawn,
+            )
+            await self.brokers[i].start()
 
     async def roads(self, **order: float) -> dict[str, dict[str, int]]:
         """Have the roads lose otherwise, if that is said; what passed so far."""
         return await self._roads.ask(order)
 
     async def start_agents(self, transport: str, udp: dict[str, Any]) -> None:
-        """Start an agent beside each broker, with fresh state."""
-        for i in self.brokers:
-            folder = self._folder / f"agent-{i}-{transport}"
-            shutil.rmtree(folder, ignore_errors=True)
-            folder.mkdir()
-            config = AgentConfig(
-                BrokerId(i),
-                _url(i),
-                {BrokerId(n): _url(n) for n in (i - 1, i + 1) if n in self._names},
-                federation=FEDERATION,
-                more={
-                    "links": {"transport": transport},
-                    "udp": {"listen": f"{address_of(i)}:{UDP_PORT}", **udp},
-                    "keys": self._keys.section(BrokerId(i)),
-                    "http": {"port": HTTP_PORT},
-                },
-                security="signed",
-            )
-            path = folder / "federator.toml"
-            path.write_text(config.toml(folder / "state"), encoding="utf-8")
-            command = self.inside(i, python("federator", "run", "-c", str(path)))
-            self._agents[i] = spawn(command, log=folder / "federator.log")
-
-    async def stop_agents(self) -> None:
-        """End all agents."""
-        await asyncio.gather(*(end(agent) for agent in self._agents.values()))
-        self._agents = {}
-
-    async def status(self, broker: int) -> dict[str, Any] | None:
-        """The status of an agent; ``None`` when it does not answer."""
-        command = python("federator", "status", "--json", "--url", f"http://127.0.0.1:{HTTP_PORT}")
-        return await told_by(self.inside(broker, command))
-
-    async def until_linked(self, i: int, transport: str) -> None:
-        """Wait until every link of a broker is up, and used as it should be.
+        """Start an agent beside each broker, with fresh state, and wait until links are used.
 
         Raises ``LinkError``: they are not, in time.
         """
-        wanted = sum(neighbour in self._names for neighbour in (i - 1, i + 1))
-        async with asyncio.timeout(START_TIMEOUT_S):
-            while not _is_linked(await self.status(i), wanted, transport):
-                if self._agents[i].poll() is not None:
-                    raise LinkError(f"agent {i} ended: see {self._folder}")
-                await asyncio.sleep(POLL_S)
+        for i, host in self._hosts.items():
+            folder = self.folder / f"agent-{i}-{transport}"
+            shutil.rmtree(folder, ignore_errors=True)
+            near = (BrokerId(n) for n in (i - 1, i + 1) if n in self._hosts)
+            config = AgentConfig(
+                i,
+                self.brokers[i].url,
+                {n: self.brokers[n].url for n in near},
+                more={
+                    "links": {"transport": transport},
+                    "udp": {"listen": f"{_address_of(i)}:{UDP_PORT}", **udp},
+                    "keys": self._keys.section(i),
+                },
+                security="signed",
+            )
+            self.agents[i] = AgentProcess(folder, config, host.spawn, host.connect)
+        await asyncio.gather(*(agent.start() for agent in self.agents.values()))
+        await self.until(partial(_unlinked, transport))
+
+    async def stop_agents(self) -> None:
+        """End all agents."""
+        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
+        self.agents = {}
 
     async def stop(self) -> None:
         """Take all of it down."""
-        await self.stop_agents()
-        for broker in self._brokers:
-            await end(broker)
+        await super().stop()
         await self._roads.stop()
-        for name in self._names.values():
-            with contextlib.suppress(LinkError):
-                _ip("netns", "del", name)
+        for host in self._hosts.values():
+            host.remove()
 
 
-def _url(broker: int) -> str:
-    return f"mqtt://{address_of(broker)}:{MQTT_PORT}"
+def _address_of(broker: int) -> str:
+    return f"10.77.0.{broker}"
 
 
-def _is_linked(status: dict[str, Any] | None, wanted: int, transport: str) -> bool:
-    links = status["links"] if status is not None else []
-    up = [link for link in links if link["state"] == "up"]
-    if transport == "udp-fec":
-        up = [link for link in up if (link.get("datagrams") or {}).get("used")]
-    return len(up) == wanted
-
-
-def _ip(*arguments: str) -> None:
-    done = subprocess.run(["ip", *arguments], capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise LinkError(f"ip {' '.join(arguments)}: {done.stderr.strip()}")
+def _unlinked(transport: str, pages: Pages) -> str | None:
+    """Name an agent that lacks a link, or does not use it as it should."""
+    for i, status in pages.items():
+        up = [link for link in status["links"] if link["state"] == "up"]
+        if transport == "udp-fec":
+            up = [link for link in up if (link.get("datagrams") or {}).get("used")]
+        if len(up) != (i - 1 in pages) + (i + 1 in pages):
+            return f"agent {i} uses {len(up)} links"
+    return None

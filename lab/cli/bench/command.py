@@ -23,7 +23,7 @@ from federator.errors import LinkError
 from lab.cli.bench.lossy import lossy, lossy_study
 from lab.cli.bench.rest import rest
 from lab.cli.bench.routes import routes
-from lab.cli.common import Bars, exit_code_of, folder_for, numbers, report_console
+from lab.cli.common import Bars, folder_for, numbers, report_console, until_stopped
 
 FAULTY = 1
 REPORT_COLUMNS = 140
@@ -115,7 +115,7 @@ def command(
         large = changes.get("payload_bytes", 0) >= LARGE_BYTES
         defaults = {**(_LARGE if large else {}), **(_QUICK if quick else {})}
         work = _measure(folder, {**defaults, **changes}, json_file)
-        return exit_code_of(work, name="bench")
+        return asyncio.run(until_stopped(work, name="bench"))
 
 
 async def _measure(folder: Path, changes: dict[str, Any], json_file: Path | None) -> int:

@@ -8,7 +8,6 @@ codes: 0; 78 when the library of the code is not installed.
 
 import asyncio
 import json
-import signal
 from dataclasses import asdict, replace
 from functools import partial
 from pathlib import Path
@@ -55,8 +54,6 @@ def lossy(
         # Namespaces would stay behind.
         work = measure(plan, folder, progress=partial(click.echo, err=True))
         rows = asyncio.run(until_stopped(work, name="lossy"))
-    if isinstance(rows, signal.Signals):
-        return 128 + rows
     verdicts = judged(rows)
     if json_file is not None:
         made_of = {"plan": plan, "rows": rows, "bar": verdicts}

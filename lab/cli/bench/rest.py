@@ -94,8 +94,6 @@ def rest(
             look=look,
         )
         found = uvloop.run(until_stopped(work, name="rest"))
-    if isinstance(found, signal.Signals):
-        return 128 + found
     console = report_console(COLUMNS)
     if traced:
         for table in _traced(told):

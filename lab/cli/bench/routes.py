@@ -5,7 +5,6 @@ Exit codes: 0; 69 when something did not start.
 
 import json
 import logging
-import signal
 from dataclasses import asdict
 from pathlib import Path
 from statistics import median
@@ -40,8 +39,6 @@ def routes(
                 folder, topics=topics, single=single, rate_hz=rate_hz, seconds=seconds
             )
             found = uvloop.run(until_stopped(work, name="routes"))
-        if isinstance(found, signal.Signals):
-            return 128 + found
         costs += found
     if json_file is not None:
         json_file.write_text(json.dumps([asdict(cost) for cost in costs], indent=1) + "\n")

@@ -21,7 +21,14 @@ from federator.cli.options import FILE, FOLDER, columns
 from federator.protocol.parameters import Strategy
 from federator.protocol.topology.graph import Strength
 from federator.protocol.types import BrokerId
-from lab.cli.common import Bars, exit_code_of, folder_for, numbers, report_console, write_atomically
+from lab.cli.common import (
+    Bars,
+    folder_for,
+    numbers,
+    report_console,
+    until_stopped,
+    write_atomically,
+)
 from lab.cli.grid import strategies as strategies
 from lab.cli.grid.plan import (
     AGENT_OPTIONS,
@@ -137,8 +144,11 @@ def command(
             raise click.UsageError("--auto goes with --stay, --state, --json and --keep-logs only")
         with folder_for(keep_logs, verb="grid") as folder:
             work = _carry_out_auto(auto, folder, stay=stay, state=state, as_json=json_output)
-            code = exit_code_of(work, name="grid")
-        return 0 if stay and code == 128 + signal.SIGINT else code
+            try:
+                return asyncio.run(until_stopped(work, name="grid"))
+            except click.exceptions.Exit as stopped:
+                code = stopped.exit_code
+                return 0 if stay and code == 128 + signal.SIGINT else code
     if preset == CHEN2020_NAME or strategy is not None:
         if wants_records:
             raise click.UsageError("--metrics and --report do not go with strategies side by side")
@@ -167,7 +177,7 @@ def command(
     if state is not None:
         state.unlink(missing_ok=True)  # nobody shall take an older grid's for ours
     with folder_for(keep_logs, verb="grid") as folder:
-        return exit_code_of(_carry_out(plan, folder), name="grid")
+        return asyncio.run(until_stopped(_carry_out(plan, folder), name="grid"))
 
 
 async def _carry_out(plan: Plan, folder: Path) -> int:

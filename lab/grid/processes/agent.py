@@ -16,8 +16,10 @@ from federator.runtime.trust.key_maker import KeyMaker
 from lab.grid.processes import warm
 from lab.grid.processes.children import (
     Child,
+    Connect,
     Sections,
     Spawn,
+    connect,
     get,
     get_json,
     python,
@@ -89,13 +91,23 @@ class AgentConfig:
 
 
 class AgentProcess(Child):
-    """A ``federator run``; its configuration, state and log are in ``folder``."""
+    """A ``federator run``; its configuration, state and log are in ``folder``.
 
-    def __init__(self, folder: Path, config: AgentConfig, spawn: Spawn = warm.spawn) -> None:
+    ``spawn`` starts it, and ``connect`` reaches its pages.
+    """
+
+    def __init__(
+        self,
+        folder: Path,
+        config: AgentConfig,
+        spawn: Spawn = warm.spawn,
+        connect: Connect = connect,
+    ) -> None:
         super().__init__(f"agent {config.id}", folder / "federator.log")
         self.folder = folder
         self.config = config
         self._spawn = spawn
+        self._connect = connect
         self.config_path = folder / "federator.toml"
         self.state_dir = folder / "state"
         self._port_file = self.state_dir / "http.port"
@@ -106,9 +118,14 @@ class AgentProcess(Child):
         """Base URL of its HTTP listener, since ``start`` returned; it need not be ready."""
         return f"http://127.0.0.1:{self.http_port}"
 
-    def _launch(self) -> None:
+    def write_config(self) -> None:
+        """Write its configuration, in which passwords may be."""
         self.folder.mkdir(parents=True, exist_ok=True)
+        self.config_path.touch(mode=0o600)
         self.config_path.write_text(self.config.toml(self.state_dir), encoding="utf-8")
+
+    def _launch(self) -> None:
+        self.write_config()
         self._port_file.unlink(missing_ok=True)
         self._http_port = None
         command = python("federator", "run", "-c", str(self.config_path))
@@ -136,11 +153,13 @@ class AgentProcess(Child):
 
     async def page(self, path: str) -> dict[str, Any]:
         """What one of its pages says. Raises ``LinkError``: it did not answer as it should."""
-        document: dict[str, Any] = await get_json(self.http_port, path, who=self._what)
+        document: dict[str, Any] = await get_json(
+            self.http_port, path, who=self._what, connect=self._connect
+        )
         return document
 
     async def _get(self, path: str) -> tuple[int, bytes]:
-        return await get(self.http_port, path, who=self._what)
+        return await get(self.http_port, path, who=self._what, connect=self._connect)
 
     @property
     def http_port(self) -> int:

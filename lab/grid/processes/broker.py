@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Final
 
 from federator.errors import LinkError
-from lab.grid.processes.children import Child, spawn
+from lab.grid.processes.children import Child, Spawn, Streams, spawn
 from lab.grid.processes.ports import free_ports, refusal
 
 START_ATTEMPTS: Final = 3
@@ -52,7 +52,7 @@ def find_mosquitto() -> str:
 
 
 class BrokerProcess(Child):
-    """A Mosquitto on ``127.0.0.1:port``.
+    """A Mosquitto on ``host:port``.
 
     Args:
         folder: Made when missing; holds the configuration, the log and the persistence file.
@@ -60,9 +60,10 @@ class BrokerProcess(Child):
         extra_config: Further lines of mosquitto.conf, after ours.
         persistence: Keep sessions and retained messages over a clean stop.
         log_topics: The broker tells who subscribes, which federator asks of it.
+        host: Its address: a grid is an experiment, not a service.
+        socket: A Unix socket on which it listens, too, and is probed.
+        spawn: Starts it.
     """
-
-    host: Final = "127.0.0.1"  # a grid is an experiment, not a service
 
     def __init__(
         self,
@@ -73,9 +74,15 @@ class BrokerProcess(Child):
         allow_anonymous: bool = True,
         persistence: bool = False,
         log_topics: bool = True,
+        host: str = "127.0.0.1",
+        socket: Path | None = None,
+        spawn: Spawn = spawn,
     ) -> None:
         super().__init__("the broker", folder / "mosquitto.log")
         self.folder = folder
+        self.host = host
+        self.socket = socket
+        self._spawn = spawn
         self._port = port
         self._extra_config = extra_config
         self._allow_anonymous = allow_anonymous
@@ -115,6 +122,8 @@ class BrokerProcess(Child):
     def configuration(self) -> str:
         """The text of its mosquitto.conf."""
         lines = [f"listener {self.port} {self.host}"]
+        if self.socket is not None:
+            lines.append(f"listener 0 {self.socket}")
         lines.append(f"allow_anonymous {str(self._allow_anonymous).lower()}")
         if os.geteuid() == 0:
             lines.append("user root")  # a change of user would clear the parent-death signal
@@ -130,18 +139,23 @@ class BrokerProcess(Child):
         if self._port is None:
             (self._port,) = free_ports(1)
         # Another program that serves the port would answer our probe in the broker's name.
-        if error := refusal(self.port, lingering=True):
+        if self.socket is None and (error := refusal(self.port, lingering=True)):
             raise LinkError(f"port {self.port} of {self.host}: {error.strerror}") from error
         self._what = f"mosquitto on port {self.port}"
         self.folder.mkdir(parents=True, exist_ok=True)
         conf = self.folder / "mosquitto.conf"
         conf.write_text(self.configuration(), encoding="utf-8")
-        self._process = spawn([find_mosquitto(), "-c", str(conf)], log=self.log_path)
+        self._process = self._spawn([find_mosquitto(), "-c", str(conf)], log=self.log_path)
+
+    async def _connect(self) -> Streams:
+        if self.socket is not None:
+            return await asyncio.open_unix_connection(self.socket)
+        return await asyncio.open_connection(self.host, self.port)
 
     async def _answers(self) -> bool:
         try:
             async with asyncio.timeout(1.0):
-                reader, writer = await asyncio.open_connection(self.host, self.port)
+                reader, writer = await self._connect()
                 try:
                     writer.write(_PROBE)
                     first = await reader.read(1)

@@ -6,7 +6,6 @@ order.
 """
 
 import asyncio
-import contextlib
 import json
 import os
 import shutil
@@ -15,7 +14,7 @@ import subprocess
 import sys
 import time
 from abc import ABC, abstractmethod
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import Any, Final, Protocol, Self
 
@@ -79,18 +78,6 @@ def mortal(command: list[str]) -> list[str]:
 def python(module: str, *arguments: str) -> list[str]:
     """The command that runs ``module`` with our interpreter."""
     return [sys.executable, "-m", module, *arguments]
-
-
-async def told_by(command: list[str]) -> dict[str, Any] | None:
-    """The JSON object that ``command`` prints; ``None`` when it prints none."""
-    process = await asyncio.create_subprocess_exec(
-        *command, stdout=asyncio.subprocess.PIPE, stderr=asyncio.subprocess.DEVNULL
-    )
-    printed, _ = await process.communicate()
-    with contextlib.suppress(json.JSONDecodeError):
-        told: dict[str, Any] = json.loads(printed)
-        return told
-    return None
 
 
 class Spawn(Protocol):
@@ -341,9 +328,16 @@ class Helper(Started):
 
 
 HTTP_TIMEOUT_S: Final = 15.0
+Streams = tuple[asyncio.StreamReader, asyncio.StreamWriter]
+Connect = Callable[[int], Awaitable[Streams]]
 
 
-async def get(port: int, path: str, *, who: str) -> tuple[int, bytes]:
+async def connect(port: int) -> Streams:
+    """Connect to a port of this machine. Raises ``OSError``: nobody listens."""
+    return await asyncio.open_connection("127.0.0.1", port)
+
+
+async def get(port: int, path: str, *, who: str, connect: Connect = connect) -> tuple[int, bytes]:
     """Status code and body of a page.
 
     Raises:
@@ -353,9 +347,9 @@ async def get(port: int, path: str, *, who: str) -> tuple[int, bytes]:
     request = f"GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n"
     try:
         async with asyncio.timeout(HTTP_TIMEOUT_S):
-            answer = await _exchange(port, request.encode())
+            answer = await _exchange(connect, port, request.encode())
             # A child that stood still until the request's time was over hangs up without a word.
-            answer = answer or await _exchange(port, request.encode())
+            answer = answer or await _exchange(connect, port, request.encode())
     except TimeoutError as error:
         raise LinkError(f"{who}: {path} took too long") from error
     head, separator, body = answer.partition(b"\r\n\r\n")
@@ -365,8 +359,8 @@ async def get(port: int, path: str, *, who: str) -> tuple[int, bytes]:
     return int(fields[1]), body
 
 
-async def _exchange(port: int, request: bytes) -> bytes:
-    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+async def _exchange(connect: Connect, port: int, request: bytes) -> bytes:
+    reader, writer = await connect(port)
     try:
         writer.write(request)
         return await reader.read(-1)
@@ -374,10 +368,10 @@ async def _exchange(port: int, request: bytes) -> bytes:
         writer.close()
 
 
-async def get_json(port: int, path: str, *, who: str) -> Any:  # noqa: ANN401 - a document
+async def get_json(port: int, path: str, *, who: str, connect: Connect = connect) -> Any:  # noqa: ANN401 - a document
     """The document of a page. Raises ``LinkError``: it did not answer as it should."""
     try:
-        code, body = await get(port, path, who=who)
+        code, body = await get(port, path, who=who, connect=connect)
     except OSError as error:
         raise LinkError(f"{who}: {error}") from error
     if code != 200:

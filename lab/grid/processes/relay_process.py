@@ -15,7 +15,10 @@ from lab.grid.processes.relay import Relay
 
 
 class RelayProcess(Helper):
-    """Delay relays in a child process, by name. Every command waits until it took effect."""
+    """Delay relays in a child process, by name; started when the first command needs it.
+
+    Every command waits until it took effect.
+    """
 
     def __init__(self, folder: Path) -> None:
         super().__init__(python("lab.grid.processes.relay_process"), log=folder / "relays.log")
@@ -36,6 +39,8 @@ class RelayProcess(Helper):
     async def order(self, act: str, name: str, **how: object) -> dict[str, Any]:
         """Have one do something: ``act`` is a method of ``Relay``, ``how`` its arguments."""
         async with self._turn:
+            if self._process is None:
+                await self.start()
             return await self.ask({"do": act, "name": name, **how})
 
 

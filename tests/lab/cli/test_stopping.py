@@ -3,6 +3,7 @@ import os
 import signal
 
 import pytest
+from click.exceptions import Exit
 
 from lab.cli.common import until_stopped
 
@@ -21,7 +22,9 @@ def test_a_second_signal_does_not_interrupt_the_clean_up(which):
             await asyncio.sleep(0.05)
             cleaned_up = True
 
-    assert asyncio.run(until_stopped(work(), name="work")) == which
+    with pytest.raises(Exit) as ended:
+        asyncio.run(until_stopped(work(), name="work"))
+    assert ended.value.exit_code == 128 + which
     assert cleaned_up
 
 

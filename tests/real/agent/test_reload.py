@@ -11,7 +11,7 @@ import pytest
 
 from federator.cli.observe.status import as_text
 from federator.runtime.process.reloading import GAP_S
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
@@ -244,7 +244,7 @@ async def test_gateway_and_collector_go_on_and_change_the_level_of_their_log(
         process = GatewayProcess(folder, GatewayConfig("door", {1: broker.url}))
     else:
         process = CollectorProcess(folder, broker.url)
-    path = folder / f"{kind}.toml"
+    path = folder / ("collect.toml" if kind == "collector" else f"{kind}.toml")
 
     async with process:
         text = path.read_text()

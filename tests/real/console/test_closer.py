@@ -8,7 +8,7 @@ from playwright.async_api import expect
 
 from lab.console.browser import PATIENCE_MS, PHONE, chromium, opened
 from lab.console.pictures import everything_is_up, red_after_kill
-from lab.console.stage import NAMES, standing
+from lab.console.stage import NAMES, ConsoleStage
 from tests.analytics.chromium import served
 from tests.analytics.example_tables import example, write_tables
 from tests.real.console.test_console import HOSTILE
@@ -36,12 +36,12 @@ async def spoken(page, title):
 
 async def test_a_broker_over_time_its_clients_and_the_last_hours(tmp_path, dashboard):
     async with (
-        standing(tmp_path, side=2, history=dashboard) as stage,
+        ConsoleStage(tmp_path, side=2, history=dashboard) as stage,
         chromium() as browser,
         opened(browser, stage.console.url) as (page, wrong),
     ):
-        await stage.subscribe(3, "plant/#", client_id="archive")
-        await stage.publish(0, "plant/oven", client_id="oven", per_s=20)
+        await stage.client(3, "archive", "plant/#", qos=0)
+        await stage.publish(0, "oven", "plant/oven", per_s=20)
         await everything_is_up(page, brokers=4, links=4)
 
         await page.locator("tr[data-broker='3'] button").first.click()
@@ -91,8 +91,8 @@ async def test_a_broker_over_time_its_clients_and_the_last_hours(tmp_path, dashb
 
 
 async def test_an_address_leads_to_a_topic_that_is_hostile_and_to_nothing(tmp_path):
-    async with standing(tmp_path, side=2) as stage, chromium() as browser:
-        await stage.subscribe(1, HOSTILE, client_id=HOSTILE)
+    async with ConsoleStage(tmp_path, side=2) as stage, chromium() as browser:
+        await stage.client(1, HOSTILE, HOSTILE, qos=0)
         for kind in ("topic", "client"):
             url = f"{stage.console.url}#{kind}={HOSTILE.replace('&', '%26')}"
             async with opened(browser, url) as (page, wrong):
@@ -116,7 +116,7 @@ async def test_an_address_leads_to_a_topic_that_is_hostile_and_to_nothing(tmp_pa
 
 async def test_a_death_is_seen_over_time_and_stands_out_in_the_events_of_its_range(tmp_path):
     async with (
-        standing(tmp_path) as stage,
+        ConsoleStage(tmp_path) as stage,
         chromium() as browser,
         opened(browser, f"{stage.console.url}#broker=4&span=300") as (page, wrong),
     ):
@@ -146,7 +146,7 @@ async def test_a_death_is_seen_over_time_and_stands_out_in_the_events_of_its_ran
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_a_closer_look_fits_a_phone_and_goes_by_keyboard(tmp_path, scheme):
     async with (
-        standing(tmp_path, side=2) as stage,
+        ConsoleStage(tmp_path, side=2) as stage,
         chromium() as browser,
         opened(browser, stage.console.url, size=PHONE, scheme=scheme) as (page, wrong),
     ):

@@ -11,8 +11,8 @@ from playwright.async_api import expect
 from federator.console.operators import hashed
 from lab.console.browser import PATIENCE_MS, PHONE, chromium, opened
 from lab.console.pictures import everything_is_up, red_after_kill, refused
-from lab.console.stage import NAMES, OPERATOR, PASSWORD, standing
-from lab.grid.processes.console import ConsoleProcess
+from lab.console.stage import NAMES, OPERATOR, PASSWORD, ConsoleStage
+from lab.grid.processes.daemons import ConsoleProcess
 from tests.real.flow import Subscriber, running
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import ASK_S, DEADLINE_S, until
@@ -45,9 +45,9 @@ async def asked(console, *arguments, **headers):
 
 
 async def test_what_the_page_shows_is_what_agents_say(tmp_path):
-    async with standing(tmp_path, side=2, history="http://127.0.0.1:8650") as stage:
-        await stage.subscribe(3, "plant/#", client_id="archive")
-        await stage.subscribe(1, HOSTILE, client_id=HOSTILE)
+    async with ConsoleStage(tmp_path, side=2, history="http://127.0.0.1:8650") as stage:
+        await stage.client(3, "archive", "plant/#", qos=0)
+        await stage.client(1, HOSTILE, HOSTILE, qos=0)
         async with (
             chromium() as browser,
             opened(browser, stage.console.url) as (page, wrong),
@@ -116,7 +116,7 @@ async def test_what_the_page_shows_is_what_agents_say(tmp_path):
 
 async def test_a_killed_broker_is_red_and_its_death_stands_out(tmp_path):
     async with (
-        standing(tmp_path) as stage,
+        ConsoleStage(tmp_path) as stage,
         chromium() as browser,
         opened(browser, stage.console.url) as (page, wrong),
     ):
@@ -144,7 +144,7 @@ async def test_a_killed_broker_is_red_and_its_death_stands_out(tmp_path):
 
 async def test_operators_drain_and_strangers_do_not(tmp_path):
     async with (
-        standing(tmp_path, side=2) as stage,
+        ConsoleStage(tmp_path, side=2) as stage,
         chromium() as browser,
         opened(browser, stage.console.url) as (page, _),
     ):
@@ -203,7 +203,7 @@ async def test_operators_drain_and_strangers_do_not(tmp_path):
 @pytest.mark.parametrize("scheme", ["light", "dark"])
 async def test_the_page_fits_a_phone_and_goes_by_keyboard(tmp_path, scheme):
     async with (
-        standing(tmp_path, side=2) as stage,
+        ConsoleStage(tmp_path, side=2) as stage,
         chromium() as browser,
         opened(browser, stage.console.url, size=PHONE, scheme=scheme) as (page, wrong),
     ):

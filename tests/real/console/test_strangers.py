@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from lab.grid.processes.console import ConsoleProcess
+from lab.grid.processes.daemons import ConsoleProcess
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.undisturbed import undisturbed

@@ -6,13 +6,11 @@ docs/security.md, "Threats and answers"; docs/ARCHITECTURE.md, "The link".
 import asyncio
 import itertools
 
-import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.client import Client
 from tests.real.crowds.crowd import Rude, publish
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
 from tests.real.polling import ASK_S, until
 from tests.real.trust.test_signed import Office
@@ -42,14 +40,13 @@ async def pair(plain, tmp_path):
     return brokers, agents
 
 
-class Ear(Handler):
+class Ear(Client):
     """Counts what it hears of the flood, and hears before it whether it will come."""
 
     def __init__(self, port, filters):
+        super().__init__(port, "ear", *filters)
         self.tried = set()
         self.count = 0
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="ear")
-        self.link.subscribe([mqtt5.TopicFilter(each, max_qos=mqtt5.QoS(1)) for each in filters])
         self._wanted = {each.replace("#", "x") for each in filters}
 
     def on_publishes(self, link, chunk, publishes):

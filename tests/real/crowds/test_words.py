@@ -10,11 +10,10 @@ from pathlib import Path
 
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.crowds.test_storms import signed_pair
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import gets_through
 from tests.real.polling import until
 from tests.real.undisturbed import tell, undisturbed
@@ -26,11 +25,8 @@ async def pair(plain, tmp_path):
     return await signed_pair(plain, tmp_path)
 
 
-class Impostor(Handler):
+class Impostor(Client):
     """A local client that speaks as gateways do."""
-
-    def __init__(self, port):
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="impostor")
 
     async def say(self, kind, words):
         """Publish each of ``words`` as soon as there is room."""
@@ -58,7 +54,7 @@ async def attacked(pair, words_of):
     brokers, agents = pair
     steady = Subscriber(brokers[1].port, "steady/#", client_id="steady", qos=1)
     publisher = Publisher(brokers[0].port, "steady/1", client_id="steady-pub", qos=1, rate_hz=50)
-    impostor = Impostor(brokers[1].port)
+    impostor = Impostor(brokers[1].port, "impostor")
     async with running(steady, publisher, impostor):
         await gets_through(publisher, steady)
         kind, words = words_of

@@ -4,35 +4,22 @@ import contextlib
 
 import mqtt5
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint
 from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.storage.state_dir import StateDir
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.custody.resting import resting_stream
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.plain_agents import gets_through
 from tests.real.polling import until
 
 FORMER = "federator-1-data"
 
 
-class Predecessor(Handler):
+def predecessor_at(port, *filters):
     """The data connection as it was, or whoever asks for its session."""
-
-    def __init__(self, port, *filters):
-        self.present = None
-        self.link = MqttLink(
-            Endpoint("127.0.0.1", port),
-            self,
-            client_id=FORMER,
-            clean_start=False,
-            session_expiry_s=600,
-        )
-        self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(1)) for f in filters])
-
-    def on_up(self, link, session_present):
-        self.present = session_present
+    return Client(port, FORMER, *filters, clean_start=False, session_expiry_s=600)
 
 
 async def as_before(agent, broker):
@@ -53,7 +40,7 @@ async def under_a_former_name(plain):
     async with resting_stream(plain) as ((one, _), (agent, _), publisher, subscriber):
         await agent.stop()
         await as_before(agent, one)
-        predecessor = Predecessor(one.port, "plant/#")
+        predecessor = predecessor_at(one.port, "plant/#")
         async with running(predecessor):
             await until(lambda: predecessor.link.subscribed, "subscribed")
         yield one, agent, publisher, subscriber
@@ -71,7 +58,7 @@ async def test_what_waits_under_a_former_name_is_taken_once(plain):
         await until(lambda: owed <= set(subscriber.came), "all came")
         publisher.resume()
         await gets_through(publisher, subscriber)
-        heir = Predecessor(one.port)
+        heir = predecessor_at(one.port)
         async with running(heir):
             await until(lambda: heir.present is not None, "answered")
 

@@ -13,13 +13,13 @@ import aiomqtt
 import mqtt5
 import pytest
 
+from federator.errors import LinkError
 from federator.runtime.data.cover_subscriber import SessionFilters
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.storage.filter_file import SUBSCRIBED, FilterFile
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import DEEP, QUICK
 from tests.real.polling import until
 
@@ -34,12 +34,12 @@ PER_TICK = 4  # of each publisher: 3,400 a second in all
 TRIES = 20  # until a change meets traffic, which one time through nearly always does
 
 
-class Source(Handler):
+class Source(Client):
     """Publishes every ``PUBLISHERS``-th number, a few at a time, until stopped."""
 
     def __init__(self, port, first, *, qos):
+        super().__init__(port, f"source-{first}")
         self.numbers = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"source-{first}")
         self._next = first
         self._qos = qos
 
@@ -104,7 +104,7 @@ async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pa
                 if copies or qos == 0:
                     break
         sent = {n for source in sources for n in source.numbers if n > before}
-        with contextlib.suppress(AssertionError):
+        with contextlib.suppress(LinkError):
             await until(lambda: sent <= set(constant.came), "all have come")
 
         lost = sent - set(constant.came)
@@ -113,18 +113,12 @@ async def test_publications_arrive_once_while_overlapping_filters_come_and_go(pa
         assert copies or qos == 0, "no change met a copy, and QoS 1 and 2 make copies for sure"
 
 
-class Arriving(Handler):
+class Arriving(Client):
     """Stands for an agent that is killed in a transition: its session keeps what it subscribed."""
 
     def __init__(self, id, port):
-        self.link = MqttLink(
-            Endpoint("127.0.0.1", port),
-            self,
-            client_id=f"federator-{id}-data",
-            clean_start=False,
-            session_expiry_s=60,
-            acknowledge=False,
-        )
+        kept = {"clean_start": False, "session_expiry_s": 60}
+        super().__init__(port, f"federator-{id}-data", acknowledge=False, **kept)
         self.link.subscribe([mqtt5.TopicFilter("a/#", max_qos=mqtt5.QoS(2))], identifier=7)
 
 
@@ -156,7 +150,7 @@ async def test_publications_arrive_once_that_a_session_queued_after_a_kill_in_a_
         await until(lambda: source.sent > first + 400, "more come while it begins")
         source.pause()
         owed = range(first, source.sent)
-        with contextlib.suppress(AssertionError):
+        with contextlib.suppress(LinkError):
             await until(lambda: constant.came.keys() >= set(owed), "all have come")
 
     assert {n: times for n, times in constant.came.items() if n >= first} == dict.fromkeys(owed, 1)

@@ -16,7 +16,7 @@ from lab.grid.topology import Grid, Link
 from tests.real.agent_log import assert_calm, named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import DEEP, QUICK, gets_through
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 from tests.real.undisturbed import tell
 
 QUEUE_BYTES = 1_048_576
@@ -125,7 +125,7 @@ async def test_a_narrow_link_neither_delays_others_nor_goes_down(line):
         (told,) = named(line.agents[1], "connection.dropped")
         assert 0 < told["dropped"] == told["so_far"]
         assert grown < GROWTH_BYTES_MAX
-        await until_told(lambda: has_learnt(line, 2), "the link's capacity is learnt")
+        await until(lambda: has_learnt(line, 2), "the link's capacity is learnt")
         late_s = time.monotonic() - CARRIED_S
         carried = 8 * PAYLOAD_BYTES * sum(at_s > late_s for at_s in slow.at_s) / CARRIED_S
         learnt = await capacities(line, 1)

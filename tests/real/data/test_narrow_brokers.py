@@ -3,12 +3,10 @@
 import asyncio
 from collections import Counter
 
-import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.metrics_page import metrics, values
 from tests.real.plain_agents import QUICK, eventually, linked
 from tests.real.polling import until
@@ -21,13 +19,12 @@ ROOMY = "max_queued_messages 100000"
 """Mosquitto 2.0.11 hangs up after its answer to a payload that is too long where this is 0."""
 
 
-class Sizes(Handler):
+class Sizes(Client):
     """Notes what comes, by topic, and how long it is."""
 
     def __init__(self, port, pattern):
+        super().__init__(port, f"sizes-{port}", pattern)
         self.came = Counter()
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"sizes-{port}")
-        self.link.subscribe([mqtt5.TopicFilter(pattern, max_qos=mqtt5.QoS.AT_LEAST_ONCE)])
 
     def on_publishes(self, link, chunk, publishes):
         self.came.update((packet.topic, len(packet.payload)) for packet, _, _ in publishes)
@@ -60,7 +57,7 @@ async def test_one_publication_that_is_too_long_is_named_and_all_others_arrive(p
     await eventually(second, linked(1, 3), "linked")
     await eventually(third, linked(2), "linked")
     near, far = Sizes(two.port, "t/#"), Sizes(three.port, "t/#")
-    source = MqttLink(Endpoint("127.0.0.1", one.port), Handler(), client_id="source")
+    source = Client(one.port, "source").link
     running = [asyncio.create_task(link.run()) for link in (near.link, far.link, source)]
 
     def publish(topic, size, *, qos=1):

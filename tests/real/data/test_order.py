@@ -14,10 +14,9 @@ import mqtt5
 import pytest
 
 from federator.protocol.types import BrokerId
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid, Link
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.plain_agents import QUICK
 from tests.real.polling import until
 
@@ -25,21 +24,6 @@ FIRST, LAST = BrokerId(0), BrokerId(3)
 NODES, FLAPS = 6, 8
 UNBOUNDED = ("max_inflight_messages 0",)
 """For brokers: else they let QoS 0 pass QoS 1 where a busy agent has 20 to acknowledge."""
-
-
-class Subscriber(Handler):
-    def __init__(self, port, filters, client_id="subscriber"):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(1)) for f in filters])
-
-    def on_publishes(self, link, chunk, publishes):
-        self.came += [(packet.topic, packet.payload.decode()) for packet, _, _ in publishes]
-
-
-class Publisher(Handler):
-    def __init__(self, port, client_id="publisher", **options):
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id, **options)
 
 
 @contextlib.asynccontextmanager
@@ -86,7 +70,7 @@ async def meshes_stand(publisher, subscriber, topics):
         pass
     sent = [publisher.link.publish(topic, b"last", qos=1) for topic in topics]
     await until(
-        lambda: sum(word == "last" for _, word in subscriber.came) == len(sent), "probes came"
+        lambda: sum(word == b"last" for _, word in subscriber.came) == len(sent), "probes came"
     )
 
 
@@ -96,8 +80,8 @@ async def meshes_stand(publisher, subscriber, topics):
 async def test_bursts_on_two_topics_arrive_in_order_three_links_away(tmp_path, direct, strategy):
     numbers = itertools.count()
     async with line(tmp_path, direct=direct, strategy=strategy) as grid:
-        subscriber = Subscriber(grid.brokers[LAST].port, ["a/#", "b/#"])
-        publisher = Publisher(grid.brokers[FIRST].port)
+        subscriber = Client(grid.brokers[LAST].port, "subscriber", "a/#", "b/#")
+        publisher = Client(grid.brokers[FIRST].port, "publisher")
         async with running(subscriber, publisher):
             await meshes_stand(publisher, subscriber, ["a/x", "b/x"])
             for qos_of_pairs in ((0, 0), (1, 1), (0, 1), (1, 0)):
@@ -113,7 +97,7 @@ async def test_bursts_on_two_topics_arrive_in_order_three_links_away(tmp_path, d
                     count = len(sent)
                     await until(lambda count=count: len(subscriber.came) >= count, "all came")
 
-                    assert [word for _, word in subscriber.came] == sent
+                    assert [word.decode() for _, word in subscriber.came] == sent
 
 
 async def test_a_sparkplug_host_sees_no_sequence_broken_but_by_loss(tmp_path):
@@ -121,8 +105,8 @@ async def test_a_sparkplug_host_sees_no_sequence_broken_but_by_loss(tmp_path):
     chance = random.Random(38)
     async with line(tmp_path) as grid:
         kinds = ("NBIRTH", "NDATA", "NDEATH")
-        host = Subscriber(grid.brokers[LAST].port, [f"sp/+/{kind}/#" for kind in kinds], "host")
-        probe = Publisher(grid.brokers[FIRST].port, "probe")
+        host = Client(grid.brokers[LAST].port, "host", *(f"sp/+/{kind}/#" for kind in kinds))
+        probe = Client(grid.brokers[FIRST].port, "probe")
         async with running(host, probe):
             await meshes_stand(probe, host, [f"sp/g/{kind}/probe" for kind in kinds])
             ports = [grid.brokers[BrokerId(at % 2)].port for at in range(NODES)]
@@ -146,7 +130,7 @@ async def node_lives(port, node, chance):
         death = next(steps) + 10  # sent last of all
         topic = f"sp/g/NDEATH/{node}"
         will = mqtt5.Will(topic=topic, payload=f"{node} {death}".encode(), qos=mqtt5.QoS(1))
-        client = Publisher(port, f"node-{node}", will=will)
+        client = Client(port, f"node-{node}", will=will)
         async with running(client):
             client.link.publish(f"sp/g/NBIRTH/{node}", f"{node} {next(steps)}".encode())
             while (step := next(steps)) < death:

@@ -10,12 +10,12 @@ import time
 import aiomqtt
 import pytest
 
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real import flow
 from tests.real.gateway.clients import V5, V311, GatewayClient
 from tests.real.plain_agents import eventually, linked
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 
 
 def knows(*filters):
@@ -46,7 +46,7 @@ async def test_gateway_collector_and_their_clients_that_came_first_do_not_count(
         async def reads():
             return any(each["connected"] for each in (await collector.status())["brokers"])
 
-        await until_told(reads, "the collector is connected")
+        await until(reads, "the collector is connected")
         agent = await plain.agent(1, broker)
         status = await eventually(agent, knows("kept/#", "a", "b"), "all of ours are known")
 

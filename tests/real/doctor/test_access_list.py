@@ -23,10 +23,9 @@ from federator.protocol.messages.topics import (
 )
 from federator.protocol.telemetry.records import encode
 from federator.protocol.telemetry.replay import Ask
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, linked
@@ -57,18 +56,9 @@ NOT_ALWAYS_SAID = {
 }
 
 
-class Reader(Handler):
-    """One user's connection that keeps what comes."""
-
-    def __init__(self, port, user, *filters):
-        self.came = []
-        self.link = MqttLink(
-            Endpoint("127.0.0.1", port, *login(user)), self, client_id=f"client-{user}-{port}"
-        )
-        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
-
-    def on_publishes(self, link, chunk, publishes):
-        self.came += [packet for packet, _, _ in publishes]
+def reader_at(port, user, *filters):
+    """One user's connection."""
+    return Client(port, f"client-{user}-{port}", *filters, qos=0, login=login(user))
 
 
 @pytest.fixture
@@ -165,7 +155,7 @@ async def exercise(plain, brokers, folder, secret_file):
     one, _, three = brokers
     subscriber = Subscriber(three.port, "a/#", client_id="s", qos=1, login=login("alice"))
     publisher = Publisher(one.port, "a/b", client_id="p", rate_hz=50, qos=1, login=login("alice"))
-    keeper = Reader(one.port, "alice")
+    keeper = reader_at(one.port, "alice")
     async with (
         gateway_at(folder, one, secret_file) as gateway,
         running(subscriber, publisher, keeper),
@@ -182,12 +172,12 @@ async def exercise(plain, brokers, folder, secret_file):
         keeper.link.write_packets(
             (mqtt5.PublishPacket("kept/value", b"42", retain=True).write(),), 1
         )
-        late = Reader(three.port, "alice", "kept/#")
+        late = reader_at(three.port, "alice", "kept/#")
         guest = Subscriber(gateway.port, "a/#", client_id="g", qos=1, login=login("alice"))
         writer = Publisher(
             gateway.port, "b", client_id="w", rate_hz=20, qos=1, login=login("alice")
         )
-        marks = Reader(one.port, "federator-gateway", f"{FED}taken/+")
+        marks = reader_at(one.port, "federator-gateway", f"{FED}taken/+")
         async with running(late, guest, writer, marks):
             await until(lambda: marks.came != [], "custody is told", deadline_s=DEADLINE_S)
             await until(lambda: late.came != [], "the retained value", deadline_s=DEADLINE_S)
@@ -195,12 +185,12 @@ async def exercise(plain, brokers, folder, secret_file):
         publisher.pause()
         owed = set(range(stands, publisher.sent))
         await until(lambda: owed <= subscriber.came.keys(), "all came", deadline_s=DEADLINE_S)
-    assert late.came[0].payload == b"42"
+    assert late.packets[0].payload == b"42"
 
 
 async def read_metrics(broker):
     """As a collector: read what the spool holds, ask for it, and get it."""
-    reader = Reader(
+    reader = reader_at(
         broker.port,
         "federator-collector",
         metrics_head_topic("fed"),
@@ -208,11 +198,11 @@ async def read_metrics(broker):
     )
     async with running(reader):
         await until(lambda: reader.came != [], "the head of the spool", deadline_s=DEADLINE_S)
-        head = json.loads(reader.came[-1].payload)
+        head = json.loads(reader.packets[-1].payload)
         ask = Ask(spool=head["spool"], first=head["last"], last=head["last"], to="t")
         reader.link.publish(metrics_ask_topic("fed"), encode(ask))
         await until(
-            lambda: any(p.topic == metrics_again_topic("fed", "t") for p in reader.came),
+            lambda: any(p.topic == metrics_again_topic("fed", "t") for p in reader.packets),
             "records again",
             deadline_s=DEADLINE_S,
         )
@@ -220,20 +210,22 @@ async def read_metrics(broker):
 
 async def steer(broker, id_):
     """As a steerer: hold a plan without trees at the broker, and hear what its agent carries."""
-    reader = Reader(broker.port, "federator-steerer", load_topic("fed"), plan_topic("fed"))
+    reader = reader_at(broker.port, "federator-steerer", load_topic("fed"), plan_topic("fed"))
     async with running(reader):
         await until(lambda: reader.link.subscribed, "it hears")
         reader.link.publish(plan_topic("fed"), plan(id_), qos=1)
         for topic in (plan_topic("fed"), load_topic("fed")):
             await until(
-                lambda t=topic: any(p.topic == t for p in reader.came), topic, deadline_s=DEADLINE_S
+                lambda t=topic: any(p.topic == t for p in reader.packets),
+                topic,
+                deadline_s=DEADLINE_S,
             )
 
 
 async def look(broker):
     """As a console: ask for a page, and get it."""
     answers = paged_topic("fed", "t")
-    reader = Reader(broker.port, "federator-console", answers)
+    reader = reader_at(broker.port, "federator-console", answers)
     async with running(reader):
         await until(lambda: reader.link.subscribed, "it hears")
         question = PageQuestion(token="t", number=1, page="live")
@@ -267,7 +259,7 @@ async def attack(brokers, text):
     """A client says what it can where it must not: the topics it tried."""
     topics = {t for user in USERS[:6] for t in granted(text, user)}
     topics = sorted(t.replace("+", "x") for t in topics if t.startswith(FED))
-    eve = Reader(brokers[1].port, "eve", "$fed/#", "$SYS/#", "a")
+    eve = reader_at(brokers[1].port, "eve", "$fed/#", "$SYS/#", "a")
     async with running(eve):
         await until(lambda: eve.link.subscribed, "subscribed", deadline_s=DEADLINE_S)
         for qos in (0, 1):
@@ -276,7 +268,7 @@ async def attack(brokers, text):
         eve.link.publish("a", b"the end", qos=1)
         await until(lambda: eve.came != [], "what all may", deadline_s=DEADLINE_S)
         await until(lambda: eve.link.unacknowledged == 0, "answered", deadline_s=DEADLINE_S)
-    assert [packet.topic for packet in eve.came] == ["a"]
+    assert [packet.topic for packet in eve.packets] == ["a"]
     assert eve.link.counters.publishes_rejected == len(topics) > 25
     return topics
 

@@ -2,16 +2,17 @@
 
 import asyncio
 import sys
-import time
+from functools import partial
 
 import pytest
 
 from federator.protocol.messages import guide as g
 from federator.protocol.messages import json_codec
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.gateway.nomad import Nomad
 from tests.real.plain_agents import eventually, linked
-from tests.real.polling import DEADLINE_S, until, until_none
+from tests.real.polling import until, until_none
 
 PREPARE = "[failover]\nprepare_sessions = true\n"
 
@@ -28,15 +29,8 @@ async def triangle(plain, more=PREPARE):
     return brokers, agents
 
 
-async def page(agent, wanted, what):
-    """The controller page of ``agent`` once ``wanted`` finds it right."""
-    end_s = time.monotonic() + DEADLINE_S
-    while True:
-        found = await agent.page("/controller")
-        if wanted(found):
-            return found
-        assert time.monotonic() < end_s, f"{what}: {found}"
-        await asyncio.sleep(0.05)
+page = partial(eventually, path="/controller")
+"""The controller page of an agent once it is right."""
 
 
 def knows(client, *brokers):
@@ -167,22 +161,15 @@ async def test_a_prepared_session_ends_when_its_client_goes_back(plain, heard):
     nomad.leave()
 
 
-class Reader:
+class Reader(Client):
     """Reads the guide of one broker."""
 
     def __init__(self, port):
-        self.guides = []
-        self.link = Subscriber(port, "$fed/fed/guide", client_id=f"reader-{port}").link
-        self.link.observer = self
+        super().__init__(port, f"reader-{port}", "$fed/fed/guide", qos=0)
 
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes):
-        self.guides += [json_codec.decode(g.Guide, packet.payload) for packet, _, _ in publishes]
+    @property
+    def guides(self):
+        return [json_codec.decode(g.Guide, payload) for _, payload in self.came]
 
 
 async def test_the_guide_tells_of_the_controllers_death_and_of_an_agents(plain):

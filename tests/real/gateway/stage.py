@@ -4,7 +4,7 @@ import contextlib
 
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import until_told
+from tests.real.polling import until
 
 
 class Stage:
@@ -28,7 +28,7 @@ class Stage:
         async def reaches_all():
             return all(each["up"] for each in (await process.status())["brokers"])
 
-        await until_told(reaches_all, "no client is attached elsewhere for want of its broker")
+        await until(reaches_all, "no client is attached elsewhere for want of its broker")
         return process
 
 

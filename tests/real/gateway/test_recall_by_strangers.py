@@ -2,16 +2,14 @@
 
 import asyncio
 
-import mqtt5
 import pytest
 
 from federator.protocol.messages.gateways import Recall
 from federator.protocol.messages.json_codec import encode
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.logins import login, write_acl, write_passwords, write_secret
 from tests.real.plain_agents import gets_through
 from tests.real.polling import until
@@ -22,17 +20,16 @@ GUARDED = {"failover": {"recall": "guarded"}}  # the default
 QUESTIONS = 10_000
 
 
-class Asker(Handler):
+class Asker(Client):
     """Asks as a gateway does, and keeps the answers."""
 
     def __init__(self, port, *login):
-        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id="asker")
-        self.link.subscribe([mqtt5.TopicFilter("$fed/fed/recalled/asker")])
-        self.answers = []
+        super().__init__(port, "asker", "$fed/fed/recalled/asker", qos=0, login=login)
         self.number = 0
 
-    def on_publishes(self, link, chunk, publishes):
-        self.answers += [bytes(packet.payload) for packet, _, _ in publishes]
+    @property
+    def answers(self):
+        return [payload for _, payload in self.came]
 
     def ask(self):
         self.number += 1

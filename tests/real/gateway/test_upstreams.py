@@ -15,7 +15,7 @@ from tests.real.gateway.clients import V5 as PAHO_V5
 from tests.real.gateway.clients import V311 as PAHO_V311
 from tests.real.gateway.clients import GatewayClient, flowing, grow
 from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 
 CENTRAL, EDGE = 1, 2
 EDGES = ("edge/#", "+/hot")
@@ -235,7 +235,7 @@ async def test_whichever_of_the_two_is_killed_its_clients_notice_and_miss_nothin
             rows = (await gateway.clients()).values()
             return {row["broker"] for row in rows} == {CENTRAL + EDGE - killed}
 
-        await until_told(all_elsewhere, "all are attached to the other one")
+        await until(all_elsewhere, "all are attached to the other one")
 
 
 async def test_at_qos_2_nothing_is_lost_and_what_the_living_broker_owns_comes_once(federated):

@@ -9,11 +9,9 @@ import subprocess
 import sys
 from pathlib import Path
 
-import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.polling import until
 
 CHAOS = (sys.executable, "-m", "lab", "chaos")
@@ -39,19 +37,6 @@ def running_chaos(told, *arguments):
     finally:
         process.kill()
         process.wait()
-
-
-class Eavesdropper(Handler):
-    """A client of one broker that keeps the latest message and can publish."""
-
-    def __init__(self, port):
-        self.latest = None
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="eavesdropper")
-        self.link.subscribe([mqtt5.TopicFilter("chaos/#", max_qos=mqtt5.QoS(1))])
-
-    def on_publishes(self, link, chunk, publishes):
-        packet = publishes[-1][0]
-        self.latest = packet.topic, bytes(packet.payload)
 
 
 def test_what_a_brokers_full_queue_drops_is_told_with_seed_schedule_and_place(tmp_path):
@@ -124,11 +109,11 @@ async def test_planted_copies_and_strangers_are_found(tmp_path):
         conf = (kept / "broker-0" / "mosquitto.conf").read_text()
         found = re.search(r"listener (\d+)", conf)
         assert found is not None
-        client = Eavesdropper(int(found[1]))
+        client = Client(int(found[1]), "eavesdropper", "chaos/#")
         running = asyncio.create_task(client.link.run())
 
-        await until(lambda: client.latest is not None, "a message is overheard")
-        topic, payload = client.latest
+        await until(lambda: client.came, "a message is overheard")
+        topic, payload = client.came[-1]
         assert client.link.publish(topic, payload, qos=1)
         assert client.link.publish(topic, b"not one of theirs", qos=1)
         await until(

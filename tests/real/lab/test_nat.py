@@ -4,13 +4,13 @@ It makes network namespaces, so it runs as root, as CI does.
 """
 
 from lab.cli.nat import told
-from lab.nat.run import WAYS, Plan, run
+from lab.nat.run import WAYS, run
 
 
 async def test_a_site_behind_nat_gets_and_sends_everything_once_and_in_order(tmp_path):
-    plan = Plan(seconds=14, rate_hz=100, move_every_s=6, burst=500, rounds=1)
+    how = {"seconds": 14, "rate_hz": 100, "move_every_s": 6, "burst": 500, "rounds": 1}
 
-    outcome = await run(plan, tmp_path, lambda line: None)
+    outcome = await run(tmp_path, **how, progress=lambda line: None)
 
     assert outcome.moves >= 2
     assert outcome.exact, outcome.arrivals

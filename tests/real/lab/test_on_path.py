@@ -2,7 +2,7 @@
 
 from lab.cli.on_path import lines
 from lab.on_path.moods import Mood
-from lab.on_path.run import SILENCE_S_MAX, Plan, run
+from lab.on_path.run import SILENCE_S_MAX, run
 from tests.real.undisturbed import tell
 
 BUSY = 10
@@ -10,9 +10,11 @@ BUSY = 10
 
 
 async def test_nothing_of_qos_1_is_lost_on_a_path_that_drops_delays_repeats_and_makes_up(tmp_path):
-    plan = Plan(minutes=0.6, rate_hz=40, seed=4, moods=(Mood.SWALLOW, Mood.SILENT, *Mood))
+    moods = (Mood.SWALLOW, Mood.SILENT, *Mood)
 
-    outcome = await run(plan, tmp_path, lambda line: None)
+    outcome = await run(
+        tmp_path, minutes=0.6, rate_hz=40, seed=4, moods=moods, progress=lambda line: None
+    )
 
     told = "\n".join(lines(outcome))
     streams = outcome.arrivals.values()

@@ -1,12 +1,12 @@
 """Links by several ways beside each other: all carry everything, and are told beside plain TCP."""
 
 from lab.cli.ways import exact, table
-from lab.ways.run import SITES, Plan, run
+from lab.ways.run import SITES, run
 
 
 async def test_every_way_carries_everything_once_and_in_order(tmp_path):
     outcome = await run(
-        Plan(burst=500, rounds=1, seconds=4, rate_hz=100), tmp_path, lambda line: None
+        tmp_path, burst=500, rounds=1, seconds=4, rate_hz=100, progress=lambda line: None
     )
 
     assert list(outcome) == list(SITES)

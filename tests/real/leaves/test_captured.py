@@ -15,13 +15,13 @@ from federator.protocol.filters.digests import digest_of, filter_key
 from federator.protocol.forwarding.frames import Frame
 from federator.protocol.messages.control import CoreAnn, RepairRequest, Solicit
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.leaves.test_trust_of_leaves import LeafOffice
-from tests.real.links.test_outbox import Ear
 from tests.real.logins import login, write_passwords, write_secret
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import DEEP, QUICK, eventually, gets_through, linked
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 from tests.real.trust.member import Member
 from tests.real.trust.test_signed import Office
 from tests.real.undisturbed import undisturbed
@@ -204,7 +204,7 @@ async def test_in_the_names_of_others_it_says_nothing(scene):
             frames, words = (told[key] - before[key] for key in ("frames_refused", "words_refused"))
             return frames >= WORDS * 3 / 4 and words >= WORDS * 2 * 3 / 4
 
-        await until_told(counted, "each is refused and counted")
+        await until(counted, "each is refused and counted")
         told = await scene.refused()
 
     assert not taker.came
@@ -271,7 +271,7 @@ async def test_its_login_opens_no_topics_of_others(scene):
     topics = [f"$fed/{name}" for name in ("fed", "fed.leaves.12", "fed.leaves.12/outbox/12")]
     kinds = ("hello", "core_ann", "data", "bye")
     filters = [f"{topic}/#" for topic in topics] + ["$fed/#", "$fed/fed.leaves.12/outbox/12/data"]
-    ear = Ear(scene.hub_broker.port, *filters, client_id="ear", login=login("federator-11"))
+    ear = Client(scene.hub_broker.port, "ear", *filters, qos=0, login=login("federator-11"))
     async with running(ear), scene.undisturbed("17 a leaf's login elsewhere"):
         await until(lambda: ear.link.connected, "it is let in")
         for number in range(WORDS):
@@ -281,7 +281,7 @@ async def test_its_login_opens_no_topics_of_others(scene):
         await asyncio.sleep(1)
         told = await scene.hub.status()
 
-    assert {packet.topic for packet in ear.came} == {"$fed/fed.leaves.11/health"}
+    assert {topic for topic, _ in ear.came} == {"$fed/fed.leaves.11/health"}
     assert sum(told["counters"]["control_malformed"].values()) == 0
     assert not named(scene.hub, "trust.refused")
     await scene.refused()

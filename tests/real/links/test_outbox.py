@@ -10,9 +10,8 @@ import signal
 import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 from tests.real.streams import all_came, begin, clients
@@ -120,18 +119,6 @@ async def test_who_gives_the_link_up_is_not_spoken_to_any_more(pair):
     await eventually(pair.hub, lambda told: not told["links"], "its outbox is closed")
 
 
-class Ear(Handler):
-    """Keeps the payloads that come on a filter, at a broker of the federation."""
-
-    def __init__(self, port, *filters, client_id, login=()):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port, *login), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
-
-    def on_publishes(self, link, chunk, publishes):
-        self.came += [packet for packet, _, _ in publishes]
-
-
 async def test_nobody_else_speaks_in_an_outbox(plain, tmp_path):
     """Forged and repeated words there are refused, and the link and what it carries stand."""
     office = Office(tmp_path / "office")
@@ -143,12 +130,12 @@ async def test_nobody_else_speaks_in_an_outbox(plain, tmp_path):
     made = Pair(inside, outside, site, hub)
     await made.linked()
     streams = made.streams(rate_hz=50)
-    ear = Ear(outside.port, "$fed/fed/outbox/#", client_id="ear")
+    ear = Client(outside.port, "ear", "$fed/fed/outbox/#", qos=0)
 
     async with running(*clients(streams), ear):
         begun = await begin(streams)
         await until(lambda: len(ear.came) > 100, "the stranger hears: there is no ACL")
-        for packet in list(ear.came):
+        for packet in list(ear.packets):
             for payload in (packet.payload, packet.payload[:-1] + b"\0", b"", b"x" * 70):
                 ear.link.publish(packet.topic, payload)
                 ear.link.publish(packet.topic.replace("outbox/1/", ""), payload)
@@ -178,7 +165,7 @@ async def test_who_dials_nobody_back_keeps_outboxes_for_those_it_names(plain, ou
 
 async def test_retained_values_cross_both_ways_to_who_comes_later(pair):
     speakers = [
-        (Ear(broker.port, client_id=f"speaker-{name}"), f"kept/{name}")
+        (Client(broker.port, f"speaker-{name}"), f"kept/{name}")
         for name, broker in (("site", pair.inside), ("hub", pair.outside))
     ]
     async with running(*(ear for ear, _ in speakers)):
@@ -188,12 +175,12 @@ async def test_retained_values_cross_both_ways_to_who_comes_later(pair):
             assert ear.link.write_packets((packet.write(),), 1)
         await asyncio.sleep(0.5)
 
-        at_hub = Ear(pair.outside.port, "kept/site", client_id="late-at-hub")
-        at_site = Ear(pair.inside.port, "kept/hub", client_id="late-at-site")
+        at_hub = Client(pair.outside.port, "late-at-hub", "kept/site", qos=0)
+        at_site = Client(pair.inside.port, "late-at-site", "kept/hub", qos=0)
         async with running(at_hub, at_site):
             await until(lambda: at_hub.came and at_site.came, "retained values come")
 
-    assert [packet.payload for packet in at_hub.came + at_site.came] == [b"value"] * 2
+    assert [payload for _, payload in at_hub.came + at_site.came] == [b"value"] * 2
 
 
 async def test_an_agent_that_comes_back_counts_those_who_hear_outboxes_at_its_broker(pair):

@@ -7,10 +7,9 @@ from mqtt5 import PublishPacket
 
 from federator.protocol.links.outbox import Credit
 from federator.runtime.links.outbox_link import OutboxLink
-from federator.runtime.mqtt.link import Endpoint
+from federator.runtime.mqtt.link import Endpoint, LinkObserver
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
-from tests.real.links.test_outbox import Ear
 from tests.real.polling import until
 
 TOPIC = "$fed/fed/outbox/1/data"
@@ -19,7 +18,7 @@ WINDOW = 4
 """Packets."""
 
 
-class Keeper(Handler):
+class Keeper(LinkObserver):
     """An outbox link whose credit is small, and the marks that it wanted to make."""
 
     def __init__(self, port):
@@ -45,7 +44,7 @@ class Keeper(Handler):
 @contextlib.asynccontextmanager
 async def kept(broker):
     keeper = Keeper(broker.port)
-    ear = Ear(broker.port, TOPIC, client_id="ear")
+    ear = Client(broker.port, "ear", TOPIC, qos=0)
     async with running(keeper, ear):
         await until(lambda: keeper.link.connected and ear.link.subscribed, "connected")
         keeper.link.credit = Credit(window_bytes=10**9, window_packets=WINDOW)
@@ -66,7 +65,7 @@ async def test_what_has_no_credit_waits_and_goes_when_more_was_taken(broker):
             keeper.link.on_taken(*keeper.marks[-1])
         await until(lambda: len(ear.came) == 11, "all of it arrives")
 
-    came = [packet.payload for packet in ear.came]
+    came = [payload for _, payload in ear.came]
     assert [each for each in came if each != b"urgent"] == [b"%d" % n for n in range(10)]
     assert came.index(b"urgent") < WINDOW + 2
     assert keeper.link.stint != before

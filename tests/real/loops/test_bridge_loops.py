@@ -4,14 +4,12 @@ import asyncio
 import time
 from collections import Counter
 
-import mqtt5
 import pytest
 
 from federator.cli.observe.status import as_text
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.metrics_page import metrics
 from tests.real.plain_agents import QUICK, Plain, eventually
 from tests.real.polling import DEADLINE_S, POLL_S, until
@@ -24,14 +22,13 @@ COPIES_MAX = 31
 and on a machine with more to do a test may fail and be done again."""
 
 
-class Client(Handler):
+class Counting(Client):
     """Subscribes ``t/#`` at one broker and publishes there; counts what comes."""
 
     def __init__(self, broker, name, *, qos):
+        super().__init__(broker.port, name, "t/#", qos=qos)
         self.came = Counter()
         self.qos = qos
-        self.link = MqttLink(Endpoint("127.0.0.1", broker.port), self, client_id=name)
-        self.link.subscribe([mqtt5.TopicFilter("t/#", max_qos=mqtt5.QoS(qos))])
 
     def publish(self, topic, payload):
         self.link.publish(topic, payload, qos=self.qos)
@@ -106,7 +103,7 @@ async def test_a_forgotten_bridge_is_told_its_loop_broken_and_all_well_without_i
         bridge = ("connection forgotten", f"address {far.host}:{far.port}", f"topic # both {qos}")
         near = await plain.broker(extra_config=(*QUICK, *bridge))
         agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
-        clients = [Client(near, "near", qos=qos), Client(far, "far", qos=qos)]
+        clients = [Counting(near, "near", qos=qos), Counting(far, "far", qos=qos)]
         for agent in agents:
             await eventually(agent, listens, "linked and listening")
         async with running(*clients):
@@ -162,7 +159,7 @@ async def test_a_bridge_that_says_nothing_and_was_there_before_is_found_and_its_
         far = await plain.broker()
         bridge = ("connection silent", f"address {far.host}:{far.port}", "topic # both 0")
         near = await plain.broker(extra_config=(*QUICK, *bridge, "notifications false"))
-        clients = [Client(near, "near", qos=0), Client(far, "far", qos=0)]
+        clients = [Counting(near, "near", qos=0), Counting(far, "far", qos=0)]
         async with running(*clients):
             await open_way(clients[0], clients[1], b"by the bridge")
             agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
@@ -194,7 +191,7 @@ async def test_a_bridge_that_leads_elsewhere_disturbs_nothing(tmp_path):
             extra_config=(*QUICK, "connection cloud", address, "topic # both 1")
         )
         agents = [await plain.agent(1, near), await plain.agent(2, far, near.url)]
-        clients = [Client(near, "near", qos=1), Client(far, "far", qos=1)]
+        clients = [Counting(near, "near", qos=1), Counting(far, "far", qos=1)]
         for agent in agents:
             await eventually(agent, listens, "linked and listening")
         async with running(*clients):

@@ -10,9 +10,8 @@ import itertools
 
 import mqtt5
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from federator.runtime.mqtt.link import Endpoint, LinkObserver, MqttLink
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.polling import until
 
 SOURCES = 4
@@ -21,7 +20,7 @@ BURST = 60  # of each: three windows
 AMONG_THEM = 20
 
 
-class Client(Handler):
+class Client(LinkObserver):
     """Remembers what came, by topic."""
 
     def __init__(self, port, client_id):

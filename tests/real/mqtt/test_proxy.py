@@ -9,12 +9,11 @@ import pytest
 from federator.config.certificates import client_context
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.ways.proxy import HEAD_BYTES_MAX, HttpProxy
 from lab.grid.processes.ports import free_ports
 from tests.certificates import tls_listener
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.links.test_outbox import NOWHERE, Pair
 from tests.real.mqtt import http_proxy
 from tests.real.observability.test_cli_agent import ran
@@ -22,9 +21,8 @@ from tests.real.polling import until
 from tests.real.streams import all_came, begin, clients
 
 
-class Client(Handler):
-    def __init__(self, endpoint):
-        self.link = MqttLink(endpoint, self, client_id="by-proxy", reconnect_max_ms=200)
+def by_proxy(endpoint):
+    return Client(endpoint, "by-proxy", reconnect_max_ms=200)
 
 
 def at(port, proxy, **more):
@@ -33,7 +31,7 @@ def at(port, proxy, **more):
 
 async def test_a_link_leads_through_the_proxy(broker):
     async with http_proxy.HttpProxy() as proxy:
-        client = Client(at(broker.port, proxy.port))
+        client = by_proxy(at(broker.port, proxy.port))
 
         async with running(client):
             await until(lambda: client.link.connected, "connected")
@@ -50,10 +48,10 @@ async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(start_broke
         for name in ("broker.pem", "other.pem")
     )
     async with http_proxy.HttpProxy() as proxy:
-        good = Client(at(port, proxy.port, tls=right))
+        good = by_proxy(at(port, proxy.port, tls=right))
         async with running(good):
             await until(lambda: good.link.connected, "connected")
-        bad = Client(at(port, proxy.port, tls=wrong))
+        bad = by_proxy(at(port, proxy.port, tls=wrong))
         async with running(bad):
             await until(lambda: bad.link.last_error, "refused")
 
@@ -71,7 +69,7 @@ async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(start_broke
 )
 async def test_a_proxy_that_does_not_let_us_through_is_told_in_a_line(broker, answer, told):
     async with http_proxy.HttpProxy(answer=answer) as proxy:
-        client = Client(at(broker.port, proxy.port))
+        client = by_proxy(at(broker.port, proxy.port))
 
         async with running(client):
             await until(lambda: client.link.last_error, "refused")
@@ -87,7 +85,7 @@ async def test_who_we_are_is_told_to_a_proxy_that_asks(broker):
         for login in (None, b"wir:wrong", "wir:gehe\u00efm:1".encode()):
             way = HttpProxy("127.0.0.1", proxy.port, login)
             assert "geh" not in f"{way} {way!r} {Endpoint('h', 1, proxy=way)!r}"
-            client = Client(Endpoint("127.0.0.1", broker.port, proxy=way))
+            client = by_proxy(Endpoint("127.0.0.1", broker.port, proxy=way))
             async with running(client):
                 link = client.link
                 await until(lambda link=link: link.last_error or link.connected, "answered")
@@ -103,7 +101,7 @@ async def test_who_we_are_is_told_to_a_proxy_that_asks(broker):
 
 async def test_a_proxy_that_is_not_there_is_a_connection_refused(broker):
     (port,) = free_ports(1)
-    client = Client(at(broker.port, port))
+    client = by_proxy(at(broker.port, port))
 
     async with running(client):
         await until(lambda: client.link.last_error, "refused")

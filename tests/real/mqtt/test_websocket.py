@@ -8,13 +8,12 @@ import pytest
 from federator.config.certificates import client_context
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.mqtt.session_packets import wipe_session
 from federator.runtime.ways.proxy import HttpProxy
 from lab.grid.processes.ports import free_ports
 from tests.certificates import WEBSOCKETS, tls_listener, websocket_listener
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.mqtt import http_proxy
 from tests.real.polling import until
 
@@ -27,20 +26,17 @@ async def port(start_broker):
     return port
 
 
-class Client(Handler):
+class InWebSocket(Client):
     def __init__(self, endpoint, *, client_id="in-websocket", **options):
-        self.came, self.downs, self.present = [], 0, []
-        options.setdefault("reconnect_max_ms", 200)
-        self.link = MqttLink(endpoint, self, client_id=client_id, **options)
+        super().__init__(endpoint, client_id, **{"reconnect_max_ms": 200, **options})
+        self.present = []
+
+    @property
+    def payloads(self):
+        return [payload for _, payload in self.came]
 
     def on_up(self, link, session_present):
         self.present.append(session_present)
-
-    def on_down(self, link, reason):
-        self.downs += 1
-
-    def on_publishes(self, link, chunk, publishes):
-        self.came += [packet.payload for packet, _, _ in publishes]
 
 
 def at(port, **more):
@@ -49,7 +45,7 @@ def at(port, **more):
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
 async def test_publications_go_both_ways(port, qos):
-    client = Client(at(port))
+    client = InWebSocket(at(port))
     client.link.subscribe([mqtt5.TopicFilter("a/#", max_qos=mqtt5.QoS(qos))])
     payloads = [b"%d" % number * (number % 500 + 1) for number in range(2_000)]
 
@@ -61,15 +57,15 @@ async def test_publications_go_both_ways(port, qos):
         await until(lambda: len(client.came) == len(payloads), "all came back")
         assert client.downs == 0
 
-    assert client.came == payloads
+    assert client.payloads == payloads
 
 
 async def test_packets_as_long_as_frames_of_a_federation_arrive(start_broker):
     """They come by TCP: Mosquitto 2.0 takes its time to write long ones into a WebSocket."""
     (port,) = free_ports(1)
     broker = await start_broker(extra_config=websocket_listener(port))
-    sender = Client(at(port), client_id="sender")
-    taker = Client(Endpoint("127.0.0.1", broker.port), client_id="taker")
+    sender = InWebSocket(at(port), client_id="sender")
+    taker = InWebSocket(Endpoint("127.0.0.1", broker.port), client_id="taker")
     taker.link.subscribe([mqtt5.TopicFilter("a")])
     payloads = [bytes([number]) * 262_144 for number in range(40)]
 
@@ -79,11 +75,11 @@ async def test_packets_as_long_as_frames_of_a_federation_arrive(start_broker):
             await until(lambda p=payload: sender.link.publish("a", p), "taken")
         await until(lambda: len(taker.came) == 40, "all came")
 
-    assert taker.came == payloads
+    assert taker.payloads == payloads
 
 
 async def test_a_long_packet_comes_whole(port):
-    client = Client(at(port))
+    client = InWebSocket(at(port))
     client.link.subscribe([mqtt5.TopicFilter("a")])
 
     async with running(client):
@@ -91,7 +87,7 @@ async def test_a_long_packet_comes_whole(port):
         client.link.publish("a", b"x" * 30_000)
         await until(lambda: client.came, "came")
 
-    assert client.came == [b"x" * 30_000]
+    assert client.payloads == [b"x" * 30_000]
 
 
 async def test_a_session_is_wiped_in_websockets_too(port):
@@ -111,13 +107,13 @@ async def test_tls_is_spoken_with_the_broker_and_its_name_is_checked(start_broke
     )
     async with http_proxy.HttpProxy() as proxy:
         way = {"proxy": HttpProxy("127.0.0.1", proxy.port)} if by_proxy else {}
-        good = Client(at(port, tls=right, **way))
+        good = InWebSocket(at(port, tls=right, **way))
         good.link.subscribe([mqtt5.TopicFilter("a")])
         async with running(good):
             await until(lambda: good.link.connected, "connected")
             good.link.publish("a", b"x" * 100_000)
             await until(lambda: good.came, "came back")
-        bad = Client(at(port, tls=wrong, **way))
+        bad = InWebSocket(at(port, tls=wrong, **way))
         async with running(bad):
             await until(lambda: bad.link.last_error, "refused")
 
@@ -129,7 +125,7 @@ async def test_what_a_cut_link_owes_is_sent_again(port):
     """The proxy hangs up in the middle of frames, again and again."""
     payloads = [b"%d" % number * 20 for number in range(4_000)]
     async with http_proxy.HttpProxy() as proxy:
-        client = Client(
+        client = InWebSocket(
             at(port, proxy=HttpProxy("127.0.0.1", proxy.port)),
             session_expiry_s=600,
             reconnect_min_ms=10,
@@ -144,15 +140,15 @@ async def test_what_a_cut_link_owes_is_sent_again(port):
                 await until(lambda: client.link.unacknowledged < 20, "acknowledged")
             await until(lambda: len(client.came) == len(payloads), "all came back")
 
-    assert client.came == payloads
+    assert client.payloads == payloads
     assert client.present == [False, True, True, True, True]
 
 
 async def test_the_wrong_kind_of_listener_is_told_in_a_line(start_broker):
     (port,) = free_ports(1)
     broker = await start_broker(extra_config=websocket_listener(port))
-    no_websocket = Client(at(broker.port))
-    no_mqtt = Client(Endpoint("127.0.0.1", port))
+    no_websocket = InWebSocket(at(broker.port))
+    no_mqtt = InWebSocket(Endpoint("127.0.0.1", port))
 
     async with running(no_websocket, no_mqtt):
         both = (no_websocket.link, no_mqtt.link)

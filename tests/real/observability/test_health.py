@@ -2,12 +2,9 @@
 
 import json
 
-import mqtt5
-
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
@@ -15,18 +12,12 @@ STATE = "$SYS/broker/connection/federator-{}/state"
 DEADLINE_S = 60.0
 
 
-class Monitor(Handler):
+class Monitor(Client):
     """What is retained about agents on one broker, and what changes: by topic, the last payload."""
 
     def __init__(self, port):
-        self.last = {}
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="monitor")
         filters = ("$fed/fed/health", "$SYS/broker/connection/+/state")
-        self.link.subscribe([mqtt5.TopicFilter(each) for each in filters])
-
-    def on_publishes(self, link, chunk, publishes):
-        for packet, _, _ in publishes:
-            self.last[packet.topic] = bytes(packet.payload)
+        super().__init__(port, "monitor", *filters, qos=0)
 
     def health(self):
         return json.loads(self.last.get("$fed/fed/health", b"{}"))

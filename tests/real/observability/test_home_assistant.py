@@ -3,12 +3,9 @@
 import json
 from dataclasses import replace
 
-import mqtt5
-
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.home_assistant import DevicePayload
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import until
 
@@ -18,18 +15,11 @@ OWN = "homeassistant/device/federator_fed_1/config"
 LINK = "homeassistant/device/federator_fed_1_2/config"
 
 
-class Assistant(Handler):
+class Assistant(Client):
     """A Home Assistant at one broker, as far as it reads: what it heard last, by topic."""
 
     def __init__(self, port):
-        self.last = {}
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"assistant-{port}")
-        for each in ("homeassistant/#", "federator/#"):
-            self.link.subscribe([mqtt5.TopicFilter(each)])
-
-    def on_publishes(self, link, chunk, publishes):
-        for packet, _, _ in publishes:
-            self.last[packet.topic] = bytes(packet.payload)
+        super().__init__(port, f"assistant-{port}", "homeassistant/#", "federator/#", qos=0)
 
     def json(self, topic):
         return json.loads(self.last.get(topic) or b"{}")

@@ -8,7 +8,7 @@ from federator.runtime.observability.metrics import AGENT, LINK
 from lab.grid.processes.agent import KeyFolder
 from tests.real.metrics_page import metrics
 from tests.real.plain_agents import Plain, eventually, linked
-from tests.real.polling import until_told
+from tests.real.polling import until
 
 NAME = 'hall {} "\\'
 """Of a broker: printable, and nothing that may stand in a label of Prometheus as it is."""
@@ -57,7 +57,7 @@ async def test_every_metric_has_a_value_and_the_version_of_the_broker_is_told(tm
             text = await metrics(agent.http)
             return all(f"\n{row.name}{{" in text for row in LINK)
 
-        await until_told(links_have_all, "every metric of a link has a sample")
+        await until(links_have_all, "every metric of a link has a sample")
         text = await metrics(agent.http)
 
     told_at_all = "".join(each.read_text() for each in tmp_path.rglob("metrics/1-*.jsonl"))

@@ -7,14 +7,13 @@ import socket
 import mqtt5
 import pytest
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.otlp_collector import collecting
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.metrics_page import metrics, values
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 
 TRACEPARENT = ("traceparent", "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01")
 TRACESTATE = ("tracestate", "rojo=00f067aa0ba902b7,congo=t61rcWkgMzE")
@@ -127,13 +126,11 @@ async def test_agents_with_a_share_tell_the_same_frames(plain):
     assert all(int(trace_id[-14:], 16) >= threshold for trace_id in told(1))
 
 
-class Reader(Handler):
+class Reader(Client):
     """Keeps the bytes of PUBLISH packets."""
 
     def __init__(self, port, topic_filter):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="reader")
-        self.link.subscribe([mqtt5.TopicFilter(topic_filter, max_qos=mqtt5.QoS(0))])
+        super().__init__(port, "reader", topic_filter, qos=0)
 
     def on_publishes(self, link, chunk, publishes):
         self.came += [bytes(chunk[start:end]) for _, start, end in publishes]
@@ -213,7 +210,7 @@ async def test_a_collector_that_is_not_there_is_told_once_and_taken_up_when_it_c
                 exported = await told(agents[0], "spans_exported_total")
                 return exported > 0 < await told(agents[0], "spans_failed_total")
 
-            await until_told(counted, "both are counted")
+            await until(counted, "both are counted")
     lines = [json.loads(line) for line in agents[0].log_path.read_text().splitlines()]
     failed = [line for line in lines if line["event"] == "opentelemetry.export_failed"]
     assert len(failed) == 1
@@ -236,7 +233,7 @@ async def test_a_client_that_floods_makes_no_more_spans_than_are_allowed(plain):
                 share = await told(agents[0], "spans_share")
                 return share < 0.5 and await told(agents[0], "spans_passed_over_total") > 100
 
-            await until_told(calmer, "the share falls")
+            await until(calmer, "the share falls")
 
             def whole_and_rarer():
                 traces = by_trace(collector.spans, "deliver")

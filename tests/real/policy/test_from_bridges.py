@@ -11,17 +11,15 @@ import tomllib
 from collections import Counter
 from dataclasses import dataclass, field
 
-import mqtt5
 import pytest
 from click.testing import CliRunner
 
 from federator.cli.setup.init import command as init_command
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.agent import AgentProcess
 from lab.grid.processes.ports import free_ports
 from tests.certificates import make_keys, tls_listener
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.logins import SECRET, write_passwords, write_secret
 from tests.real.plain_agents import DEEP, QUICK, Plain
 from tests.real.polling import DEADLINE_S
@@ -176,16 +174,14 @@ CASES = {
 }  # fmt: skip
 
 
-class Client(Handler):
+class Bridged(Client):
     """Subscribes everything at one broker and publishes there; counts what came from elsewhere."""
 
     def __init__(self, broker, where):
+        login = ("tester", SECRET.encode()) if where == FAR else ()
+        super().__init__(broker.port, f"tester-{where}", "#", login=login)
         self.where = where
         self.came = Counter()
-        login = {"username": "tester", "password": SECRET.encode()} if where == FAR else {}
-        endpoint = Endpoint("127.0.0.1", broker.port, **login)
-        self.link = MqttLink(endpoint, self, client_id=f"tester-{where}")
-        self.link.subscribe([mqtt5.TopicFilter("#", max_qos=mqtt5.QoS(1))])
 
     def publish(self, topic, number):
         self.link.publish(topic, json.dumps([self.where, topic, number]).encode(), qos=1)
@@ -285,7 +281,7 @@ async def test_what_arrives_where_with_bridges_arrives_there_in_the_federation(t
                 bridges += [f"bridge_keyfile {keys}/client.key"]
         near = await plain.broker(extra_config=(*QUICK, *DEEP, *bridges))
         brokers = {NEAR: near, FAR: far, OTHER: other}
-        clients = {where: Client(broker, where) for where, broker in brokers.items()}
+        clients = {where: Bridged(broker, where) for where, broker in brokers.items()}
         async with running(*clients.values()):
             wanted = flat(case.arrives)
             assert await goes(case.arrives, clients, wanted) == wanted

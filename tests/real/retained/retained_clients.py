@@ -5,31 +5,28 @@ import contextlib
 
 import mqtt5
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.mqtt.wire import packet_id_at
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.polling import until
 
 
-class Client(Handler):
-    """Subscribes, publishes, and notes what came.
-
-    Attributes:
-        came: (topic, payload) of every publication, in order.
-        properties: User properties of all of them.
-    """
-
-    def __init__(self, port, client_id, *filters, qos=1):
-        self.came = []
-        self.qos_of = {}
-        self.properties = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(qos)) for f in filters])
+class Retaining(Client):
+    """Sets retained values, and tells what it gets."""
 
     @property
     def latest(self):
         """By topic, what came last; without what was deleted."""
-        return {topic: payload for topic, payload in dict(self.came).items() if payload}
+        return {topic: payload for topic, payload in self.last.items() if payload}
+
+    @property
+    def qos_of(self):
+        """By topic, the QoS of what came last."""
+        return {packet.topic: int(packet.qos) for packet in self.packets}
+
+    @property
+    def properties(self):
+        """User properties of all that came."""
+        return [each for packet in self.packets for each in packet.user_properties]
 
     async def set(self, topic, payload, *, qos=1, **properties):
         """Set (or with an empty payload delete) a retained value; the broker has it."""
@@ -38,12 +35,6 @@ class Client(Handler):
 
     def send(self, topic, payload, *, qos=1, **properties):
         retain(self.link, topic, payload, qos=qos, **properties)
-
-    def on_publishes(self, link, chunk, publishes):
-        for packet, _, _ in publishes:
-            self.came.append((packet.topic, packet.payload))
-            self.qos_of[packet.topic] = int(packet.qos)
-            self.properties += packet.user_properties
 
 
 def retain(link, topic, payload, *, qos=1, **properties):
@@ -61,8 +52,8 @@ def retain(link, topic, payload, *, qos=1, **properties):
 
 @contextlib.asynccontextmanager
 async def client(broker, client_id, *filters, qos=1):
-    """A ``Client`` of ``broker``, subscribed; it leaves when the block ends."""
-    made = Client(broker.port, client_id, *filters, qos=qos)
+    """A client of ``broker``, subscribed; it leaves when the block ends."""
+    made = Retaining(broker.port, client_id, *filters, qos=qos)
     task = asyncio.create_task(made.link.run())
     try:
         await until(lambda: made.link.subscribed, f"{client_id} is subscribed")

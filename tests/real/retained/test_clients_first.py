@@ -8,7 +8,7 @@ import pytest
 
 from tests.real.plain_agents import DEEP, eventually, linked
 from tests.real.polling import until
-from tests.real.retained.retained_clients import Client, client
+from tests.real.retained.retained_clients import Retaining, client
 
 DEVICES = 250
 ORDERS = list(itertools.permutations(("broker", "agent", "home-assistant")))
@@ -25,7 +25,7 @@ class HomeAssistant:
         self.starts += 1
         filters = [f"discovery-{self.starts}/#"]
         filters += [f"zigbee2mqtt/{self.starts}/{number}" for number in range(self.starts)]
-        self.client = Client(self.broker.port, "home-assistant", *filters)
+        self.client = Retaining(self.broker.port, "home-assistant", *filters)
         self._task = asyncio.create_task(self.client.link.run())
 
     async def stop(self):

@@ -5,13 +5,10 @@ import contextlib
 import struct
 import time
 
-import mqtt5
-
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
+from tests.real.client import Client
 from tests.real.flow import Publisher, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import DEEP, QUICK
 from tests.real.polling import until
 from tests.real.retained.retained_clients import client
@@ -32,13 +29,11 @@ class Stamping(Publisher):
         return struct.pack("d", time.monotonic())
 
 
-class Delays(Handler):
+class Delays(Client):
     """The delays of live publications, in ms, by when they came."""
 
     def __init__(self, port):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="live")
-        self.link.subscribe([mqtt5.TopicFilter("live/x")])
+        super().__init__(port, "live", "live/x", qos=0)
 
     def on_publishes(self, link, chunk, publishes):
         now_s = time.monotonic()

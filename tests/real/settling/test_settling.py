@@ -8,39 +8,18 @@ import contextlib
 import json
 from itertools import count
 
-import mqtt5
 import pytest
 
 from federator.protocol.messages import gateways, json_codec, topics
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from lab.grid.running import FEDERATION, RunningGrid
 from lab.grid.topology import Grid
+from tests.real.client import Client
 from tests.real.gateway.clients import GatewayClient
 from tests.real.plain_agents import QUICK
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 
 ROUNDS = 15
-
-
-class Client:
-    """Publishes, subscribes, and notes what came."""
-
-    def __init__(self, broker, name, *filters):
-        self.came = []
-        self.link = MqttLink(Endpoint("127.0.0.1", broker.port), self, client_id=name)
-        self.link.subscribe(
-            [mqtt5.TopicFilter(f, max_qos=mqtt5.QoS.AT_LEAST_ONCE) for f in filters]
-        )
-
-    def on_up(self, link, session_present): ...
-
-    def on_subscribed(self, link): ...
-
-    def on_down(self, link, reason): ...
-
-    def on_publishes(self, link, chunk, publishes):
-        self.came += [(packet.topic, bytes(packet.payload)) for packet, _, _ in publishes]
 
 
 @contextlib.asynccontextmanager
@@ -86,18 +65,18 @@ async def test_what_is_published_once_a_subscription_is_known_arrives_from_every
         broker_options=QUICK,
     )
     async with grid:
-        gateway = Client(grid.brokers[3], "gateway", topics.settled_topic(FEDERATION, "g"))
-        others = [Client(broker, "p") for broker in grid.brokers.values()]
+        gateway = Client(grid.brokers[3].port, "gateway", topics.settled_topic(FEDERATION, "g"))
+        others = [Client(broker.port, "p") for broker in grid.brokers.values()]
         async with connected(gateway, *others):
             tokens = count(1_000)
             for number in range(ROUNDS):
                 topic = f"new/{number}"
                 mine, theirs = f"new/{number}/#", f"new/{number}/+"
-                subscriber = Client(grid.brokers[3], f"s{number}", mine)
-                crowd = Client(grid.brokers[number % 3], f"o{number}", theirs, mine)
+                subscriber = Client(grid.brokers[3].port, f"s{number}", mine)
+                crowd = Client(grid.brokers[number % 3].port, f"o{number}", theirs, mine)
                 async with connected(subscriber, *([crowd] if number % 2 else [])):
                     # Again: the agents of a busy machine may give up a wave.
-                    await until_told(lambda m=mine: settled(gateway, next(tokens), m), "known")
+                    await until(lambda m=mine: settled(gateway, next(tokens), m), "known")
 
                     for here, other in enumerate(others):
                         other.link.publish(f"{topic}/x", b"from %d" % here)
@@ -124,7 +103,7 @@ async def test_what_is_published_once_a_gateways_client_has_its_suback_arrives(t
         urls = {id_: broker.url for id_, broker in grid.brokers.items()}
         more = {"attachment": {"assign": ["s*=2"]}, "failover": {"settle_ms": 5_000}}
         config = GatewayConfig("gate", urls, federation=FEDERATION, more=more)
-        publisher = Client(grid.brokers[0], "p")
+        publisher = Client(grid.brokers[0].port, "p")
         async with GatewayProcess(tmp_path / "gateway", config) as gateway, connected(publisher):
             for number in range(ROUNDS):
                 filters = (f"suback/{number}/+",)

@@ -5,9 +5,8 @@ import itertools
 import time
 from collections import Counter
 
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.client import Client
 from tests.real.flow import Subscriber
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, linked
 from tests.real.polling import DEADLINE_S, POLL_S, until
 
@@ -20,11 +19,11 @@ UNACKNOWLEDGED_MAX = 200
 """Of a publisher; few enough for the queues of a broker with default limits."""
 
 
-class Burst(Handler):
+class Burst(Client):
     """Publishes numbers as fast as the broker acknowledges them, or at a rate."""
 
     def __init__(self, port, topic, *, client_id, qos=1):
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
+        super().__init__(port, client_id)
         self._topic = topic
         self._qos = qos
         self._up = asyncio.Event()

@@ -5,11 +5,8 @@ The hub is broker 2, between the edges 1 and 3.
 
 import asyncio
 
-import mqtt5
-
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.papers.placement.edges import Broker, Description
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.polling import until
 
 HUB, EDGES = 2, (1, 3)
@@ -28,17 +25,12 @@ def described():
     return Description(brokers, HUB, ["city/#"])
 
 
-class Client(Handler):
+class Counting(Client):
     """Subscribes at one broker and publishes there; notes how often each topic came."""
 
     def __init__(self, port, name, filters):
+        super().__init__(port, name, *filters)
         self.came = {}
-        self.subscribed = False
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=name)
-        self.link.subscribe([mqtt5.TopicFilter(f, max_qos=mqtt5.QoS(1)) for f in filters])
-
-    def on_subscribed(self, link):
-        self.subscribed = True
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:

@@ -14,16 +14,15 @@ from federator.protocol.steering.plan_book import PlanBook
 from federator.protocol.trust.words import Wanted, at
 from federator.protocol.types import Now
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.link import MqttLink
+from federator.runtime.mqtt.link import LinkObserver, MqttLink
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_ms, wall_clock_us
 from federator.runtime.trust.words import SignedWords
-from tests.real.handler import Handler
 
 FED = "fed"
 TELL_S = 0.25
 
 
-class StandIn(Handler):
+class StandIn(LinkObserver):
     """Tells a guide, and the load of one broker while a plan holds there."""
 
     def __init__(self, id_, broker, urls, world, words=None):

@@ -9,18 +9,18 @@ import time
 import aiomqtt
 import pytest
 
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from lab.papers.placement.edges import plan
 from lab.papers.placement.policies import Policy
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.plain_agents import eventually, linked
-from tests.real.polling import until, until_told
+from tests.real.polling import until
 from tests.real.steering.edges import (
     EDGES,
     HUB,
     ROUNDS,
     TOLERANCE,
-    Client,
+    Counting,
     crossing,
     described,
     settled,
@@ -71,7 +71,7 @@ async def becomes(agent, topic, *, kept):
     async def asked():
         return (KEPT in await why(agent, topic)) is kept
 
-    await until_told(asked, f"{topic} is {'kept' if kept else 'not kept'}")
+    await until(asked, f"{topic} is {'kept' if kept else 'not kept'}")
 
 
 async def counted(agents):
@@ -103,10 +103,10 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
     description = described()
     brokers, agents = await line(plain)
     clients = {
-        b.id: Client(brokers[b.id].port, f"client-{b.id}", b.subscribes)
+        b.id: Counting(brokers[b.id].port, f"client-{b.id}", b.subscribes)
         for b in description.brokers
     }
-    collector = Client(brokers[HUB].port, "collector", description.collects)
+    collector = Counting(brokers[HUB].port, "collector", description.collects)
     crossings, kept = {}, {}
 
     async def counters():
@@ -126,7 +126,7 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
         assert came == {t: 0 if t in kept[policy] else ROUNDS for t in published}
 
     async with running(collector, *clients.values()):
-        await until(lambda: all(c.subscribed for c in clients.values()), "subscribed")
+        await until(lambda: all(c.link.subscribed for c in clients.values()), "subscribed")
         await everybody_knows(agents, description)
         await measure(Policy.CENTRALISED)
         for policy in (Policy.LP, Policy.NS):
@@ -134,7 +134,7 @@ async def test_what_crosses_is_what_the_planner_predicts_and_nobody_else_loses_a
                 for edge in EDGES:
                     await becomes(agents[edge], f"city/{edge}/t0", kept=True)
                 await measure(policy)
-                await until_told(lambda s=steerer: tells_kept(s), "the steerer tells what is kept")
+                await until(lambda s=steerer: tells_kept(s), "the steerer tells what is kept")
             for edge in EDGES:
                 await becomes(agents[edge], f"city/{edge}/t0", kept=False)
         data = await settled(counters)
@@ -156,7 +156,7 @@ async def test_who_comes_later_is_served_and_when_the_steerer_dies_the_hub_is_ag
     senders = {t: Publisher(brokers[1].port, t, client_id=t[-1], rate_hz=50, qos=1) for t in topics}
     hub = {t: Subscriber(brokers[HUB].port, t, client_id=f"hub-{t[-1]}", qos=1) for t in topics}
     elsewhere = Subscriber(brokers[3].port, topics[0], client_id="elsewhere", qos=1)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     a, b, c = topics
     async with running(collector, *senders.values()):
         await until(lambda: all(t in collector.came for t in topics), "the hub collects")
@@ -223,7 +223,7 @@ async def test_where_an_operator_has_not_said_so_nothing_is_kept(
     plain, tmp_path, how, refuses, why_not
 ):
     brokers, agents = await line(plain, **how)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     sender = Publisher(brokers[1].port, "city/1/a", client_id="sender", qos=1)
     async with running(collector, sender), steered(tmp_path / "s", brokers[HUB]) as steerer:
         await until(lambda: collector.came, "the hub collects")
@@ -234,7 +234,7 @@ async def test_where_an_operator_has_not_said_so_nothing_is_kept(
                 (refuses, True)
             ]
 
-        await until_told(tells, "the steerer tells who does not follow")
+        await until(tells, "the steerer tells who does not follow")
         steering = (await agents[refuses].status())["steering"]
         assert why_not in steering["why_not"]
         assert KEPT not in await why(agents[1], "city/1/a")
@@ -248,10 +248,10 @@ async def test_a_value_retained_at_the_edge_stays_there_until_somebody_else_want
     often = "[retained]\nresync_s = 1\n"
     brokers, agents = await line(plain, ask=STRAIGHT + often)
     topic = "city/1/door"
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     later = Subscriber(brokers[3].port, topic, client_id="later", qos=1)
     async with running(collector), steered(tmp_path / "s", brokers[HUB]):
-        await until(lambda: collector.subscribed, "subscribed")
+        await until(lambda: collector.link.subscribed, "subscribed")
         await becomes(agents[1], topic, kept=True)
         async with aiomqtt.Client(brokers[1].host, brokers[1].port) as setter:
             await setter.publish(topic, b"7", qos=1, retain=True)
@@ -259,13 +259,13 @@ async def test_a_value_retained_at_the_edge_stays_there_until_somebody_else_want
         async def counts():
             return (await agents[1].status())["counters"]["data"]["kept"] == 1
 
-        await until_told(counts, "it is kept")
+        await until(counts, "it is kept")
         looks = await compared(agents[1])
 
         async def compares():
             return await compared(agents[1]) > looks + 2
 
-        await until_told(compares, "the hub compares values with the edge")
+        await until(compares, "the hub compares values with the edge")
         assert topic not in collector.came
         async with running(later):
             await until(lambda: later.came, "who comes later has the value")
@@ -281,7 +281,7 @@ async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path)
     brokers, agents = await line(plain)
     topic = "city/1/jobs"
     sender = Publisher(brokers[1].port, topic, client_id="sender", qos=1)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     worker = Subscriber(brokers[3].port, f"$share/g/{topic}", client_id="worker", qos=1)
     async with running(sender, collector), steered(tmp_path / "s", brokers[HUB]):
         await becomes(agents[1], topic, kept=True)
@@ -294,7 +294,7 @@ async def test_a_shared_group_elsewhere_gets_what_would_be_kept(plain, tmp_path)
 async def test_a_dry_run_says_what_would_be_kept_and_has_nobody_keep_it(plain, tmp_path):
     brokers, agents = await line(plain)
     sender = Publisher(brokers[1].port, "city/1/a", client_id="sender", rate_hz=20, qos=1)
-    collector = Client(brokers[HUB].port, "collector", [COLLECTS])
+    collector = Counting(brokers[HUB].port, "collector", [COLLECTS])
     options = ("--dry-run", "--once")
     steerer = SteererProcess(tmp_path / "s", brokers[HUB].url, options=options, sections=keep("ns"))
     async with running(sender, collector):

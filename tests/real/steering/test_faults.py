@@ -10,7 +10,7 @@ import time
 import pytest
 
 from federator.protocol.messages.steering import tree_of
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from lab.grid.running import FEDERATION, RunningGrid
 from lab.grid.topology import Graph, Link
 from tests.real.flow import Publisher, Subscriber, running

@@ -2,14 +2,12 @@
 
 import time
 
-import mqtt5
 import pytest
 
 from federator.protocol.messages import json_codec
 from federator.protocol.messages.steering import Load
-from federator.runtime.mqtt.link import Endpoint, MqttLink
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import Plain, eventually, linked
 from tests.real.polling import until
 from tests.real.steering.by_hand import plan, retain
@@ -20,16 +18,15 @@ LOADS = 7
 """Told one every two seconds: more than ten windows after the first, there were ten."""
 
 
-class Reader(Handler):
+class Reader(Client):
     """Keeps the loads that are told at one broker."""
 
     def __init__(self, port):
-        self.loads = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="reader")
-        self.link.subscribe([mqtt5.TopicFilter("$fed/fed/load")])
+        super().__init__(port, "reader", "$fed/fed/load", qos=0)
 
-    def on_publishes(self, link, chunk, publishes):
-        self.loads += [json_codec.decode(Load, packet.payload) for packet, _, _ in publishes]
+    @property
+    def loads(self):
+        return [json_codec.decode(Load, payload) for _, payload in self.came]
 
 
 class Filler(Publisher):

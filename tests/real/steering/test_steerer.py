@@ -9,7 +9,7 @@ import pytest
 from federator.config.security import KeySettings, TrustSettings
 from federator.runtime.trust.words import FollowedWords
 from lab.grid.processes.children import python
-from lab.grid.processes.steerer import SteererProcess
+from lab.grid.processes.daemons import SteererProcess
 from tests.planner.steering.world import square
 from tests.real.polling import until
 from tests.real.steering.stand_in import standing

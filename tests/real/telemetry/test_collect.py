@@ -8,18 +8,16 @@ import subprocess
 import time
 
 import pytest
-from mqtt5 import PublishPacket, TopicFilter
 
 from federator.protocol.messages.guide import Guide, GuideBroker
 from federator.protocol.messages.json_codec import encode as encode_word
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.processes.children import get
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.relay import Relay
 from tests.collector.world import ModelAgent, line
 from tests.real.agent_log import named, tally
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import DEADLINE_S, until
 from tests.real.telemetry.collecting import gaps, landed_lines, spooled_lines
@@ -199,36 +197,23 @@ def first_batch(path):
 
 async def connected(collector, urls):
     """Wait until it is connected to exactly these."""
-    end_s = time.monotonic() + DEADLINE_S
-    while True:
-        brokers = (await collector.status())["brokers"]
-        if {each["url"] for each in brokers if each["connected"]} == urls:
-            return
-        assert time.monotonic() < end_s, (urls, brokers)
-        await asyncio.sleep(0.05)
+    await eventually(
+        collector,
+        lambda s: {each["url"] for each in s["brokers"] if each["connected"]} == urls,
+        f"it is connected to {urls}",
+    )
 
 
-class Asked(Handler):
-    """Speaks for an agent that has records, and counts who asks for them."""
-
-    def __init__(self, port):
-        self.asks = 0
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=f"agent-{port}")
-        self.link.subscribe([TopicFilter("$fed/fed/metrics/ask")])
-
-    def on_publishes(self, link, chunk, publishes):
-        self.asks += len(publishes)
-
-    async def say(self, topic, payload):
-        packet = PublishPacket(f"$fed/fed/{topic}", payload, retain=True).write()
-        await until(lambda: self.link.write_packets([packet], 1), "it is said")
+def asked_at(port):
+    """A client that speaks for an agent with records, and hears who asks for them."""
+    return Client(port, f"agent-{port}", "$fed/fed/metrics/ask", qos=0)
 
 
 async def test_a_broker_reached_by_two_addresses_is_read_by_the_one_that_was_named(
     start_broker, tmp_path
 ):
     one, two = await start_broker(), await start_broker()
-    first, second = Asked(one.port), Asked(two.port)
+    first, second = asked_at(one.port), asked_at(two.port)
     agent = ModelAgent(2)
     agent.flush()
     way = Relay(("127.0.0.1", two.port), delay_s=0)
@@ -239,16 +224,18 @@ async def test_a_broker_reached_by_two_addresses_is_read_by_the_one_that_was_nam
         running(first, second),
         collecting(tmp_path / "collector", *named, sections=FILES) as collector,
     ):
-        await first.say("guide", encode_word(Guide(1, "fed", 1, 1, 1, 1, brokers)))
+        await first.put(
+            "$fed/fed/guide", encode_word(Guide(1, "fed", 1, 1, 1, 1, brokers)), retain=True
+        )
         await connected(collector, {named[0], two.url})
         way.heal()
         await connected(collector, {*named, two.url})
 
-        await second.say("metrics/head", agent.head())
+        await second.put("$fed/fed/metrics/head", agent.head(), retain=True)
 
         await connected(collector, set(named))
-        asks = second.asks
-        await until(lambda: second.asks > asks + 1, "it is asked by its name")
+        asks = len(second.came)
+        await until(lambda: len(second.came) > asks + 1, "it is asked by its name")
         status = await collector.status()
         assert {each["url"]: each["id"] for each in status["brokers"]} == {named[0]: 1, named[1]: 2}
         assert status["unreached"] == [3]
@@ -301,7 +288,7 @@ async def test_the_password_goes_where_it_was_configured_for_and_nowhere_else(
     await eventually(plain.agents[0], linked(2), "linked")
     subscriber = Subscriber(other.port, "plant/#", client_id="reader", qos=1)
     publisher = Publisher(broker.port, "plant/7", client_id="writer", qos=1)
-    forger = Asked(broker.port)
+    forger = asked_at(broker.port)
     login = f'[login]\nusername = "collector"\npassword_file = {json.dumps(str(secret_file))}\n'
     login += 'hosts = ["localhost"]\n' if allowed else ""
     async with (
@@ -312,13 +299,13 @@ async def test_the_password_goes_where_it_was_configured_for_and_nowhere_else(
         await connected(collector, {broker.url})
         await gets_through(publisher, subscriber)
         if allowed:
-            await forger.say("guide", guide_to(elsewhere))
+            await forger.put("$fed/fed/guide", guide_to(elsewhere), retain=True)
             await until(lambda: b"open-sesame" in came, "it goes where it may")
         else:
             watched = (*plain.agents, collector)
             async with undisturbed("13 password", publisher, subscriber, processes=watched):
                 for first in INVENTED[:GUIDES]:
-                    await forger.say("guide", guide_to(elsewhere, first))
+                    await forger.put("$fed/fed/guide", guide_to(elsewhere, first), retain=True)
                     await asyncio.sleep(0)
                 await until(lambda: refused(collector), "it is refused")
                 await gets_through(publisher, subscriber)
@@ -328,17 +315,6 @@ async def test_the_password_goes_where_it_was_configured_for_and_nowhere_else(
     assert all("login.hosts" in reason for reason in refused(collector))
 
 
-class Vandal(Handler):
-    """A plain client that publishes what it likes."""
-
-    def __init__(self, port):
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="vandal")
-
-    async def publish(self, topic, payload, *, retain=False):
-        packet = PublishPacket(topic, payload, retain=retain).write()
-        await until(lambda: self.link.write_packets([packet], 1), "the vandal has room")
-
-
 async def test_a_client_that_forges_heads_and_answers_changes_nothing_that_lands(
     plain, ring, tmp_path
 ):
@@ -346,7 +322,7 @@ async def test_a_client_that_forges_heads_and_answers_changes_nothing_that_lands
     forger.spool = "f" * 16
     other = ModelAgent(2)
     forger.flush()
-    vandal = Vandal(ring[0].port)
+    vandal = Client(ring[0].port, "vandal")
     folder = tmp_path / "collector"
     async with collecting(folder, ring[0].url, sections=FILES) as collector, running(vandal):
         await caught_up(collector, newest(plain.agents))
@@ -358,13 +334,13 @@ async def test_a_client_that_forges_heads_and_answers_changes_nothing_that_lands
             for number in range(45):
                 forger.spool = f"{number % 9:x}" * 16
                 forger.last = 10**18
-                await vandal.publish("$fed/fed/metrics/head", forger.head(), retain=True)
-                await vandal.publish("$fed/fed/metrics/head", other.head())
-                await vandal.publish("$fed/fed/metrics/head", b'{"v":1,"last":1e999}' * 50)
+                await vandal.put("$fed/fed/metrics/head", forger.head(), retain=True)
+                await vandal.put("$fed/fed/metrics/head", other.head())
+                await vandal.put("$fed/fed/metrics/head", b'{"v":1,"last":1e999}' * 50)
                 answer = forger.again(1, 9) + line(1, forger.spool, 1, 0)
-                await vandal.publish("$fed/fed/metrics/again/token", answer)
-                await vandal.publish("$fed/fed/metrics/again/" + "0" * 32, answer)
-                await vandal.publish("$fed/fed/guide", b"\xff" * 1_000)
+                await vandal.put("$fed/fed/metrics/again/token", answer)
+                await vandal.put("$fed/fed/metrics/again/" + "0" * 32, answer)
+                await vandal.put("$fed/fed/guide", b"\xff" * 1_000)
             heard = (await collector.status())["counters"]
 
         assert tally(collector)["collector.malformed"] > 0

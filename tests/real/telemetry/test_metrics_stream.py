@@ -5,15 +5,14 @@ import json
 from collections import Counter
 from random import Random
 
-import mqtt5
 import pytest
 
+from federator.errors import LinkError
 from federator.protocol.telemetry.records import decode, encode
 from federator.protocol.telemetry.replay import Ask, decode_again, decode_head
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.protocol.hostile import mutated
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import Plain, eventually, gets_through, linked
 from tests.real.polling import until
 from tests.real.telemetry.collecting import CHECKSUM
@@ -21,13 +20,12 @@ from tests.real.telemetry.collecting import CHECKSUM
 METRICS = "[metrics]\nenabled = true\nsegment_age_ms = 1000\nsample = 5\n"
 
 
-class Reader(Handler):
+class Reader(Client):
     """Keeps what comes below ``metrics/``, by the last levels of its topic."""
 
     def __init__(self, port, *, client_id):
+        super().__init__(port, client_id, "$fed/fed/metrics/#")
         self.came = {}
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter("$fed/fed/metrics/#", max_qos=mqtt5.QoS(1))])
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:
@@ -246,5 +244,5 @@ async def _ask_until_answered(reader):
     """The queue may still be full of asks that made sense."""
     while "again/mine" not in reader.came:
         reader.ask(spool=reader.head.spool, first=1, last=1, to="mine")
-        with contextlib.suppress(AssertionError):
+        with contextlib.suppress(LinkError):
             await until(lambda: "again/mine" in reader.came, "an answer", deadline_s=0.5)

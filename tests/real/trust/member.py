@@ -9,8 +9,6 @@ import contextlib
 import os
 import time
 
-import mqtt5
-
 from federator.errors import DecodeError
 from federator.protocol.forwarding.frames import Frame, pack, unpack
 from federator.protocol.messages.codec import decode, encode, kind_of
@@ -18,10 +16,9 @@ from federator.protocol.messages.control import HeardNeighbour, Hello
 from federator.protocol.trust.authority import Authority
 from federator.protocol.trust.guard import CONTROL, DATA, SEAL_BYTES, Guard, Manner
 from federator.protocol.trust.key_files import AgentKeys, FederationPublic, read_key_file
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from federator.runtime.trust.crypto import SecretIdentity, verify
+from tests.real.client import Client
 from tests.real.flow import running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually
 
 HELLO_S = 0.5
@@ -31,7 +28,7 @@ def _now_ms():
     return int(time.monotonic() * 1_000)
 
 
-class Ears(Handler):
+class Ears(Client):
     """What a client hears on one broker.
 
     Attributes:
@@ -39,9 +36,8 @@ class Ears(Handler):
     """
 
     def __init__(self, port, client_id, *kinds, federation="fed"):
+        super().__init__(port, client_id, *(f"$fed/{federation}/{kind}" for kind in kinds), qos=0)
         self.heard = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id=client_id)
-        self.link.subscribe([mqtt5.TopicFilter(f"$fed/{federation}/{kind}") for kind in kinds])
 
     def on_publishes(self, link, chunk, publishes):
         for packet, _, _ in publishes:
@@ -94,10 +90,7 @@ class Member(Ears):
             manner=Manner.SIGNED,
             now_s=lambda: int(time.time()),
         )
-        self.mouth = Handler()
-        self.mouth.link = MqttLink(
-            Endpoint("127.0.0.1", victim.port, *login), self.mouth, client_id=f"federator-{id}-to"
-        )
+        self.mouth = Client(victim.port, f"federator-{id}-to", login=login)
         self._topics = f"$fed/{federation}"
         self._address = own.url
         self._hello = None

@@ -6,38 +6,25 @@ docs/security.md, "Threats and answers"; docs/guarantees.md, "Sizes and unusual 
 import asyncio
 import contextlib
 import random
-import time
 
 import pytest
 from mqtt5 import PublishPacket
 
 from federator.protocol.forwarding.frames import Frame, pack
 from federator.protocol.messages.codec import CONTROL_KINDS, encode, kind_of
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from lab.grid.running import RunningGrid
 from lab.grid.topology import Grid
 from tests.protocol.hostile import UNLINKED, mutated, samples
 from tests.real.agent_log import assert_calm, named, tally
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
-from tests.real.plain_agents import gets_through
+from tests.real.plain_agents import eventually, gets_through
 from tests.real.polling import until
 from tests.real.undisturbed import undisturbed
 
 FLOOD = 10_000
 MEGABYTE = 1_048_576
 TOPIC = "plant/7/temp"
-
-
-class Vandal(Handler):
-    """A plain client that publishes what it likes."""
-
-    def __init__(self, port):
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="vandal")
-
-    async def publish(self, topic, payload, *, retain=False):
-        packet = PublishPacket(topic, payload, retain=retain).write()
-        await until(lambda: self.link.write_packets([packet], 1), "the vandal has room")
 
 
 def frame(*, sender=UNLINKED, epoch=2**64 - 1, seq=2**64 - 1):
@@ -117,7 +104,7 @@ async def traffic(grid, row, *others):
 
 async def test_a_flood_of_garbage_on_every_topic_disturbs_nothing(line):
     agent = line.agents[1]
-    vandal = Vandal(line.brokers[1].port)
+    vandal = Client(line.brokers[1].port, "vandal")
     rng = random.Random(1)
     async with traffic(line, "garbage at QoS 0", vandal):
         await until(lambda: vandal.link.connected, "the vandal is in")
@@ -126,11 +113,11 @@ async def test_a_flood_of_garbage_on_every_topic_disturbs_nothing(line):
         payloads = hostile_payloads(rng)
         for number in range(FLOOD):
             kind, payload = next(payloads)
-            await vandal.publish(f"$fed/grid/{kind}", payload, retain=number % 4 == 0)
+            await vandal.put(f"$fed/grid/{kind}", payload, retain=number % 4 == 0)
             if number % 100 == 0:
                 await asyncio.sleep(0.01)  # a burst, not a queue overflow in the broker
         for kind in (*CONTROL_KINDS, "data", "new_regular_topic"):
-            await vandal.publish(f"$fed/grid/{kind}", b"\x91" * (MEGABYTE + 1))
+            await vandal.put(f"$fed/grid/{kind}", b"\x91" * (MEGABYTE + 1))
         heard = await counters(agent, lambda c: sum(c["control_malformed"].values()) > FLOOD / 5)
         after = await agent.status()
 
@@ -146,22 +133,17 @@ async def test_a_flood_of_garbage_on_every_topic_disturbs_nothing(line):
 
 async def counters(agent, wanted):
     """The counters of ``agent`` once they are as ``wanted``."""
-    deadline_s = time.monotonic() + 20
-    while True:
-        found = (await agent.status())["counters"]
-        if wanted(found):
-            return found
-        assert time.monotonic() < deadline_s, found
-        await asyncio.sleep(0.1)
+    found = await eventually(agent, lambda s: wanted(s["counters"]), "counters", deadline_s=20)
+    return found["counters"]
 
 
 async def test_retained_garbage_is_not_heard_by_an_agent_that_starts(line):
-    vandal = Vandal(line.brokers[1].port)
+    vandal = Client(line.brokers[1].port, "vandal")
     agent = line.agents[1]
     async with running(vandal):
         await until(lambda: vandal.link.connected, "the vandal is in")
         for kind in (*CONTROL_KINDS, "data"):
-            await vandal.publish(f"$fed/grid/{kind}", b"garbage", retain=True)
+            await vandal.put(f"$fed/grid/{kind}", b"garbage", retain=True)
         # What an agent has not heard when it stops waits in its session.
         await counters(agent, lambda told: set(told["control_malformed"]) == set(CONTROL_KINDS))
         await agent.restart()
@@ -174,13 +156,13 @@ async def test_retained_garbage_is_not_heard_by_an_agent_that_starts(line):
 
 async def test_an_agent_is_not_moved_by_what_is_said_in_its_own_name(line):
     agent = line.agents[1]
-    vandal = Vandal(line.brokers[1].port)
+    vandal = Client(line.brokers[1].port, "vandal")
     async with traffic(line, "its own name at QoS 0", vandal):
         await until(lambda: vandal.link.connected, "the vandal is in")
         before = await agent.status()
         for message in samples(1):
             for _ in range(20):
-                await vandal.publish(f"$fed/grid/{kind_of(message)}", encode(message))
+                await vandal.put(f"$fed/grid/{kind_of(message)}", encode(message))
         await until(lambda: named(agent, "neighbour.has_own_id"), "the agent complains")
         after = await agent.status()
 

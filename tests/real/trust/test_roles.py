@@ -13,7 +13,6 @@ from functools import partial
 
 import msgspec
 import pytest
-from mqtt5 import PublishPacket
 
 from federator.protocol.messages.gateways import Claim
 from federator.protocol.messages.guide import Guide, GuideBroker
@@ -21,13 +20,13 @@ from federator.protocol.messages.json_codec import decode, encode
 from federator.protocol.messages.operators import Drain
 from federator.protocol.trust.proofs import decode_proof
 from federator.protocol.trust.words import NOBODY
-from lab.grid.processes.collector import CollectorProcess
+from lab.grid.processes.daemons import CollectorProcess
 from lab.grid.processes.gateway import GatewayConfig, GatewayProcess
 from tests.real.agent_log import named
 from tests.real.flow import Publisher, Subscriber, running
 from tests.real.observability.test_cli_agent import ran
 from tests.real.plain_agents import eventually, gets_through, linked, settled
-from tests.real.polling import ASK_S, DEADLINE_S, until
+from tests.real.polling import until
 from tests.real.trust.test_signed import Attacker, Office, keys, refusals, up
 from tests.real.undisturbed import undisturbed
 
@@ -75,8 +74,7 @@ class Recorder(Attacker):
 
     async def put(self, kind, payload):
         """Have the broker retain it."""
-        packet = PublishPacket(f"$fed/fed/{kind}", payload, retain=True).write()
-        await until(lambda: self.link.write_packets([packet], 1), "there is room")
+        await super().put(f"$fed/fed/{kind}", payload, retain=True)
 
     async def keep(self, kind, payload):
         """Have the broker retain it; returns when it is heard."""
@@ -267,14 +265,14 @@ async def test_a_collector_that_has_the_federations_key_follows_signed_guides_on
     async def known():
         return {each["url"]: each["id"] for each in (await collector.status())["brokers"]}
 
+    async def believed():
+        return (await known()).get(brokers[0].url) == 1
+
     async with (
         running(forger, subscriber, publisher),
         CollectorProcess(tmp_path / "collector", brokers[0].url, sections=sections) as collector,
     ):
-        end_s = time.monotonic() + DEADLINE_S
-        while (await known()).get(brokers[0].url) != 1:
-            assert time.monotonic() < end_s, "its guide is believed"
-            await asyncio.sleep(ASK_S)
+        await until(believed, "its guide is believed")
         elsewhere = (GuideBroker(1, brokers[0].url), GuideBroker(9, "mqtt://localhost:9"))
         forged = Guide(1, "fed", 1, 1, 2**60, 1, elsewhere)
         why = "agent 1 without its signature"

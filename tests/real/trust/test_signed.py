@@ -3,17 +3,15 @@
 import asyncio
 import json
 
-import mqtt5
 import pytest
 from click.testing import CliRunner
 
 from federator.cli.setup.keys import command as keys_command
 from federator.protocol.messages.codec import encode
 from federator.protocol.messages.control import CoreAnn, Hello
-from federator.runtime.mqtt.link import Endpoint, MqttLink
 from tests.real.agent_log import named
+from tests.real.client import Client
 from tests.real.flow import Publisher, Subscriber, running
-from tests.real.handler import Handler
 from tests.real.plain_agents import eventually, gets_through, linked
 from tests.real.polling import until
 
@@ -113,7 +111,7 @@ async def test_a_copy_of_an_agent_elsewhere_takes_nothing_from_it_and_is_named(p
     assert named(first, "link.down") == named(agent, "link.down") == []
 
 
-class Attacker(Handler):
+class Attacker(Client):
     """A client that may read and write everything on one broker.
 
     Attributes:
@@ -121,12 +119,8 @@ class Attacker(Handler):
     """
 
     def __init__(self, port):
-        self.heard = []
-        self.link = MqttLink(Endpoint("127.0.0.1", port), self, client_id="attacker")
-        self.link.subscribe([mqtt5.TopicFilter("$fed/#")])
-
-    def on_publishes(self, link, chunk, publishes):
-        self.heard += [(packet.topic, bytes(packet.payload)) for packet, _, _ in publishes]
+        super().__init__(port, "attacker", "$fed/#", qos=0)
+        self.heard = self.came
 
     def say(self, kind, payload):
         return self.link.publish(f"$fed/fed/{kind}", payload)

@@ -2,11 +2,10 @@
 
 import mqtt5
 
-from federator.runtime.mqtt.link import PACKETS_PER_TURN_MAX, Endpoint, MqttLink
-from tests.real.handler import Handler
+from federator.runtime.mqtt.link import PACKETS_PER_TURN_MAX, Endpoint, LinkObserver, MqttLink
 
 
-class Ear(Handler):
+class Ear(LinkObserver):
     def __init__(self):
         self.topics = []
 

@@ -8,9 +8,8 @@ import pytest
 
 from federator.errors import LinkError
 from federator.runtime.mqtt.endpoint import Endpoint
-from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.ways.websocket import FRAMES_PER_TURN_MAX
-from tests.real.handler import Handler
+from tests.real.client import Client
 from tests.real.polling import until
 from tests.runtime.ways.by_hand import BINARY, CLOSE, PING, PONG, TEXT, accept, frame, unframe
 from tests.tcp_server import serving
@@ -263,7 +262,7 @@ async def test_who_hangs_up_or_never_answers_is_told_in_a_line_and_tried_again()
     answering = ["yes"]
     async with serving(hang_up) as port:
         endpoint = Endpoint("127.0.0.1", port, websocket="/mqtt")
-        link = MqttLink(endpoint, Handler(), client_id="x", connect_timeout_s=0.3)
+        link = Client(endpoint, "x", connect_timeout_s=0.3).link
         link_task = asyncio.create_task(link.run())
         await until(lambda: link.last_error, "refused")
         told = link.last_error
@@ -282,7 +281,7 @@ async def test_who_hangs_up_or_never_answers_is_told_in_a_line_and_tried_again()
 async def test_a_link_to_a_server_that_only_pings_is_given_up():
     """Frames are no sign of life of a broker."""
     async with Server(early=frame(mqtt5.ConnAckPacket().write())) as server:
-        link = MqttLink(server.endpoint, Handler(), client_id="x", keep_alive_s=1)
+        link = Client(server.endpoint, "x", keep_alive_s=1).link
         task = asyncio.create_task(link.run())
         await until(lambda: link.connected, "connected")
         while link.connected:

@@ -1,0 +1,186 @@
+"""The stage of experiments and of tests on real processes: what they start, ask, and end.
+
+Brokers and agents by id, and beside them whatever an experiment wants: relays, clients, gateways.
+All of it is ended with the stage, in the order in which nothing is lost: clients, agents, which say
+goodbye, brokers, relays.
+"""
+
+import asyncio
+import contextlib
+from collections.abc import Callable, Coroutine, Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from federator.errors import LinkError
+from federator.protocol.types import BrokerId
+from federator.runtime.mqtt.link import Endpoint
+from lab.grid.clients import Client
+from lab.grid.processes import warm
+from lab.grid.processes.agent import AgentConfig, AgentProcess
+from lab.grid.processes.broker import BrokerProcess
+from lab.grid.processes.children import Spawn, Started
+from lab.grid.processes.relay_process import RelayProcess
+from lab.grid.streams import Stream, running
+from lab.grid.waiting import until
+
+READY_TIMEOUT_S: Final = 60.0
+PATIENCE_S: Final = 300.0
+POLL_S: Final = 0.1
+
+DEEP: Final = ("max_queued_messages 0", "sys_interval 1")
+"""For brokers: they drop nothing for a client that a busy machine keeps waiting, and count their
+subscriptions every second."""
+
+Pages = dict[BrokerId, dict[str, Any]]
+"""What each agent says."""
+
+
+class Stage(Started):
+    """Brokers, agents, and what else was started; an async context manager.
+
+    Args:
+        folder: For configurations, state and logs; made when missing.
+        broker_options: Further lines of every broker's configuration.
+        spawn: Starts the agents.
+    """
+
+    def __init__(
+        self, folder: Path, *, broker_options: tuple[str, ...] = (), spawn: Spawn = warm.spawn
+    ) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        self.folder = folder
+        self.brokers: dict[BrokerId, BrokerProcess] = {}
+        self.agents: dict[BrokerId, AgentProcess] = {}
+        self.relays = RelayProcess(folder)
+        self.beside = contextlib.AsyncExitStack()
+        """What is ended before the agents are."""
+        self._broker_options = broker_options
+        self._spawn = spawn
+
+    async def start(self) -> None:
+        """Start nothing: the experiment does, one by one."""
+
+    async def stop(self) -> None:
+        """End everything that was started."""
+        await self.beside.aclose()
+        await asyncio.gather(*(agent.stop() for agent in self.agents.values()))
+        await asyncio.gather(*(broker.stop() for broker in self.brokers.values()))
+        await self.relays.stop()
+
+    async def broker(self, id: BrokerId, *more: str) -> BrokerProcess:
+        """Start a broker; ``more``: further lines of its configuration."""
+        options = (*self._broker_options, *more)
+        self.brokers[id] = BrokerProcess(self.folder / f"broker-{id}", extra_config=options)
+        await self.brokers[id].start()
+        return self.brokers[id]
+
+    async def agent(
+        self,
+        id: BrokerId,
+        neighbours: Mapping[BrokerId, str] | None = None,
+        **more: Any,  # noqa: ANN401  # fields of AgentConfig by name
+    ) -> AgentProcess:
+        """Start the agent of broker ``id``; ``neighbours`` are URLs of brokers."""
+        config = AgentConfig(id, self.brokers[id].url, dict(neighbours or {}), **more)
+        self.agents[id] = AgentProcess(self.folder / f"agent-{id}", config, self._spawn)
+        await self.agents[id].start()
+        return self.agents[id]
+
+    async def relayed(self, name: str, there: BrokerId, *, delay_ms: float = 0.0) -> str:
+        """The URL of a broker by a new relay."""
+        port = await self.relays.add(name, self.brokers[there].place, delay_ms=delay_ms)
+        return f"mqtt://127.0.0.1:{port}"
+
+    def kill(self, id: BrokerId) -> None:
+        """A broker and its agent die as in a power cut."""
+        self.agents[id].kill9()
+        self.brokers[id].kill9()
+
+    async def revive(self, id: BrokerId) -> None:
+        """The machine is back."""
+        await self.brokers[id].start()
+        await self.agents[id].start()
+
+    def endpoint(self, id: BrokerId) -> Endpoint:
+        """Where clients of a broker connect."""
+        broker = self.brokers[id]
+        return Endpoint(*broker.place, socket=str(broker.socket) if broker.socket else None)
+
+    async def client(self, at: BrokerId, client_id: str, *filters: str, qos: int = 1) -> Client:
+        """A client that is connected and subscribed, until the stage ends."""
+        client = Client(self.endpoint(at), client_id, *filters, qos=qos)
+        await self.run(client.link.run())
+        await client.subscribed.wait()
+        return client
+
+    def stream(self, source: tuple[str, BrokerId], target: tuple[str, BrokerId]) -> Stream:
+        """A stream between two brokers, each by the name that it has in topics."""
+        (here, at), (there, to) = source, target
+        return Stream((here, there), self.endpoint(at), self.endpoint(to))
+
+    async def run(self, work: Coroutine[None, None, None]) -> None:
+        """Do ``work`` until the stage ends."""
+        await self.beside.enter_async_context(running(work))
+
+    async def pages(self, path: str) -> Pages:
+        """A page of every agent, asked at once. Raises ``LinkError``: one did not answer."""
+        answers = await asyncio.gather(*(agent.page(path) for agent in self.agents.values()))
+        return dict(zip(self.agents, answers, strict=True))
+
+    async def until(
+        self,
+        fault: Callable[[Pages], str | None],
+        *,
+        path: str = "/status",
+        within_s: float = READY_TIMEOUT_S,
+        poll_s: float = POLL_S,
+    ) -> Pages:
+        """Ask every agent again and again until ``fault`` finds nothing; returns their pages.
+
+        Raises:
+            LinkError: It still found something after ``within_s``; the text says what.
+        """
+        found: str | None = None
+
+        async def settled() -> Pages | None:
+            nonlocal found
+            for here, agent in self.agents.items():
+                if not agent.running:
+                    raise LinkError(f"agent {here} ended:\n{agent.log_tail()}")
+            try:
+                pages = await self.pages(path)
+                found = fault(pages)
+            except LinkError as error:
+                found = str(error)
+            return pages if found is None else None
+
+        pages: Pages = await until(settled, lambda: str(found), deadline_s=within_s, poll_s=poll_s)
+        return pages
+
+    async def told(
+        self,
+        id: BrokerId,
+        holds: Callable[[dict[str, Any]], object],
+        what: str,
+        *,
+        within_s: float = PATIENCE_S,
+    ) -> None:
+        """Wait until ``holds`` of an agent's ``/status``. Raises ``LinkError``: not in time."""
+        await self.until(
+            lambda pages: None if holds(pages[id]) else what, within_s=within_s, poll_s=1.0
+        )
+
+    def state(self) -> dict[str, Any]:
+        """Where everything is, for other programs."""
+        brokers = [
+            {
+                "id": here,
+                "host": broker.host,
+                "port": broker.port,
+                "broker_pid": broker.pid,
+                "agent_pid": self.agents[here].pid,
+                "agent_http": self.agents[here].http,
+            }
+            for here, broker in self.brokers.items()
+        ]
+        return {"brokers": brokers, "links": []}
