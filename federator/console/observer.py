@@ -21,8 +21,7 @@ from federator.collector.sources import Complaints, Source, Sources
 from federator.config.all_brokers.console import ConsoleSettings
 from federator.console.answers import read_answer
 from federator.console.events import EventList
-from federator.console.picture import LivePage, Picture, rates_between, read_live
-from federator.console.samples import Sample, Samples
+from federator.console.picture import Picture, read_live
 from federator.errors import DecodeError, LinkError
 from federator.protocol.messages import topics
 from federator.protocol.messages.guide import Guide, Health
@@ -90,11 +89,9 @@ class Observer:
         self.settings = settings
         self.picture = Picture()
         self.events = EventList()
-        self.samples = Samples()
         self.asked = self.unanswered = 0  # questions on behalf of those who look
         self.unclear = 0  # answers that were none
         self.orders = 0
-        self._counted: dict[BrokerId, tuple[LivePage, int]] = {}  # when the last sample was taken
         self._changed = changed
         self._tasks = tasks
         self.words = FollowedWords(
@@ -156,31 +153,10 @@ class Observer:
         for source in self.connections.by_url.values():
             if source.broker is not None and source.link.subscribed:
                 self._ask_live(source, source.broker, now_ms)
-        if self.samples.due(now_ms):
-            self.samples.take(self._sampled(), now_ms=now_ms)
         newest = picture.version, events.number
         if newest != self._told:
             self._told = newest
             self._changed()
-
-    def _sampled(self) -> dict[BrokerId, Sample]:
-        """A sample of each broker, whose rates are means since the one before."""
-        picture = self.picture
-        before, self._counted = self._counted, {}
-        told: dict[BrokerId, Sample] = {}
-        for broker in picture.brokers():
-            rates: tuple[float | None, float | None] = None, None
-            answered = picture.answered(broker)
-            state = picture.state(broker)
-            answers = state in ("ready", "not_ready", "draining")
-            if answered is not None:
-                self._counted[broker] = answered
-                if answers and broker in before:
-                    rates = rates_between(before[broker], answered)
-            clients = answered[0].clients if answered and answers else None
-            up = None if state == "starting" else float(answers)
-            told[broker] = (*rates, clients, picture.load(broker) if answers else None, up)
-        return told
 
     def _ask_live(self, source: Source, broker: BrokerId, now_ms: Millis) -> None:
         gap_ms = AGAIN_MS if broker in self._hasty else ASK_MS

@@ -221,17 +221,6 @@ class Picture:
         """All that are known, ascending."""
         yield from sorted(self._known)
 
-    def answered(self, broker: BrokerId) -> tuple[LivePage, int] | None:
-        """What the agent of ``broker`` said last, and when by its clock, in microseconds."""
-        known = self._known.get(broker)
-        return None if known is None or known.page is None else (known.page, known.at_us)
-
-    def load(self, broker: BrokerId) -> float | None:
-        """How full the fullest link of ``broker`` is, of 1."""
-        records = (self._links.get(_pair(broker, near)) for near in self._pairs.get(broker, ()))
-        loads = (record["load"] for _, record in filter(None, records))
-        return max((load for load in loads if load is not None), default=None)
-
     def age_ms(self, now_ms: Millis) -> Millis | None:
         """Since when no agent answered; ``None``: none ever did."""
         heard = [known.heard_ms for known in self._known.values() if known.heard_ms is not None]

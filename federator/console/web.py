@@ -130,7 +130,6 @@ class Console:
             ("/metrics", self.metrics, "GET"),
             ("/live", self.stream, "GET"),
             ("/api/me", self.me, "GET"),
-            ("/api/samples", self.sampled, "GET"),
             ("/api/past", self.past, "GET"),
             ("/api/clients", self.clients, "GET"),
             ("/api/search", self.search, "GET"),
@@ -241,13 +240,6 @@ class Console:
                 "streams": not self._observer.words.judges,
             }
         )
-
-    async def sampled(self, request: Request) -> Response:
-        """What is remembered of a broker over time."""
-        self._look(request)
-        broker, span_s = _broker(request.query_params.get("broker")), _span_s(request)
-        told = self._observer.samples.read(broker, span_s)
-        return JSONResponse({"broker": broker, "end_ms": wall_clock_ms(), **told})
 
     async def past(self, request: Request) -> Response:
         """What the tables of analytics hold of a broker or a topic over the last hours."""

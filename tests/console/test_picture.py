@@ -198,15 +198,6 @@ def test_it_counts_what_is_down_and_knows_how_old_it_is():
     assert Picture().age_ms(5) is None
 
 
-def test_the_fullest_link_of_a_broker():
-    picture = pair()
-    links = tuple(LiveLink(neighbour=n, state="up", load=n / 10) for n in (2, 3, 4))
-    full = LivePage(ready=True, ready_reason="", epoch=1, links=links)
-    picture.on_live(1, full, at_us=2, now_ms=1)
-
-    assert [picture.load(broker) for broker in (1, 2, 9)] == [0.4, 0.2, None]
-
-
 WHOLE = {"ready": True, "ready_reason": "ready", "epoch": 1}
 FULL = {"neighbour": 1, "state": "up", "load": 1e300}
 

@@ -2,11 +2,11 @@
 /* A closer look at one broker, link, topic or client, over a range of time. The address says which: it can be kept. */
 const Closer = (() => {
   const { at, make, put, write, share, some, clock, moment, age, facts, table, number, renew, ask, query, takes } = Parts;
-  const SAMPLES_MS = 5000, PAST_MS = 60000, MESHES_SHOWN = 3, EVENTS_SHOWN = 100, LINKS_SHOWN = 50, KINDS = ["broker", "link", "topic", "client"];
+  const PAST_MS = 60000, MESHES_SHOWN = 3, EVENTS_SHOWN = 100, LINKS_SHOWN = 50, KINDS = ["broker", "link", "topic", "client"];
   let page = null; // what console.js lends us
   let now = null; // what is looked at: its kind and which one
   let turn = 0; // answers to what was looked at before are thrown away
-  let sampling = 0, pasting = 0, told = "";
+  let pasting = 0, told = "";
 
   const span = () => Number(at("span").value);
   const address = () => (now === null ? " " : `#${new URLSearchParams({ [now.kind]: now.which, span: `${span()}` })}`);
@@ -15,7 +15,7 @@ const Closer = (() => {
     if ([...at("span").options].some((each) => each.value === given.get("span"))) at("span").value = given.get("span");
     return kind ? { kind, which: given.get(kind) } : null;
   };
-  const width = () => { const whole = part("charts-part").clientWidth || at("closer-past-part").clientWidth; return whole < 700 ? whole : whole / 2 - 10; };
+  const width = () => { const whole = at("closer-past-part").clientWidth; return whole < 700 ? whole : whole / 2 - 10; };
   const part = (name) => at(`closer-${name}`);
   const fail = (place, error) => put(place, make("p", { class: "note" }, error.message));
   const near = (broker) => [...page.links.values()].filter((link) => link.a === broker || link.b === broker);
@@ -65,30 +65,6 @@ const Closer = (() => {
   // -- what is asked for ------------------------------------------------------------------------
 
   const mine = (number) => number === turn && now !== null;
-  const rates = async () => {
-    clearTimeout(sampling);
-    if (now?.kind !== "broker") return;
-    const number = turn, place = part("charts");
-    if (!document.hidden) {
-      try {
-        const { step_ms, end_ms, series } = await ask(query("/api/samples", { broker: now.which, span: span() }));
-        if (!mine(number)) return;
-        const open = [...place.querySelectorAll("details")].map((each) => each.open);
-        const percent = (values) => values.map((value) => (value === null ? null : 100 * value));
-        const clocks = { step_ms, end_ms, width: width() };
-        renew(place, [
-          TimeChart.draw("Publications", "/s", [{ name: "from clients", values: series.published }, { name: "to clients", values: series.delivered }], clocks),
-          TimeChart.draw("Clients", "", [{ name: "clients", values: series.clients }], { ...clocks, whole: true }),
-          TimeChart.draw("Its fullest link", " %", [{ name: "load", values: percent(series.load) }], { ...clocks, least: 10 }),
-          TimeChart.draw("Its agent answered", " %", [{ name: "of the time", values: percent(series.answers) }], { ...clocks, most: 100 })]);
-        place.querySelectorAll("details").forEach((each, n) => (each.open = open[n] ?? false));
-        const reach = step_ms * series.answers.length;
-        write("closer-note", reach < 900 * span() ? `The console remembers ${age(reach)} so far: what was before only the tables below can tell.` : "");
-      } catch (error) { if (mine(number)) fail(place, error); }
-    }
-    if (mine(number)) sampling = setTimeout(rates, SAMPLES_MS);
-  };
-
   const clientsOf = async (number) => {
     const found = await ask(query("/api/clients", { broker: now.which }));
     if (!mine(number)) return;
@@ -147,7 +123,7 @@ const Closer = (() => {
     at("closer-past-part").hidden = !about;
     if (!about) return;
     const place = part("past"), number = turn;
-    if (!page.me().past) return put(place, make("p", { class: "note" }, "No dashboard of analytics is named (history in the configuration): before the console began nothing is known here."));
+    if (!page.me().past) return put(place, make("p", { class: "note" }, "No dashboard of analytics is named (history in the configuration): what was before is not known here."));
     try {
       const found = await ask(query("/api/past", { [now.kind]: now.which, span: span() }));
       if (!mine(number)) return;
@@ -176,11 +152,8 @@ const Closer = (() => {
     turn++;
     told = "";
     at("closer").hidden = false;
-    at("closer-charts-part").hidden = kind !== "broker";
-    write("closer-note", "");
-    for (const name of ["facts", "charts", "answers", "events", "past"]) if (!same) put(part(name));
+    for (const name of ["facts", "answers", "events", "past"]) if (!same) put(part(name));
     renewed();
-    rates();
     past();
     if (!same) questions();
   };
@@ -210,7 +183,6 @@ const Closer = (() => {
     at("span").addEventListener("change", () => { if (now !== null) open(now.kind, now.which, { focus: false }); });
     at("closer-shut").addEventListener("click", shut);
     addEventListener("popstate", follow);
-    document.addEventListener("visibilitychange", () => { if (!document.hidden) rates(); });
     follow();
   };
   return { begin, open, renewed, clientButton, topicButton };

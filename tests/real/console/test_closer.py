@@ -1,6 +1,5 @@
 """A closer look at one broker, topic and client, before real brokers and a real dashboard."""
 
-import re
 import urllib.request
 
 import pytest
@@ -12,9 +11,6 @@ from lab.console.stage import NAMES, ConsoleStage
 from tests.analytics.chromium import served
 from tests.analytics.example_tables import example, write_tables
 from tests.real.console.test_console import HOSTILE
-
-SAMPLES_S = 25
-"""Until a chart has some points."""
 
 
 @pytest.fixture(scope="module")
@@ -34,7 +30,7 @@ async def spoken(page, title):
     return await chart.get_attribute("aria-label", timeout=PATIENCE_MS)
 
 
-async def test_a_broker_over_time_its_clients_and_the_last_hours(tmp_path, dashboard):
+async def test_a_broker_its_clients_and_the_last_hours(tmp_path, dashboard):
     async with (
         ConsoleStage(tmp_path, side=2, history=dashboard) as stage,
         chromium() as browser,
@@ -47,18 +43,6 @@ async def test_a_broker_over_time_its_clients_and_the_last_hours(tmp_path, dashb
         await page.locator("tr[data-broker='3'] button").first.click()
         await expect(page.locator("#closer-title")).to_have_text(f"Broker {NAMES[3]} (3)")
         assert await page.evaluate("location.hash") == "#broker=3&span=3600"
-        await expect(page.locator("#closer-charts svg")).to_have_count(4, timeout=PATIENCE_MS)
-        await page.wait_for_timeout(1_000 * SAMPLES_S)
-
-        # the rate over time is that of the client, as the agent counted it
-        heard = await spoken(page, "Publications")
-        last = float(re.search(r"to clients: last ([\d.]+)/s", heard)[1])
-        assert last == pytest.approx(20, rel=0.25), heard
-        assert "Clients" in await spoken(page, "Clients")
-        assert "100" in await spoken(page, "Its agent answered")
-        await page.locator("#closer-charts summary").first.click()
-        rows = page.locator("#closer-charts figure").first.locator("tbody tr")
-        assert await rows.count() >= 3
 
         # clients that its agent knows, and what the tables say of before
         answers = page.locator("#closer-answers")
@@ -69,6 +53,9 @@ async def test_a_broker_over_time_its_clients_and_the_last_hours(tmp_path, dashb
         await expect(past).to_contain_text("Until the newest record", timeout=PATIENCE_MS)
         await expect(past).to_contain_text("link up (neighbour <img src=x")
         assert "from here: last" in await spoken(page, "Carried")
+        await page.locator("#closer-past summary").first.click()
+        rows = page.locator("#closer-past figure").first.locator("tbody tr")
+        assert await rows.count() >= 3
 
         # on to its client, to its topic, and back by the browser's own buttons
         await answers.get_by_role("button", name="archive").click()
@@ -114,7 +101,7 @@ async def test_an_address_leads_to_a_topic_that_is_hostile_and_to_nothing(tmp_pa
             assert [each for each in wrong if "Failed to load resource" not in each] == []
 
 
-async def test_a_death_is_seen_over_time_and_stands_out_in_the_events_of_its_range(tmp_path):
+async def test_a_death_stands_out_in_the_events_of_its_range(tmp_path):
     async with (
         ConsoleStage(tmp_path) as stage,
         chromium() as browser,
@@ -122,19 +109,10 @@ async def test_a_death_is_seen_over_time_and_stands_out_in_the_events_of_its_ran
     ):
         await everything_is_up(page, brokers=9, links=12)
         assert await page.locator("#span").input_value() == "300"
-        await page.wait_for_timeout(8_000)
-
         await red_after_kill(stage, page)
 
         death = page.locator("#closer-events li.death", has_text="hall (4) is down")
         await expect(death).to_be_visible(timeout=PATIENCE_MS)
-        drawn = page.locator('#closer svg[aria-label^="Its agent answered,"]')
-        await expect(drawn).to_have_attribute(
-            "aria-label", re.compile(r"last 0 %, least 0 %, most 100 %"), timeout=PATIENCE_MS
-        )
-        await expect(page.locator("#closer figure", has_text="Publications")).to_contain_text(
-            "not known now", timeout=PATIENCE_MS
-        )
         await expect(page.locator("#closer-facts tr.down")).to_have_count(4)
         # another broker's events are not among them
         await page.locator("tr[data-broker='8'] button").first.click()
@@ -153,23 +131,16 @@ async def test_a_closer_look_fits_a_phone_and_goes_by_keyboard(tmp_path, scheme)
         await everything_is_up(page, brokers=4, links=4)
         await page.locator("tr[data-broker='0'] button").first.focus()
         await page.keyboard.press("Enter")
-        await expect(page.locator("#closer-charts svg")).to_have_count(4, timeout=PATIENCE_MS)
+        await expect(page.locator("#closer-title")).to_contain_text("(0)", timeout=PATIENCE_MS)
         assert await page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
-        # every part has a name, and the focus stays while charts are drawn anew
+        # every part has a name
         for role, name in (
             ("region", "Links of this broker"), ("region", "Events of this time"),
             ("combobox", "Time"), ("heading", "Clients that its agent knows"),
             ("heading", f"Broker {NAMES[0]} (0)"), ("heading", "From the tables of analytics"),
         ):  # fmt: skip
             assert await page.get_by_role(role, name=name).count() >= 1, name
-        summary = page.locator("#closer-charts summary").first
-        await summary.focus()
-        await page.keyboard.press("Enter")
-        await expect(page.locator("#closer-charts details").first).to_have_attribute("open", "")
-        await page.wait_for_timeout(6_000)
-        await expect(page.locator("#closer-charts details").first).to_have_attribute("open", "")
-        assert await page.evaluate("document.activeElement.tagName") == "SUMMARY"
         await page.locator("#span").focus()
         await page.keyboard.press("Home")
         assert "span=300" in await page.evaluate("location.hash")
