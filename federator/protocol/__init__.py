@@ -1,1 +1,1 @@
-"""The protocol, pure: events and a clock reading in, effects out."""
+"""The protocol, without I/O: events and a clock reading in, effects out."""

@@ -1,8 +1,7 @@
-"""What is remembered within bounds: answers, so that a question asked for each publication is
-thought about once, and what happened last.
+"""Bounded memory: a cache of answers to questions asked for each publication, and recent entries.
 
-When there are too many answers all are forgotten: the questions that are asked often are soon
-answered again, and looking one up costs nothing but that.
+When a cache is full, all its answers are dropped: frequent questions are soon answered again, and
+that lookup is the only cost.
 """
 
 from collections import OrderedDict
@@ -11,7 +10,7 @@ from typing import Final, Generic, TypeVar
 
 ANSWERS_MAX: Final = 65_536
 LENGTH_MAX: Final = 256
-"""Longer topics are asked about every time."""
+"""Answers about longer topics are not cached."""
 
 K = TypeVar("K", bound=Sized)
 V = TypeVar("V")
@@ -19,7 +18,7 @@ H = TypeVar("H", bound=Hashable)
 
 
 class BoundedCache(Generic[K, V]):
-    """``ask``, remembered. Its answer depends on the topic alone, until ``clear``."""
+    """Caches ``ask``, whose answer must depend on the topic alone until ``clear``."""
 
     def __init__(self, ask: Callable[[K], V], *, answers_max: int = ANSWERS_MAX) -> None:
         self._ask = ask
@@ -27,7 +26,6 @@ class BoundedCache(Generic[K, V]):
         self._answers: dict[K, V] = {}
 
     def __call__(self, topic: K) -> V:
-        """The answer about ``topic``."""
         try:
             return self._answers[topic]
         except KeyError:
@@ -40,19 +38,19 @@ class BoundedCache(Generic[K, V]):
         return answer
 
     def clear(self) -> None:
-        """Forget all answers: they are others now."""
+        """Drop all answers: they may have changed."""
         self._answers.clear()
 
 
 class Recent(OrderedDict[H, V]):
-    """The ``entries_max`` entries put in last."""
+    """The last ``entries_max`` entries."""
 
     def __init__(self, entries_max: int) -> None:
         super().__init__()
         self._entries_max = entries_max
 
     def put(self, key: H, value: V) -> None:
-        """Put an entry in, or in again, as the newest; the oldest makes room."""
+        """Add an entry, or renew it as the newest; the oldest makes room."""
         self[key] = value
         self.move_to_end(key)
         if len(self) > self._entries_max:
@@ -60,7 +58,7 @@ class Recent(OrderedDict[H, V]):
 
 
 class Lately(Generic[H, V]):
-    """The ``entries_max`` entries put in last, each for ``kept_ms``."""
+    """The last ``entries_max`` entries, each for ``kept_ms``."""
 
     def __init__(self, entries_max: int, *, kept_ms: int) -> None:
         self._entries: Recent[H, tuple[int, V]] = Recent(entries_max)
@@ -70,11 +68,11 @@ class Lately(Generic[H, V]):
         return len(self._entries)
 
     def put(self, key: H, value: V, now_ms: int) -> None:
-        """Put an entry in, or in again, as the newest; the oldest makes room."""
+        """Add an entry, or renew it as the newest; the oldest makes room."""
         self._entries.put(key, (now_ms, value))
 
     def get(self, key: H, now_ms: int) -> V | None:
-        """What was put in, while it is kept; what is older is forgotten."""
+        """The value of ``key``, if it is younger than ``kept_ms``; drop older entries."""
         while self._entries:
             at_ms, _ = next(iter(self._entries.values()))
             if now_ms - at_ms < self._kept_ms:

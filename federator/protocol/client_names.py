@@ -1,8 +1,8 @@
-"""Names under which brokers know us, and what of them may be told.
+"""Client ids of ours, and which part of them may be shown.
 
-Whoever connects to a broker under a client id throws out the client that has it, and gets what
-waits in its session: MQTT asks for no more than a login. So our names end in a part that nobody
-else knows, and whoever shows a name, in a log line or on a page, cuts that part off.
+A client that connects with the client id of another disconnects that one, and gets what waits in
+its session: MQTT asks for no more than a login. So our client ids end in a secret part, which
+is removed where an id is shown, in a log line or on a page.
 
 Source: OASIS MQTT 5.0, 3.1.4-3; docs/security.md, "Names at brokers".
 """
@@ -11,7 +11,7 @@ import re
 from typing import Final
 
 OWN_PREFIX: Final = "federator-"
-"""What the client ids of agents, gateways, collectors and our verbs begin with."""
+"""The prefix of the client ids of agents, gateways, collectors and our verbs."""
 
 SECRET_DIGITS: Final = 24
 """Hexadecimal: 96 bits."""
@@ -21,10 +21,10 @@ _NAME: Final = re.compile(rf"({OWN_PREFIX}\S{{1,300}}?)-{_SECRET.pattern}(?![0-9
 
 
 def is_secret(text: str) -> bool:
-    """Whether ``text`` has the form of the secret part of a name."""
+    """Whether ``text`` has the form of the secret part of a client id."""
     return _SECRET.fullmatch(text) is not None
 
 
 def shown(text: str) -> str:
-    """What people are told of ``text``, a client id or a line with some: ours without secrets."""
+    """``text``, a client id or a line with some, without the secret parts of ours."""
     return _NAME.sub(r"\1", text)

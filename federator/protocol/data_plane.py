@@ -1,13 +1,12 @@
 """The data plane of one agent: publications of our clients out, frames of other agents in.
 
-There is one way through it. All PUBLISHes of one socket read come **in** at once. ``Forwarder`` and
-the duplicate logs **decide**. Custody writes its **log**. ``Outgoing`` (to neighbours) and
+There is one path through it. All PUBLISHes of one socket read come **in** at once. ``Forwarder``
+and the duplicate logs **decide**. Custody writes its **log**. ``Outgoing`` (to neighbours) and
 ``Delivery`` (to our broker) are the way **out**.
 
 Publications of our clients are sorted into batches by route, and each batch becomes one frame; runs
-of packets with one route are never taken apart. A frame from another agent is delivered once,
-written to our broker as it came, and carried on under a new label. What counts here is to touch
-bytes rarely.
+of packets with one route stay whole. A frame from another agent is delivered once, written to our
+broker as it came, and forwarded under a new label. The aim is to copy and read bytes rarely.
 
 Source: docs/protocol.md section 8.
 """
@@ -69,17 +68,17 @@ class DataPlane:
 
     Args:
         forwarder: Where publications go. The control plane changes it.
-        outlet: Passes on what custody asks for, and what the operator should know.
-        seals: Seals frames and breaks their seals; ``None`` in an open federation.
-        to_local_names: What is published on our broker instead of a run that arrived.
+        outlet: Sends requests of custody, and notices to the operator.
+        seals: Seals and opens frames; ``None`` in an open federation.
+        to_local_names: Translates a run that arrived into the names of our broker.
         frame_bytes_max: Longest body of a frame we make; one longer publication travels alone.
         hop_limit: Links a frame of ours may travel, 1 to 255.
-        held_bytes_max: What waits for earlier frames, at most; all of it may come loose at once.
+        held_bytes_max: Limit for frames that wait for earlier ones; all may become due at once.
         retained: Orders retained values; ``None`` lets them pass as they come.
-        frame_events: What happens is written down here, frame by frame.
-        datagrams: Carries frames past the brokers, if anybody does.
-        flows_max: Flows of our clients that are measured; 0: none is.
-        members: Whose frames alone are taken; ``None``: anybody's.
+        frame_events: Records events, frame by frame.
+        datagrams: Carries frames past the brokers, if configured.
+        flows_max: Flows of our clients that are measured; 0: none.
+        members: The only origins whose frames are accepted; ``None``: any origin.
     """
 
     def __init__(
@@ -105,10 +104,10 @@ class DataPlane:
         flows_max: int = 0,
         members: frozenset[BrokerId] | None = None,
     ) -> None:
-        # Sees what our clients publish, and gets the frames for our inbox, if anybody does.
+        # Gets our clients' publications, and the frames for our inbox, if configured.
         self.shared: ports.Shared | None = None
-        self.traces: ports.Traces | None = None  # follows traces, if anybody does
-        self.plans: ports.Plans | None = None  # hears where planned trees do not hold
+        self.traces: ports.Traces | None = None  # follows traces, if configured
+        self.plans: ports.Plans | None = None  # gets reports where planned trees do not hold
         self.forwarder, self.trees = forwarder, forwarder.trees
         self.counters = DataCounters()
         self.data_topic = data_topic(federation)
@@ -118,8 +117,8 @@ class DataPlane:
         self._outlet = outlet
         self._seals, self._frame_events = seals, frame_events
         self._duplicates = DuplicateLog() if duplicates is None else duplicates
-        self._custody_duplicates = DuplicateLog()  # those under custody have other numbers
-        # Tails have the numbers of QoS 0, which anybody may take in another's name.
+        self._custody_duplicates = DuplicateLog()  # frames under custody have other numbers
+        # Tails use the numbers of QoS 0, which any agent may forge.
         proves = seals is not None and seals.proves
         self._tail_duplicates = DuplicateLog() if proves else self._duplicates
         self._policies = policies or LinkPolicies()
@@ -127,7 +126,7 @@ class DataPlane:
         self.senders = Senders()
         self._assembly = Assembly()  # of parts
         self._unfinished = False  # custody has something to publish at the end of this read
-        self._leaving: list[Leaving] | None = None  # frames of the bundle that is looked at
+        self._leaving: list[Leaving] | None = None  # frames of the bundle being handled
         self.outgoing = Outgoing(
             self_id=self_id,
             topic=self.data_topic,
@@ -176,7 +175,6 @@ class DataPlane:
         return len(self._duplicates)
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``on_time`` has something to do."""
         return earliest(self.intake.due_ms, self.custody.due_ms, self.moves.due_ms)
 
     def on_time(self, now: Now) -> None:
@@ -188,7 +186,7 @@ class DataPlane:
         if custody_ms is not None and custody_ms <= now.ms:
             self.custody.on_time(now)
 
-    # What the control plane says
+    # Calls of the control plane
 
     def reach(
         self,
@@ -198,9 +196,9 @@ class DataPlane:
         *,
         takes_bundles: bool = False,
     ) -> None:
-        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached.
+        """Send what is for ``neighbour`` over ``link``; ``None``: it cannot be reached.
 
-        ``takes_bundles``: its agent knows bundles, as earlier ones do not.
+        ``takes_bundles``: its agent supports bundles, which older agents do not.
         """
         self.outgoing.reach(neighbour, link, takes_bundles=takes_bundles)
         self.forwarder.reach(neighbour, link is not None)
@@ -216,14 +214,14 @@ class DataPlane:
         self.intake.on_route_changes(now)
         if self.moves:
             self.moves.end(now, filter)
-        if not filter.startswith("$"):  # others are between agents: see protocol.sharing
+        if not filter.startswith("$"):  # those with ``$`` are between agents: see protocol.sharing
             route = self.custody.on_route(filter, route, now, lost=lost)
         for other in self.forwarder.set_route(filter, route):
             details: dict[str, int | str] = {"filter": filter, "other": other}
             self._outlet.tell(Notice("filter.key_collision", "warning", details))
 
     def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None], now: Now) -> None:
-        """Frames for these brokers go by way of these next hops; see ``SetDestination``."""
+        """Frames for these brokers go through these next hops; see ``SetDestination``."""
         self.intake.on_route_changes(now)
         for broker, next_hop in next_hops.items():
             self.forwarder.set_destination(broker, next_hop)
@@ -233,9 +231,11 @@ class DataPlane:
         self.custody.on_destinations_moved(reached, now)
 
     def follow_trees(self, trees: Sequence[Tree], now: Now) -> None:
-        """Send flows by exactly these. Raises ``ValueError``: one is no tree, or not through us.
+        """Send flows by exactly ``trees``. Raises ``ValueError``: one is no tree, or does not pass
+        us.
 
-        Flows of ours that move wait until their former ways are empty, if markers can be followed.
+        Flows of ours that move wait until their former routes are empty, if markers can be
+        followed.
         """
         ours = {tree.filters for tree in trees if tree.origin == self._self_id} | self.trees.own
         former = {flow: self.forwarder.route_flow(flow) for flow in sorted(ours)}
@@ -247,12 +247,12 @@ class DataPlane:
                 self.moves.begin(flow, TopicRoute(*way), now.ms)
 
     def trees_changed(self, now: Now) -> None:
-        """Planned trees are others, or hold no more, or again."""
+        """Handle a change of planned trees, or of whether they hold."""
         self.intake.on_route_changes(now)
         self.forwarder.trees_changed()
 
     def keep(self, policy: KeepPolicy | None, now: Now) -> None:
-        """Keep here what nobody but a collector wants, as ``policy`` says; ``None``: nothing."""
+        """Keep here what only collectors want, as ``policy`` says; ``None``: nothing."""
         self.intake.on_route_changes(now)
         self.forwarder.keep(policy)
 
@@ -261,12 +261,12 @@ class DataPlane:
         self._own.renew(epoch)
 
     def share(self, filters: frozenset[str]) -> None:
-        """Shared groups of other brokers want exactly these of our clients' publications."""
+        """Shared groups of other brokers want exactly ``filters`` of our clients' publications."""
         self.forwarder.share(filters)
         self.custody.share(filters)
 
     def tend(self, now: Now) -> bool:
-        """Every second or so: bound what custody keeps; whether routes changed."""
+        """Bound what custody keeps, every second or so; return whether routes changed."""
         self.intake.flows.on_time(now.ms)
         ended = self.custody.tend(now)
         for filter, route in ended:
@@ -276,7 +276,7 @@ class DataPlane:
     def share_of_turn(self, publishes: Sequence[ports.Inbound]) -> int:
         """How many of ``publishes`` one turn of the loop takes, at least one.
 
-        Somebody may have subscribed thousands of filters that all match what somebody publishes.
+        A client may have subscribed thousands of filters that all match one publication.
         """
         if len(publishes) * len(self.forwarder) <= MATCHES_PER_TURN_MAX:
             return len(publishes)
@@ -289,7 +289,7 @@ class DataPlane:
         if self.shared is not None:
             self.shared.on_publishes(chunk, publishes)
         data_topic = self.data_topic
-        # A read of one, with nothing gathered, is what an idle agent gets: no batch is made for it.
+        # An idle agent gets reads of one, with nothing gathered: no batch is made for these.
         if len(publishes) == 1 and not self.intake.filled:
             packet, start, end = publishes[0]
             if packet.topic == data_topic:
@@ -326,12 +326,12 @@ class DataPlane:
                 continue
             first_byte = chunk[start]
             into = batches.acknowledged if first_byte & QOS_BITS else batches.plain
-            # Sent again after a broken connection. It may have broken between our writing the log
-            # and the broker's hearing of it: then only the acknowledgement is missing.
+            # Sent again after a broken connection. It may have broken after we wrote the log, but
+            # before the broker got the acknowledgement: then only the acknowledgement is missing.
             if first_byte & DUP_BIT and self.intake.is_logged(packet):
                 self.counters.redelivered += 1
                 continue
-            # Neighbours in the chunk with one route are one piece: bytes are sliced once for all.
+            # Adjacent packets with one route are one piece: bytes are sliced once for all.
             if into is batch and start == run_end and end - run_start <= frame_bytes_max:
                 run_end = end
                 run_count += 1
@@ -343,18 +343,18 @@ class DataPlane:
         if batch is not None:
             self.intake.add(batch, chunk[run_start:run_end], run_count, first_bytes, now)
             self.intake.end_read(now)
-        # Frames of one read share one entry in the journal, and one marker behind them.
+        # Frames of one read share one entry in the journal, and one marker after them.
         self._finish_custody(now)
 
     def _count_kept(self, topic: str, size: int) -> bool:
-        """Count a publication of ``size`` bytes if it is kept here; whether it is."""
+        """Count a publication of ``size`` bytes if it is kept here; return whether it is."""
         kept = self.forwarder.keeps(topic)
         self.counters.kept += kept
         self.counters.kept_bytes += size * kept
         return kept
 
     def on_frames(self, frames: Sequence[bytes], now: Now, by: BrokerId | None = None) -> None:
-        """Take frames that came past our broker; ``by`` whom, where they came under other seals."""
+        """Take frames that came past our broker; ``by``: the sender, if other seals identify it."""
         for frame in frames:
             self._on_frame(frame, now, by)
         self._finish_custody(now)
@@ -367,7 +367,7 @@ class DataPlane:
     def send_to(
         self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int, now: Now
     ) -> bool:
-        """Send a frame to the inbox of ``broker``, once; whether there is a way.
+        """Send a frame to the inbox of ``broker``, once; return whether there is a route.
 
         Its body ``parts`` has ``size`` bytes and ``count`` publications.
         """
@@ -379,26 +379,28 @@ class DataPlane:
         return self.outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms) > 0
 
     def trace(self, route: TopicRoute, sends: Sends, body: bytes, now: Now) -> int:
-        """Send a trace to ``sends``, next hops of ``route``; its number."""
+        """Send a trace to ``sends``, next hops of ``route``; return its number."""
         epoch, seq = self._own.number()
         frame = self._own.label(TRACE_FLAG, epoch, seq, now.us, 0, route.keys, body)
         self.outgoing.send(frame, 0, sends, (body,), len(body), now_ms=now.ms)
         return seq
 
     def _mark(self, former: TopicRoute, topic: str, body: bytes, now: Now) -> tuple[int, Sends]:
-        """Send a marker to those whom ``topic`` may go to and a link leads to; who they are."""
+        """Send a marker to reachable next hops that may get ``topic``; return its number and
+        them.
+        """
         rules_of, reaches = self._policies.rules_of, self.outgoing.reaches
-        hops = (each for each in former.sends if reaches(each[0]))
-        sends = tuple(each for each in hops if rules_of(each[0]).allows_export(topic))
+        hops = (send for send in former.sends if reaches(send[0]))
+        sends = tuple(send for send in hops if rules_of(send[0]).allows_export(topic))
         return self.trace(former, sends, body, now) if sends else 0, sends
 
     def _release(self, flow: tuple[str, ...], waited: Sequence[Waiting], now: Now) -> None:
         self.intake.send_waited(TopicRoute(*self.forwarder.route_flow(flow)), waited, now)
 
-    # Frames of others
+    # Frames of other agents
 
     def _on_frame(self, payload: bytes, now: Now, sealed_by: BrokerId | None = None) -> None:
-        """Deliver a frame, carry it on, or drop it."""
+        """Deliver a frame, forward it, or drop it."""
         counters = self.counters
         counters.frames_in += 1
         counters.frame_bytes_in += len(payload)
@@ -426,7 +428,9 @@ class DataPlane:
         self._on_label(frame, len(payload), now, sealed_by)
 
     def _put_together(self, part: bytes, now: Now, sealed_by: BrokerId | None) -> bytes | None:
-        """What ``part`` completes, if a neighbour cut it. Raises ``DecodeError``: it is no part."""
+        """The whole that ``part`` completes, if a neighbour cut it; ``DecodeError``: it is no
+        part.
+        """
         sender = sender_of(part)
         strange = sealed_by is not None and sender != sealed_by
         if strange or self.senders.until_ms.get(sender, 0.0) <= now.ms:
@@ -435,7 +439,7 @@ class DataPlane:
         return self._assembly.put(part)
 
     def _on_bundle(self, payload: bytes, now: Now, sealed_by: BrokerId | None) -> None:
-        """Take the frames of a bundle; what goes on of them goes on together."""
+        """Take the frames of a bundle; forward them together."""
         try:
             frames = unpack_bundle(payload)
         except DecodeError as error:
@@ -452,7 +456,7 @@ class DataPlane:
             self.counters.relayed += self.outgoing.send_bundle(leaving, now_ms=now.ms)
 
     def _on_label(self, frame: Frame, size: int, now: Now, sealed_by: BrokerId | None) -> None:
-        """Take a frame, if its sender is one of ours and custody believes it."""
+        """Take a frame, if its sender is a neighbour and custody accepts it."""
         counters = self.counters
         strange = sealed_by is not None and frame.sender != sealed_by
         strange |= self._members is not None and frame.origin not in self._members
@@ -461,11 +465,11 @@ class DataPlane:
             return
         judge = self.custody.judge
         if judge is not None and frame.flags & ~TRACE_FLAG and frame.origin != self._self_id:
-            # A word is judged by whom it is for.
+            # A word is checked by the agent that it is for.
             if not frame.flags & WORD_FLAG and not judge.believes(frame, size, now):
                 return
             self._take_frame(frame, size, now)
-            leaving, self._leaving = self._leaving, None  # what waited goes on by itself
+            leaving, self._leaving = self._leaving, None  # frames that waited are forwarded alone
             for waited, size in judge.released():
                 self._take_frame(waited, size, now)
             self._leaving = leaving
@@ -473,7 +477,7 @@ class DataPlane:
             self._take_frame(frame, size, now)
 
     def _take_frame(self, frame: Frame, size: int, now: Now) -> None:
-        """Deliver a frame that is believed, carry it on, or drop it."""
+        """Deliver an accepted frame, forward it, or drop it."""
         counters = self.counters
         if self._policies.active:
             let_in = self._policies.incoming(frame)
@@ -486,12 +490,12 @@ class DataPlane:
         origin = frame.origin
         is_ours = origin == self._self_id
         paused = origin in self.custody.paused
-        # Nobody has anything of ours that we do not; but a tree's destinations may be behind us.
+        # No agent has frames of ours that we lack; but destinations of a tree may be behind us.
         if paused or (is_ours and (frame.flags & REPAIR_FLAG or not names_tree(frame.keys))):
             self._suppress(frame, size, now)
             return
         if frame.flags & REPAIR_FLAG:
-            # It goes its own way, back along that of the request, and may be a copy on purpose.
+            # It returns along the path of the request, and may be an intended copy.
             self._note_came(frame, size, now)
             self.custody.on_repair(frame, now)
             self._unfinished = True
@@ -534,7 +538,7 @@ class DataPlane:
             counters.relayed += self.outgoing.send(frame, hops, sends, parts, length, now_ms=now.ms)
 
     def _deliver(self, frame: Frame, now: Now) -> None:
-        """Publish a frame that custody does not count, behind what came before it in this read."""
+        """Publish a frame that is not under custody, after what came before it in this read."""
         if self._unfinished:
             self.custody.destination.queue(frame)
         else:
@@ -551,7 +555,7 @@ class DataPlane:
         return rescued(frame, route, seen, self.forwarder, self._self_id)
 
     def _on_trace(self, frame: Frame, now: Now) -> None:
-        """Carry on a frame without publications as one of QoS 0 that had some."""
+        """Forward a frame without publications as if it were one of QoS 0 with some."""
         if self.traces is None or frame.origin == self._self_id:
             return
         first, new = self._duplicates.admit(
@@ -569,17 +573,17 @@ class DataPlane:
             self.outgoing.send(frame, frame.hops + 1, sends, (body,), len(body), now_ms=now.ms)
 
     def _keep_or_deliver(self, frame: Frame, route: FrameRoute, now: Now, *, first: bool) -> None:
-        """Let custody see the frame; publish it here when custody does not."""
+        """Pass the frame to custody; publish it here if custody does not."""
         self.custody.on_frame(frame, route.local, now, first=first)
         self._unfinished = True
-        # What custody counts, it delivers in its turn. Without subscribers here that we know of, a
-        # frame is delivered only while interest is widened, and nobody counts it.
+        # Custody delivers the frames on its chains in order. Without known subscribers here, a
+        # frame is delivered only while interest is widened, and is on no chain.
         counted = route.local or frame.flags & TAIL_FLAG
         if first and route.deliver and not counted:
             self._deliver(frame, now)
 
     def _note_came(self, frame: Frame, size: int, now: Now, *, repeated: bool = False) -> None:
-        """Write down that ``frame`` arrived, in a payload of ``size`` bytes."""
+        """Record that ``frame`` arrived, in a payload of ``size`` bytes."""
         if self._frame_events is not None:
             came = Came(
                 frame.sender, frame.publications, size, repeated, frame.flags, frame.origin,

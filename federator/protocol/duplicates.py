@@ -1,16 +1,16 @@
-"""Which frames were here before, in bounded memory.
+"""Which frames arrived before, in bounded memory.
 
 Copies of a frame reach a broker over several paths. Each origin numbers its frames, so a sheet of
 squared paper per (origin, epoch) is enough: tick the square of every frame that came. The sheet is
 a ring: it shows the last ``window_bits`` numbers.
 
 A frame routed by several filters may come in copies that are each responsible for some of them (a
-mask). For such frames the log also remembers which filters it took on, until it took on all.
+mask). For such frames the log also remembers the filters taken on so far, until all are.
 
-Who brings a frame may lie about its origin's epoch and number. So neither is an order between
-sheets: a number that stands on no sheet of its origin begins another one, on the account of the
-neighbour that brought it, and evicts only what that neighbour began. A lie makes nothing old. What
-it costs: a copy that comes later than everything its neighbour's sheets show is taken once more.
+A neighbour may forge the origin's epoch and number of a frame. So neither gives sheets an order: a
+number that is on no sheet of its origin begins another one, on the account of the neighbour that
+brought the frame, and evicts only what that neighbour began. So a forged frame makes nothing old.
+The cost: a copy that comes later than everything its neighbour's sheets show is accepted once more.
 
 Source: docs/protocol.md section 8.
 """
@@ -23,7 +23,7 @@ WINDOW_BITS = 65_536
 ORIGINS_MAX = 4_096
 PARTIAL_MASKS_MAX = 4_096
 WINDOWS_PER_NEIGHBOUR = 4
-"""Of one origin: its epoch, the one before, and two that somebody made up."""
+"""Per origin: its epoch, the previous one, and two that may be forged."""
 
 
 class DuplicateLog:
@@ -35,8 +35,8 @@ class DuplicateLog:
         window_bits: Frames remembered per window. A multiple of 8.
         origins_max: Windows on the account of one neighbour; the one unused for longest is
             forgotten first.
-        partial_masks_max: Frames per window whose taken filters are remembered one by one; beyond,
-            the oldest counts as taken whole.
+        partial_masks_max: Frames per window whose filters are remembered one by one; beyond,
+            the oldest counts as taken on completely.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class DuplicateLog:
     def admit(
         self, origin: BrokerId, epoch: Epoch, seq: int, *, k: int, mask: int, sender: BrokerId
     ) -> tuple[bool, int]:
-        """Take on a copy of the frame that ``origin`` numbered so in its ``epoch``.
+        """Record a copy of frame ``seq`` of ``origin`` in its ``epoch``.
 
         Args:
             seq: Its number, in 0..2**64-1.
@@ -82,22 +82,22 @@ class DuplicateLog:
         return False, window.take_rest(seq, k, mask)
 
     def _window(self, origin: BrokerId, epoch: Epoch, seq: int, sender: BrokerId) -> "_Sheet":
-        """The window on which ``seq`` stands, or a little ahead; made when there is none."""
+        """The window that contains ``seq``, or ends a little before it; created if missing."""
         sheets = self._origins.setdefault(origin, [])
-        # There is one, unless somebody restarted or lies.
-        found = sheets[0] if len(sheets) == 1 else None
+        # There is one, unless the origin restarted or the frame is forged.
+        window = sheets[0] if len(sheets) == 1 else None
         if (
-            found is None
-            or found.epoch != epoch
-            or not -found.bits < seq - found.top <= found.bits // 2
+            window is None
+            or window.epoch != epoch
+            or not -window.bits < seq - window.top <= window.bits // 2
         ):
-            found = self._nearest(sheets, epoch, seq)
-        if found is not None:
-            if found is not sheets[0]:
-                sheets.remove(found)
-                sheets.insert(0, found)
-            self._accounts[found.opener].move_to_end(found)
-            return found
+            window = self._nearest(sheets, epoch, seq)
+        if window is not None:
+            if window is not sheets[0]:
+                sheets.remove(window)
+                sheets.insert(0, window)
+            self._accounts[window.opener].move_to_end(window)
+            return window
         account = self._accounts.setdefault(sender, OrderedDict())
         its_own = [sheet for sheet in sheets if sheet.opener == sender]
         if len(its_own) >= WINDOWS_PER_NEIGHBOUR:
@@ -111,12 +111,12 @@ class DuplicateLog:
         return sheet
 
     def _nearest(self, sheets: list["_Sheet"], epoch: Epoch, seq: int) -> "_Sheet | None":
-        """Of those that show ``seq``, or less than half a window ahead of it, the nearest."""
-        found, distance = None, self._window_bits // 2 + 1
+        """The nearest of those that show ``seq``, or end less than half a window before it."""
+        nearest, distance = None, self._window_bits // 2 + 1
         for sheet in sheets:
             if sheet.epoch == epoch and -sheet.bits < seq - sheet.top < distance:
-                found, distance = sheet, max(1, seq - sheet.top)
-        return found
+                nearest, distance = sheet, max(1, seq - sheet.top)
+        return nearest
 
     def _drop(self, sheet: "_Sheet") -> None:
         del self._accounts[sheet.opener][sheet]
@@ -129,7 +129,7 @@ class DuplicateLog:
 class SeenNumbers:
     """Which numbers of one sequence came before: one bit per number in ``top - bits + 1 .. top``.
 
-    What is older counts as seen. Of frames also the masks that were taken in part.
+    Older numbers count as seen. For frames also the masks that were taken on in part.
     """
 
     __slots__ = ("bits", "partial", "ring", "top")
@@ -160,7 +160,7 @@ class SeenNumbers:
         return True
 
     def keep_partial(self, seq: int, mask: int, partial_masks_max: int) -> None:
-        """Remember that only ``mask`` was taken of ``seq``."""
+        """Remember that only ``mask`` was taken on of ``seq``."""
         if self.partial is None:
             self.partial = {}
         if len(self.partial) >= partial_masks_max:
@@ -168,7 +168,7 @@ class SeenNumbers:
         self.partial[seq] = mask
 
     def take_rest(self, seq: int, k: int, mask: int) -> int:
-        """The part of ``mask`` not taken yet; it is taken now."""
+        """The part of ``mask`` not taken on yet; it is taken on now."""
         if self.partial is None or seq <= self.top - self.bits:
             return 0
         taken = self.partial.get(seq)

@@ -16,39 +16,39 @@ class Send(msgspec.Struct, frozen=True):
 
 
 class Dial(msgspec.Struct, frozen=True):
-    """Connect to a broker that named itself in a hello, and keep reconnecting."""
+    """Connect to the broker at ``address``, which a hello announced, and keep reconnecting."""
 
     id: BrokerId
     address: str
 
 
 class CallOff(msgspec.Struct, frozen=True):
-    """Dial ``id`` no more."""
+    """Stop dialling ``id``."""
 
     id: BrokerId
 
 
 class DialSeed(msgspec.Struct, frozen=True):
-    """Connect to whoever is at an address that the operator named for joining."""
+    """Connect to the broker at an address that the operator configured for joining."""
 
     address: str
 
 
 class CallOffSeed(msgspec.Struct, frozen=True):
-    """Dial the seed at ``address`` no more."""
+    """Stop dialling the seed at ``address``."""
 
     address: str
 
 
 class Measure(msgspec.Struct, frozen=True):
-    """Find out how far the broker at ``address`` is, without telling it who we are."""
+    """Measure the round trip to the broker at ``address``, without identifying ourselves."""
 
     id: BrokerId
     address: str
 
 
 class RememberBrokers(msgspec.Struct, frozen=True):
-    """Keep these over a restart: whom to look for, and where."""
+    """Keep ids and addresses over a restart, to find these brokers again."""
 
     brokers: tuple[tuple[BrokerId, str], ...]
 
@@ -62,7 +62,7 @@ class HangUp(msgspec.Struct, frozen=True):
 class NeighbourReachable(msgspec.Struct, frozen=True):
     """The link to ``neighbour`` is up: its data goes over ``conn`` from now on.
 
-    ``takes_bundles``: its agent takes several frames in one PUBLISH.
+    ``takes_bundles``: its agent accepts several frames in one PUBLISH.
     """
 
     neighbour: BrokerId
@@ -79,7 +79,7 @@ class NeighbourUnreachable(msgspec.Struct, frozen=True):
 class FilterRoute(msgspec.Struct, frozen=True, gc=False):
     """What the data plane does with publications that match one filter.
 
-    Tables of very many filters hold it: Python's collector need not look into them.
+    Tables of very many filters hold it: Python's garbage collector need not track them.
     """
 
     local: bool  # our own clients subscribe to it: publish arriving frames on our broker
@@ -88,17 +88,17 @@ class FilterRoute(msgspec.Struct, frozen=True, gc=False):
     # children for a member; one parent for a non-member (one per mesh while a hand-over lasts);
     # none while a route is being repaired.
     next_hops: tuple[BrokerId, ...]
-    # Brokers that want it over the shortest path, ascending; each gets one copy by way of the next
+    # Brokers that want it over the shortest path, ascending; each gets one copy, through the next
     # hop in ``SetDestination``.
     destinations: tuple[BrokerId, ...] = ()
-    # Whoever wants it only collects: where that is kept at the edge, nobody else needs it.
+    # Only collectors want it: where that is kept at the edge, no other broker needs it.
     collected: bool = False
 
 
 class SetRoute(msgspec.Struct, frozen=True):
     """Replace the route of ``filter``; ``None`` forgets it.
 
-    ``lost``: others wanted it until now, and went out of reach without giving it up.
+    ``lost``: other brokers wanted it until now, and went out of reach without giving it up.
     """
 
     filter: str
@@ -107,23 +107,23 @@ class SetRoute(msgspec.Struct, frozen=True):
 
 
 class SetDestination(msgspec.Struct, frozen=True):
-    """Frames for ``broker`` go by way of ``next_hop``; ``None``: no way is known now."""
+    """Frames for ``broker`` go through ``next_hop``; ``None``: no route is known now."""
 
     broker: BrokerId
     next_hop: BrokerId | None
 
 
 class Pause(msgspec.Struct, frozen=True):
-    """Take nothing more that ``broker`` keeps for us: we hear it by another way."""
+    """Ignore the copies that ``broker`` keeps for us: another way serves us."""
 
     broker: BrokerId
 
 
 class Proceed(msgspec.Struct, frozen=True):
-    """Take again what ``broker`` keeps for us, and remember that over a restart.
+    """Accept again what ``broker`` keeps for us, and remember that over a restart.
 
     ``since_us``: what it made before then came by another way; by its wall clock, or ours. 0: none
-    did. ``resumes``: we go on where we were in an earlier life.
+    did. ``resumes``: the positions of an earlier run stay valid.
     """
 
     broker: BrokerId
@@ -133,13 +133,13 @@ class Proceed(msgspec.Struct, frozen=True):
 
 
 class RenewEpoch(msgspec.Struct, frozen=True):
-    """Our id is known under a newer epoch: persist this one and announce with it."""
+    """Our id was seen with a newer epoch: persist this one and announce with it."""
 
     epoch: int
 
 
 class PublishGuide(msgspec.Struct, frozen=True):
-    """Retain ``guide`` on our broker, in place of the one before."""
+    """Retain ``guide`` on our broker, in place of the previous one."""
 
     guide: Guide
 
@@ -147,7 +147,7 @@ class PublishGuide(msgspec.Struct, frozen=True):
 class StepIn(msgspec.Struct, frozen=True):
     """We are the substitute of ``broker``, missed since ``missed_at_ms``.
 
-    ``sessions`` are the subscriptions of sessions that lasted there.
+    ``sessions`` are the subscriptions of persistent sessions there.
     """
 
     broker: BrokerId
@@ -162,7 +162,7 @@ class StepBack(msgspec.Struct, frozen=True):
 
 
 class SetDraining(msgspec.Struct, frozen=True):
-    """Somebody ordered that our clients move away, or may come back: remember it."""
+    """Remember an order to move our clients away, or to let them return."""
 
     drain: bool
 

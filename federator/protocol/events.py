@@ -9,19 +9,19 @@ from federator.protocol.types import BrokerId, ConnId, Cost
 
 
 class LocalBrokerUp(msgspec.Struct, frozen=True):
-    """The own broker answers, and we are subscribed to the control topics there."""
+    """Our own broker answers, and we are subscribed to the control topics there."""
 
 
 class LocalBrokerDown(msgspec.Struct, frozen=True):
-    """The connection to our own broker is gone: we neither hear nor deliver."""
+    """The connection to our own broker is gone: we neither receive nor deliver."""
 
 
 class NeighbourConnected(msgspec.Struct, frozen=True):
     """Connection ``conn`` to a neighbour's broker can carry messages.
 
-    ``expected_id`` and ``cost`` are what the operator wrote, or ``None`` when only an address was
-    given; ``cost`` is then 1 or the measured delay, as ``Parameters.link_cost`` says.
-    ``takes_outbox``: over it we hear what is said to us at its other end, and nobody need dial us.
+    ``expected_id`` and ``cost`` are as configured, or ``None`` when only an address was given;
+    ``cost`` is then 1 or the measured delay, as ``Parameters.link_cost`` says. ``takes_outbox``: on
+    it we subscribe to our outbox at the other end, so no agent need dial us.
     """
 
     conn: ConnId
@@ -57,13 +57,13 @@ class PriorityChanged(msgspec.Struct, frozen=True):
 
 
 class StatusChanged(msgspec.Struct, frozen=True):
-    """How our broker is: draining or not, its load, its address. Its links we know ourselves."""
+    """The state of our broker: draining or not, its load, its address. Its links are known here."""
 
     status: BrokerRecord
 
 
 class CollectsChanged(msgspec.Struct, frozen=True):
-    """Our clients' wishes for exactly these filters only collect: see ``BrokerRecord``."""
+    """Our clients' subscriptions to exactly these filters only collect: see ``BrokerRecord``."""
 
     filters: frozenset[str]
 
@@ -71,7 +71,7 @@ class CollectsChanged(msgspec.Struct, frozen=True):
 class RowsChanged(msgspec.Struct, frozen=True):
     """What our clients publish and subscribe, as a change of our rows of the session flow table.
 
-    Each row as the record that says it (``session_records.encode_record`` of a ``FlowRow``).
+    Each row is the record that announces it (``session_records.encode_record`` of a ``FlowRow``).
     """
 
     added: frozenset[str]
@@ -86,14 +86,14 @@ class DrainRequested(msgspec.Struct, frozen=True):
 
 
 class Measured(msgspec.Struct, frozen=True):
-    """How far the broker of ``id`` is; ``None``: it did not answer."""
+    """The round trip to the broker of ``id``; ``None``: it did not answer."""
 
     id: BrokerId
     round_trip_ms: int | None
 
 
 class NamedNeighbour(msgspec.Struct, frozen=True):
-    """What the operator says of the neighbour at ``address``, as in ``NeighbourConnected``."""
+    """The configuration of the neighbour at ``address``, as in ``NeighbourConnected``."""
 
     address: str
     expected_id: BrokerId | None = None
@@ -101,10 +101,10 @@ class NamedNeighbour(msgspec.Struct, frozen=True):
 
 
 class LinksConfigured(msgspec.Struct, frozen=True):
-    """The operator says other things of links than before, from now on and all at once.
+    """The operator's configuration of links changed, all at once.
 
-    ``neighbours`` are all that are named, ``given_up`` the addresses of those that no longer are;
-    who is named anew is told of when it is connected.
+    ``neighbours`` are all configured ones, ``given_up`` the addresses of those that no longer are;
+    a new neighbour is reported when it is connected.
     """
 
     neighbours: tuple[NamedNeighbour, ...]
@@ -115,8 +115,8 @@ class LinksConfigured(msgspec.Struct, frozen=True):
 class HubChosen(msgspec.Struct, frozen=True):
     """We, a leaf, are served by ``hub`` from now on, and not by any of ``others``.
 
-    ``since_us``, our wall clock: what was published before then came by who served before; 0:
-    nobody did. ``resumes``: it served in an earlier life, and we go on where we were.
+    ``since_us``, our wall clock: what was published before then came through the previous hub; 0:
+    there was none. ``resumes``: it served us in an earlier run, and positions stay valid.
     """
 
     hub: BrokerId
@@ -128,14 +128,14 @@ class HubChosen(msgspec.Struct, frozen=True):
 class DeadlineReached(msgspec.Struct, frozen=True):
     """The instant returned by ``next_deadline_ms`` has come.
 
-    ``behind``: what was sent to us may wait to be read, so that silence says little.
+    ``behind``: messages may be waiting to be read, so silence proves little.
     """
 
     behind: bool = False
 
 
 class LeaveRequested(msgspec.Struct, frozen=True):
-    """The operator stops this agent: tell the neighbours."""
+    """The operator stops this agent: send byes to the neighbours."""
 
 
 OwnBrokerEvent = (

@@ -2,13 +2,13 @@
 
 An idle agent sends what one socket read brought at once. Under load a broker wakes us for one or
 two publications at a time, thousands of times a second, and every frame costs system calls at every
-agent and broker behind us. So from ``BUSY_READS_PER_TICK`` on, batches stay open for ``GAP_MS``,
+agent and broker on its path. So from ``BUSY_READS_PER_TICK`` on, batches stay open for ``GAP_MS``,
 unless processors have time to spare. Measured at 10,000 msg/s of 64 B over three hops: a third less
 CPU in all, a third of it at the relays' brokers, for 0.3 to 0.6 ms of delay.
 
-What is published at QoS 1 and 2 goes into the custody log first; then it is sent, and our broker is
-told that it is ours. When the log cannot be written, it waits here, unacknowledged, in the order in
-which it came.
+Publications at QoS 1 and 2 are written to the custody log first; then they are sent, and
+acknowledged to our broker. When the log cannot be written, they wait here, unacknowledged, in the
+order of their arrival.
 
 Source: docs/protocol.md sections 8 and 11.
 """
@@ -41,16 +41,16 @@ ROUTES_KEPT_MAX = 1_024
 """Routes whose empty batches are kept."""
 
 RETRY_MS = Millis(1_000)
-"""Until the log is tried again that could not be written."""
+"""How long after a failed write the log is tried again."""
 
 BUNDLE_FRAMES_MAX, BUNDLE_RUNS_MAX = 512, 4_096
-"""Of one flush; agents take twice as many."""
+"""Limits of one flush; agents accept twice as many."""
 
 LABEL_BYTES = 80
 """What the label of a frame takes beside its packets, in most cases."""
 
 REDELIVERED_MAX = 2_000
-"""Records in which a publication is looked for that our broker sends again."""
+"""How many records are searched for a publication that our broker sends again."""
 
 
 @dataclass(slots=True, eq=False)
@@ -62,11 +62,11 @@ class Batch:
     parts: list[bytes | memoryview] = field(default_factory=list)
     size: int = 0
     count: int = 0
-    retained: bool = False  # some publication is
+    retained: bool = False  # some publication in it is retained
     time_us: int = 0  # when it became a frame
 
     def empty(self) -> None:
-        """Hold nothing any more."""
+        """Drop the contents."""
         self.parts = []
         self.size = self.count = 0
         self.retained = False
@@ -83,14 +83,13 @@ class RouteBatches:
 
 
 class OpenBatches:
-    """The batches that hold something, in the order in which they began to.
+    """The batches with contents, in the order in which they got them.
 
     Empty ones are kept by route for next time: most publications take the same few routes.
 
     Attributes:
         filled: These batches; a dictionary for the sake of its order.
-        runs: From which of them the packets come, in the order in which they were published, and
-            how many at a time.
+        runs: The order in which the packets were published, as (batch, how many packets).
     """
 
     __slots__ = ("_by_route", "filled", "runs", "size")
@@ -115,7 +114,7 @@ class OpenBatches:
         return batches.acknowledged
 
     def behind(self, route: TopicRoute) -> Batch:
-        """The batch for what comes now on ``route`` under custody, behind all that waits there.
+        """The batch for the next publications under custody on ``route``, after all waiting ones.
 
         A topic's route may change and change back, and its publications must stay in order.
         """
@@ -150,14 +149,14 @@ class OpenBatches:
         )
 
     def keep(self) -> int:
-        """Copy what still lies in a socket's buffer; return the bytes held in all."""
+        """Copy what is still in a socket's buffer; return the bytes held in all."""
         for batch in self.filled:
             if type(batch.parts[-1]) is memoryview:
                 batch.parts = [b"".join(batch.parts)]
         return self.size
 
     def take(self) -> tuple[list[Batch], list[tuple[Batch, int]]]:
-        """The batches that held something and their runs; none holds anything any more."""
+        """Empty this, and return the batches that had contents, and their runs."""
         taken = list(self.filled), self.runs
         self.filled.clear()
         self.runs, self.size = [], 0
@@ -174,7 +173,7 @@ class OpenBatches:
 
 
 class Pace:
-    """How fast reads come, by counting them in ticks of ``TICK_MS``."""
+    """Measures how fast reads come, by counting them in ticks of ``TICK_MS``."""
 
     __slots__ = ("_before", "_now", "_tick")
 
@@ -184,7 +183,7 @@ class Pace:
         self._now = 0
 
     def is_busy(self, now_ms: Millis) -> bool:
-        """Count one read; whether this or the previous tick had ``BUSY_READS_PER_TICK``."""
+        """Count one read; return whether this or the previous tick had ``BUSY_READS_PER_TICK``."""
         tick = now_ms // TICK_MS
         if tick != self._tick:
             self._before = self._now if tick == self._tick + 1 else 0
@@ -194,7 +193,7 @@ class Pace:
 
 
 class Intake:
-    """What our clients published and is not on its way yet."""
+    """The publications of our clients that are not sent yet."""
 
     def __init__(
         self,
@@ -210,7 +209,7 @@ class Intake:
         flows_max: int,
     ) -> None:
         self._open = OpenBatches()
-        # Called when all that came is in the log, and our broker was told so.
+        # Called when everything received is in the log, and was acknowledged to our broker.
         self.on_acknowledged: Callable[[], None] = lambda: None
         self.has_spare_time: Callable[[], bool] = lambda: False  # then nothing is gathered
         self.of: Callable[[TopicRoute], RouteBatches] = self._open.of  # the batches of a route
@@ -228,19 +227,19 @@ class Intake:
         self._measured = self.flows if flows_max else None
         self.due_ms: Millis | None = None  # when ``on_time`` has something to do
         self._pace = Pace()
-        self._flush_ms: Millis | None = None  # when what was gathered goes
+        self._flush_ms: Millis | None = None  # when gathered publications are sent
         self._retry_ms: Millis | None = None  # when the log is tried again
         self._unacknowledged: list[tuple[int, int]] = []  # (packet id, QoS) of our broker
         self._unacknowledged_of = 0  # the session they belong to
         self._source: AcknowledgingLink | None = None
         self._redelivered: dict[int, PublishPacket] = {}  # in the log, by packet id
 
-    # What one read brings
+    # Publications of one read
 
     def send_alone(self, route: TopicRoute, packet: memoryview, now: Now) -> None:
-        """Take a publication of QoS 0 that came alone, and no batch is open.
+        """Take a publication of QoS 0 that came alone, while no batch is open.
 
-        That is the way of the least delay, unless reads come thick and fast.
+        This is the path of least delay, unless many reads come in a short time.
         """
         if self._is_rush(now.ms):
             self.add(self.of(route).plain, packet, 1, packet[0], now)
@@ -252,9 +251,9 @@ class Intake:
             self._send(route, (packet,), len(packet), 1, time_us, now)
 
     def add(self, batch: Batch, run: memoryview, count: int, first_bytes: int, now: Now) -> None:
-        """Add a run of packets to a batch, which becomes a frame first when there is no room.
+        """Add a run of packets to a batch; flush first when there is no room.
 
-        ``first_bytes`` are those of all its packets, ored.
+        ``first_bytes``: the bitwise OR of the first bytes of all its packets.
         """
         self._counters.publications_in += count
         if (
@@ -267,13 +266,13 @@ class Intake:
             batch = self._open.behind(batch.route)
         if batch.count and batch.size + len(run) > self._frame_bytes_max:
             if batch.acknowledged:
-                batch = self._open.after(batch)  # what waits for the log goes first
+                batch = self._open.after(batch)  # what waits for the log is sent first
             else:
                 self.flush(now)
         self._open.add(batch, run, count, retained=first_bytes & RETAIN_BIT > 0)
 
     def end_read(self, now: Now, *, busy: bool | None = None) -> None:
-        """End a read that brought several: flush at once, or within ``GAP_MS`` in a rush."""
+        """End a read that brought several: flush at once, or within ``GAP_MS`` under load."""
         if busy is None:
             busy = self._is_rush(now.ms)
         waits = self._flush_ms is not None
@@ -285,19 +284,19 @@ class Intake:
 
     @property
     def gathers(self) -> bool:
-        """Whether something waits for more to come; it may be flushed sooner than ``due_ms``."""
+        """Whether publications wait for more to come; a flush may come before ``due_ms``."""
         return self._flush_ms is not None
 
     def _is_rush(self, now_ms: Millis) -> bool:
-        """Count one read; whether what it brought had better wait for more."""
+        """Count one read; return whether its publications should wait for more."""
         return self._pace.is_busy(now_ms) and not self.has_spare_time()
 
     def is_logged(self, packet: PublishPacket) -> bool:
         """Whether a publication that comes again is in the log already."""
-        known = self._redelivered.get(packet.packet_id or 0)
-        return known is not None and (known.topic, known.payload) == (packet.topic, packet.payload)
+        entry = self._redelivered.get(packet.packet_id or 0)
+        return entry is not None and (entry.topic, entry.payload) == (packet.topic, packet.payload)
 
-    # What goes
+    # Sending
 
     def flush(self, now: Now) -> None:
         """Send what waits for more to come. To be called before the agent leaves."""
@@ -323,7 +322,7 @@ class Intake:
             self._custody.finish(now)
 
     def on_time(self, now: Now) -> None:
-        """Flush what was gathered for long enough, or what the log refused a while ago."""
+        """Flush what was gathered for long enough, or what could not be logged a while ago."""
         if self.due_ms is not None and self.due_ms <= now.ms:
             if self._retry_ms is not None and self._retry_ms <= now.ms:
                 self._retry_ms = None
@@ -331,21 +330,21 @@ class Intake:
             self.flush(now)
 
     def send_waited(self, route: TopicRoute, waited: Sequence[Waiting], now: Now) -> None:
-        """Send what waited while its flow moved; it was measured when it came."""
-        for each in waited:
-            size = len(each.packets)
-            self._send_now(route, (each.packets,), size, each.count, each.time_us, now)
+        """Send what waited while its flow moved; it was measured on arrival."""
+        for entry in waited:
+            size = len(entry.packets)
+            self._send_now(route, (entry.packets,), size, entry.count, entry.time_us, now)
 
     def _set_due(self) -> None:
         self.due_ms = earliest(self._flush_ms, self._retry_ms)
 
     def on_route_changes(self, now: Now) -> None:
-        """A topic's route changes: what was gathered by the former one goes first."""
+        """A topic's route changes: send what was gathered by the former one first."""
         if self.filled and self._retry_ms is None:
             self.flush(now)
 
     def _log_all(self, batches: Sequence[Batch], now: Now) -> Mapping[Batch, Record] | None:
-        """Log what ``batches`` hold, a record each; ``None``: it must be tried again later."""
+        """Log ``batches``, one record each; ``None``: it must be tried again later."""
         records = self._custody.origin.write(batches, now.ms)
         if records is None:
             if self._retry_ms is None:
@@ -361,7 +360,7 @@ class Intake:
         records: Mapping[Batch, Record],
         now: Now,
     ) -> None:
-        """Send what ``batches`` hold, a frame each and all together, and empty them."""
+        """Send ``batches``, a frame each and all together, and empty them."""
         if len(batches) == 1 and not records:
             [batch] = batches
             self._send(batch.route, batch.parts, batch.size, batch.count, batch.time_us, now)
@@ -378,16 +377,16 @@ class Intake:
                 if self._moves and self._lets_wait(batch, now):
                     batch.empty()
                     continue
-            each = self._plain(batch) if record is None else self._logged(batch, record)
-            each.frame.place, each.frame.order = place, order
-            if each.sends:
-                leaving.append(each)
+            frame_out = self._plain(batch) if record is None else self._logged(batch, record)
+            frame_out.frame.place, frame_out.frame.order = place, order
+            if frame_out.sends:
+                leaving.append(frame_out)
             batch.empty()
         if leaving:
             self._outgoing.send_bundle(leaving, now_ms=now.ms)
 
     def _time_of(self, parts: Sequence[bytes | memoryview], retained: bool, now: Now) -> int:
-        """When a frame of ours was made; retained values in it get their versions by that."""
+        """When a frame of ours was made; retained values in it get their versions by that time."""
         if retained and self._retained is not None:
             return self._retained.leave(b"".join(parts))
         return now.us
@@ -401,8 +400,7 @@ class Intake:
         time_us: int,
         now: Now,
     ) -> None:
-        """Send ``count`` QoS 0 publications, ``size`` bytes in all, as one frame, or let them
-        wait."""
+        """Send ``count`` QoS 0 publications of ``size`` bytes as one frame, or let them wait."""
         if self._measured is not None:
             self._measured.add(route, size, count)
         if not self._moves or not self._moves.take(route.keys, parts, count, time_us, now):
@@ -423,11 +421,11 @@ class Intake:
             self._outgoing.send(frame, 0, route.sends, parts, size, now_ms=now.ms)
 
     def _lets_wait(self, batch: Batch, now: Now) -> bool:
-        """Let what ``batch`` holds at QoS 0 wait, if its flow moves; whether it does."""
+        """Let what ``batch`` has at QoS 0 wait, if its flow moves; return whether it does."""
         return self._moves.take(batch.route.keys, batch.parts, batch.count, batch.time_us, now)
 
     def _plain(self, batch: Batch) -> Leaving:
-        """The frame of what ``batch`` holds at QoS 0."""
+        """The frame for what ``batch`` has at QoS 0."""
         route, count, time_us = batch.route, batch.count, batch.time_us
         epoch, seq = self._own.number()
         self._note_plain(route, seq, batch.size, count, time_us)
@@ -445,7 +443,7 @@ class Intake:
             self._counters.no_route += count
 
     def _logged(self, batch: Batch, record: Record) -> Leaving:
-        """The frame of what ``batch`` holds at QoS 1 and 2, and the log as ``record``."""
+        """The frame for what ``batch`` has at QoS 1 and 2, and the log as ``record``."""
         route, count, size = batch.route, batch.count, batch.size
         frame = self._custody.origin.frame_of(record, route.keys)
         self._counters.publications_out += count
@@ -459,10 +457,10 @@ class Intake:
             self._frame_events.add(made)
         return Leaving(frame, 0, route.sends, (record.body,), len(record.body))
 
-    # What our broker is told
+    # Acknowledging to our broker
 
     def acknowledge(self, link: AcknowledgingLink, packet_ids: list[tuple[int, int]]) -> None:
-        """Acknowledge publications of our broker, given as (packet id, QoS), once they are ours.
+        """Acknowledge publications of our broker, given as (packet id, QoS), once they are logged.
 
         To be called after the read was taken, for all that came with a packet id.
         """
@@ -475,7 +473,7 @@ class Intake:
             self._acknowledge()
 
     def on_local_up(self, *, session_present: bool) -> None:
-        """The data connection is up; with its session, the broker sends again what was on its way.
+        """The data connection is up; with its session, the broker sends again what was under way.
 
         It may be in the log already, in which case only the acknowledgement is missing.
         """
@@ -487,7 +485,7 @@ class Intake:
                         self._redelivered.setdefault(publication.packet_id, publication)
 
     def on_local_down(self, now: Now) -> None:
-        """The data connection is gone: log what we have, and forget what could not be logged.
+        """The data connection is gone: log what we have, and drop what could not be logged.
 
         The broker sends it again.
         """

@@ -1,9 +1,10 @@
-"""Who serves a leaf that has two hubs: what the agents at both ends do about it.
+"""Which hub serves a leaf that has two: what the agents at both ends do about it.
 
-The leaf chooses (``leaves.hub_choice``) and says so; the node makes of that what is to be paused
-and proceeded with (``routing.serving``). Here it is done to what custody keeps, and noted: what was
-decided last is on disk, so that after a restart nobody goes on where somebody else went on in the
-meantime. Of a leaf the note's age says, to some seconds, until when its hub served it.
+The leaf chooses (``leaves.hub_choice``) and announces its choice; the node derives what is to be
+paused and proceeded with (``routing.serving``). Here that is applied to custody, and noted: the
+last decision is on disk, so that after a restart an agent does not continue where another one did
+in the meantime. At a leaf, the age of the note shows, to some seconds, until when its hub served
+it.
 
 Source: docs/hubs.md; docs/protocol.md 20.
 """
@@ -21,33 +22,34 @@ from federator.protocol.node import Node
 from federator.protocol.types import BrokerId, Millis, Now
 
 TOUCH_GAP_MS: Final = 10_000
-"""A gateway's disk is flash: a leaf that starts without its hub looks back so much further."""
+"""A gateway's disk is flash, so we write seldom; after a restart a leaf looks back further."""
 
 
 class Note(Protocol):
-    """What was decided last, on disk."""
+    """The last decision, on disk."""
 
     def read(self) -> tuple[Served | None, int]:
-        """That, and when it was written or touched, by our wall clock; 0: there is none."""
+        """The decision, and when it was written or touched, by our wall clock; 0: there is none."""
 
     def write(self, served: Served) -> bool:
-        """Keep this instead; whether it is written down."""
+        """Write another decision; return whether it is written."""
 
     def touch(self) -> None:
-        """It holds still, now."""
+        """Record that the decision is still valid."""
 
 
 class LeafServing:
-    """At one agent: at a leaf with two hubs, or where a leaf hangs; nothing at any other.
+    """Serves one agent: a leaf with two hubs, or the agent at which a leaf hangs; idle elsewhere.
 
     Args:
-        handle: Gives our node an event.
-        leaf: Which leaf hangs here, if any does.
+        handle: Passes an event to our node.
+        leaf: The leaf that hangs here, if there is one.
 
     Attributes:
-        choice: Of a leaf with two hubs.
-        has_two_ways: Of a leaf: for a while it has another way than its hub, which has to know.
-        on_roaming: Called when the leaf that hangs here is heard to have another hub.
+        choice: At a leaf with two hubs.
+        has_two_ways: At a leaf: for a while it has a second way beside its hub, and announces
+            which one serves it.
+        on_roaming: Called when the leaf that hangs here announces another hub.
     """
 
     def __init__(
@@ -75,16 +77,16 @@ class LeafServing:
             self._resume(leaf, self._known)
 
     def choose_among(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
-        """We are a leaf with these hubs, the preferred one first; none is known to be linked."""
-        known = self._known
+        """Choose among the hubs of this leaf, the preferred one first; assume no link yet."""
+        served = self._known
         self.choice = HubChoice(
             hubs,
             now,
             look_back_ms=self._node.parameters.hello_timeout_ms,
             return_after_ms=return_after_ms,
             missing_since_us=self._custody.missing_since_us,
-            served_by=None if known is None else known.hub,
-            served_since_us=0 if known is None else known.since_us,
+            served_by=None if served is None else served.hub,
+            served_since_us=0 if served is None else served.since_us,
             served_until_us=self._noted_us,
         )
         self._node.serving.wait(hubs)
@@ -92,24 +94,23 @@ class LeafServing:
         self._touched_ms = now.ms
 
     def start(self) -> None:
-        """Begin with what an earlier life knew."""
+        """Apply what the note of an earlier run says."""
         if self._leaf is not None and self._known is not None:
             self._roams()
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``on_time`` has something to do."""
         return None if self.choice is None else self.choice.next_deadline_ms()
 
     def on_neighbour(self, neighbour: BrokerId, up: bool, now: Now) -> None:
         """A link came up, or was lost."""
         if self.choice is None and up and self._tells_who_serves():
-            # The one that is left waits to hear that it serves.
+            # The remaining hub waits for the announcement that it serves.
             self.choose_among((neighbour,), now, return_after_ms=0)
         if self.choice is not None:
             self._follow(self.choice, self.choice.on_link(neighbour, up, now))
 
     def prefer(self, hubs: Sequence[BrokerId], now: Now, *, return_after_ms: int) -> None:
-        """Other hubs than before, or in another order, are to serve us; it may have been one."""
+        """Set other hubs, or another order of hubs; there may have been only one before."""
         if self.choice is not None:
             self.choice.prefer(hubs)
             return
@@ -118,12 +119,12 @@ class LeafServing:
             self.on_neighbour(hub, True, now)
 
     def return_now(self, now: Now) -> None:
-        """Whoever operates this leaf wants it to be served by the hub that it prefers, now."""
+        """Return to the preferred hub now, by order of the operator."""
         if self.choice is not None:
             self._follow(self.choice, self.choice.return_now(now))
 
     def perform(self, effect: Pause | Proceed) -> None:
-        """Exchange nothing with a broker, or exchange again, and remember it."""
+        """Stop or resume the exchange with a broker, and note the decision."""
         if isinstance(effect, Pause):
             self._custody.pause(effect.broker)
         else:
@@ -141,7 +142,7 @@ class LeafServing:
             self._known = served
 
     def on_time(self, now: Now) -> None:
-        """Choose, where there is a reason to, and note now and then that we are served."""
+        """Reconsider the choice if it is due, and touch the note now and then while served."""
         if self.choice is None:
             return
         self._follow(self.choice, self.choice.on_time(now))
@@ -153,7 +154,7 @@ class LeafServing:
     # Inside
 
     def _tells_who_serves(self) -> bool:
-        """A leaf with one hub that had two, or has two ways."""
+        """Whether this is a leaf with one hub that had two, or has two ways."""
         is_leaf = self._leaf is None and not self._node.parameters.transit
         return is_leaf and (self.has_two_ways or self._known is not None)
 

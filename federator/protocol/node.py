@@ -1,7 +1,7 @@
 """One agent's protocol behind one method: events in, effects out.
 
-The machines below never call each other: what one finds out is a signal that the node hands to the
-others, in a fixed order, until nothing is left to tell.
+The machines below never call each other: each returns signals, which the node passes to the others
+in a fixed order until none is left.
 """
 
 from collections import deque
@@ -36,7 +36,7 @@ from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import EPOCH_LEAP_MAX, BrokerId, Cost, Epoch, Millis
 
 OWN_ID_RENEWALS_MAX = 3
-"""Epoch renewals within ``OWN_ID_WINDOW_MS`` that prove another agent to have our id."""
+"""So many epoch renewals within ``OWN_ID_WINDOW_MS`` prove that another agent has our id."""
 
 OWN_ID_WINDOW_MS = 60_000
 OWN_ID_PAUSE_MS = 30_000
@@ -45,17 +45,17 @@ UNPROVEN_GAP_MS = Millis(3_600_000)
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who this agent is."""
+    """The identity of this agent."""
 
     id: BrokerId  # unique in the federation
     epoch: Epoch  # must be greater than at the last start
     address: str = ""  # where other agents reach our broker; empty when they cannot
     priority: int = 0  # our priority as a core; the smaller is preferred, before the id
-    name: str = ""  # what operators call our broker
+    name: str = ""  # the name that operators gave our broker
 
 
 class Node:
-    """The whole protocol of one agent. Without ``topology`` the operator arranges its links."""
+    """The whole protocol of one agent. Without ``topology`` the operator configures its links."""
 
     def __init__(
         self,
@@ -87,7 +87,7 @@ class Node:
         self._said: RateLimiter[str] = RateLimiter(gap_ms=Millis(COMPLAINT_GAP_MS), keys_max=8)
 
     def handle(self, event: events.Event, *, now_ms: Millis) -> list[e.Effect]:
-        """Advance every machine that ``event`` concerns; return what must be done about it."""
+        """Pass ``event`` to every machine that it concerns; return the effects."""
         if self._left:
             return []
         steps = self._on_event(event, now_ms)
@@ -103,7 +103,6 @@ class Node:
         return done
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``DeadlineReached`` is due."""
         return earliest(
             self.links.next_deadline_ms(),
             self.announcements.next_deadline_ms(),
@@ -290,19 +289,21 @@ class Node:
     def _on_announced(
         self, core: BrokerId, filters: AbstractSet[str], lost: bool, now_ms: Millis
     ) -> list[s.Step]:
-        """Hand announced filters to the meshes, and each kind of record to its machine."""
+        """Pass announced filters to the meshes, and each kind of record to its machine."""
         if not any(f.startswith("$") for f in filters):
             return self.meshes.on_announced(core, filters, lost=lost, now_ms=now_ms)
-        said = frozenset(f for f in filters if f.startswith(PREFIX))
-        asked = frozenset(f for f in filters if is_destination_record(f))
+        controlled = frozenset(f for f in filters if f.startswith(PREFIX))
+        destinations = frozenset(f for f in filters if is_destination_record(f))
         places = frozenset(f for f in filters if f.startswith(PLACE_PREFIX))
         served = frozenset(f for f in filters if is_served_record(f))
-        meshed = filters - said - asked - places - served
-        steps = self.topic_routing.on_announced(core, asked, lost=lost) if asked else []
+        meshed = filters - controlled - destinations - places - served
+        steps = (
+            self.topic_routing.on_announced(core, destinations, lost=lost) if destinations else []
+        )
         if meshed:
             steps += self.meshes.on_announced(core, meshed, lost=lost, now_ms=now_ms)
-        if said:
-            steps += self.failover.on_announced(core, said, now_ms=now_ms)
+        if controlled:
+            steps += self.failover.on_announced(core, controlled, now_ms=now_ms)
             steps += self._on_collects(core)
         if served and self.parameters.serves_leaf:
             steps += self.serving.on_announced(core, now_ms=now_ms)
@@ -311,7 +312,9 @@ class Node:
         return steps
 
     def _on_collects(self, core: BrokerId) -> list[s.Step]:
-        """Follow what ``core`` says that it only collects; who is out of reach says nothing new."""
+        """Follow the announcement of ``core`` which filters it only collects; out of reach, its
+        last one stays.
+        """
         route = self.announcements.routes.get(core)
         collects = self.failover.presence.collected_by(core)
         if collects is None and (route is None or route.forgotten):
@@ -322,11 +325,13 @@ class Node:
         route = self.announcements.routes.get(core)
         lost = route is None or route.forgotten
         held = route.announced.filters.filters if route is not None else frozenset[str]()
-        said = frozenset(place for place in places if place in held)
-        return self.topology.on_announced(core, said, places - said, lost=lost, now_ms=now_ms)
+        announced = frozenset(place for place in places if place in held)
+        return self.topology.on_announced(
+            core, announced, places - announced, lost=lost, now_ms=now_ms
+        )
 
     def _on_drain(self, order: c.DrainOrder) -> list[s.Step]:
-        """Obey the order, or pass it on towards the broker that it names."""
+        """Obey the order, or forward it towards the broker that it names."""
         if order.broker == self.links.self_id:
             return [e.SetDraining(order.drain)]
         route = self.announcements.routes.get(order.broker)
@@ -339,8 +344,9 @@ class Node:
     def _on_own_id(self, heard: s.OwnIdHeard, now_ms: Millis) -> list[s.Step]:
         """Renew our epoch: our clock was set back, or another agent has our id.
 
-        The first heals by a newer epoch. The second shows when that does not help for long. Without
-        our own word to show for it, only a neighbour's hello is believed, and once an hour.
+        A newer epoch fixes the first. If that does not help for long, it is the second. Without
+        proof by our own signed message, only a neighbour's hello is accepted, and only once an
+        hour.
         """
         epoch = heard.epoch
         if epoch <= self.links.epoch:
@@ -348,8 +354,8 @@ class Node:
         if not heard.proven and not (heard.greeted and self._greeted.allow(heard.told_by, now_ms)):
             if not self._said.allow("epoch.unproven", now_ms):
                 return []
-            told: dict[str, int | str] = {"neighbour": heard.told_by, "heard": epoch}
-            return [e.Notice("epoch.unproven", "warning", told)]
+            unproven: dict[str, int | str] = {"neighbour": heard.told_by, "heard": epoch}
+            return [e.Notice("epoch.unproven", "warning", unproven)]
         if epoch - self.links.epoch > EPOCH_LEAP_MAX:
             if not self._said.allow("epoch.absurd", now_ms):
                 return []

@@ -15,7 +15,7 @@ class Strategy(StrEnum):
 
 
 class LinkCost(StrEnum):
-    """What crossing a link counts for where the operator does not say."""
+    """The cost of a link where the operator configured none."""
 
     HOPS = "hops"
     DELAY = "delay"
@@ -23,10 +23,10 @@ class LinkCost(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Parameters:
-    """How one agent behaves. All agents of a federation should use the same."""
+    """The parameters of one agent. All agents of a federation should use the same."""
 
     redundancy: int = 2  # parents kept per core
-    # What a parent's way to the core may cost beyond the least way, in hundredths of that.
+    # How much more than the cheapest path to the core a parent's path may cost, in percent.
     parent_slack_percent: int = 100
     hello_interval_ms: Millis = Millis(1_000)  # between hellos on each link
     hello_timeout_ms: Millis = Millis(3_000)  # silence after which a link is down
@@ -34,40 +34,41 @@ class Parameters:
     # Least time between two announcements of one core; the first change after a quiet time is
     # announced at once.
     core_ann_gap_ms: Millis = Millis(20)
-    # Announcement intervals after which a silent core is forgotten.
+    # A silent core is forgotten after so many announcement intervals.
     core_lifetime_intervals: int = 3
     # How long a broker without a parent waits for the core's answer. Should exceed a round trip
     # across the federation.
     solicit_timeout_ms: Millis = Millis(500)
-    # How long a relay waits for the cheaper copy it had last time, when all its
-    # nearest parents have spoken.
+    # How long a relay waits for the cheaper copy that it got last time, once all its nearest
+    # parents have sent theirs.
     improvement_hold_ms: Millis = Millis(30)
-    # How long a parent stays one while its copy of a newer number travels. Should be less than an
+    # How long a parent is kept while its copy of a newer number travels. Should be less than an
     # announcement interval: then one number is waited for at a time.
     parent_settle_ms: Millis = Millis(4_000)
     handover_ms: Millis = Millis(1_000)  # how long the mesh of a deposed core still carries data
     list_request_gap_ms: Millis = Millis(250)  # least time between two requests for the same list
     filters_max: int = 1_000_000  # filters one agent holds, its own and others'; more are refused
     cores_max: int = 65_536  # cores one agent holds; more are refused
-    dial_back: bool = True  # whether to connect to the broker of an agent that greets us unknown
-    # Without that, whom else to keep an outbox for: see ``links.outbox``.
+    dial_back: bool = True  # whether to connect to the broker of an unknown agent that greets us
+    # Otherwise, the brokers for which to keep an outbox: see ``links.outbox``.
     outboxes: frozenset[int] = frozenset()
-    # Whether neighbours hear of others through us; a leaf with two hubs is no way between them.
+    # Whether neighbours learn of others through us; a leaf with two hubs does not connect them.
     transit: bool = True
-    serves_leaf: bool = False  # whether our only neighbour is a leaf, which says who serves it
-    link_cost: LinkCost = LinkCost.HOPS  # what a link costs
+    # Whether our only neighbour is a leaf that announces which hub serves it.
+    serves_leaf: bool = False
+    link_cost: LinkCost = LinkCost.HOPS  # the cost of a link
     strategy: Strategy = Strategy.MESH  # how we ask for what our clients want
-    # Others, for what is contained in a filter; the first that contains it counts.
+    # Other strategies, for what is contained in a filter; the first that contains it counts.
     strategies: tuple[tuple[str, Strategy], ...] = ()
 
     @property
     def calls_back(self) -> bool:
-        """Whether some of those who greet us unknown are answered."""
+        """Whether some unknown agents that greet us are dialled back."""
         return self.dial_back or bool(self.outboxes)
 
     def strategy_of(self, filter: str) -> Strategy:
         """How we ask for ``filter``; records between agents begin with ``$`` and have meshes."""
         if filter.startswith("$"):
             return Strategy.MESH
-        found = (strategy for outer, strategy in self.strategies if contains(outer, filter))
-        return next(found, self.strategy)
+        strategies = (strategy for outer, strategy in self.strategies if contains(outer, filter))
+        return next(strategies, self.strategy)

@@ -1,4 +1,4 @@
-"""A rate limiter: something is said once in a while, however often there is a reason to.
+"""Rate limiters: notices and messages are sent now and then, however often there is a reason.
 
 Source: docs/protocol.md 2 (bounds) and 9 (notices that clients cause).
 """
@@ -19,9 +19,9 @@ K = TypeVar("K", bound=Hashable)
 
 
 class RateLimiter(Generic[K]):
-    """Allows each thing to be said once per ``gap_ms``.
+    """Allows each key once per ``gap_ms``.
 
-    Of ``keys_max`` things it remembers that; the one said longest ago is forgotten first.
+    It remembers ``keys_max`` keys; the one allowed longest ago is forgotten first.
     """
 
     def __init__(self, *, gap_ms: Millis, keys_max: int) -> None:
@@ -32,7 +32,7 @@ class RateLimiter(Generic[K]):
         return len(self._said_at_ms)
 
     def allow(self, key: K, now_ms: Millis) -> bool:
-        """Whether ``key`` may be said now; noted as said when it may."""
+        """Whether ``key`` is allowed now; if so, record it."""
         last_ms = self._said_at_ms.get(key)
         if last_ms is not None and now_ms - last_ms < self._gap_ms:
             return False
@@ -62,7 +62,7 @@ class NoticeLimiter:
 
 
 class TokenBucket:
-    """A rate limit of so many a second, and as many at once."""
+    """A rate limit: ``per_s`` per second, and as many at once."""
 
     def __init__(self, per_s: int) -> None:
         self._per_s = per_s
@@ -70,7 +70,7 @@ class TokenBucket:
         self._at_ms = Millis(0)
 
     def take(self, now_ms: Millis) -> bool:
-        """Whether one more is allowed now; it is then used up."""
+        """Take one token; return whether there was one."""
         grown = (now_ms - self._at_ms) * self._per_s / 1_000
         self._left = min(float(self._per_s), self._left + max(0.0, grown))
         self._at_ms = now_ms
@@ -81,7 +81,7 @@ class TokenBucket:
 
 
 class WindowCounter(Generic[K]):
-    """Counts what happens in windows of ``window_ms``; each begins with nothing."""
+    """Counts events in windows of ``window_ms``; each begins at zero."""
 
     def __init__(self, *, window_ms: int) -> None:
         self._window_ms = window_ms
@@ -89,7 +89,7 @@ class WindowCounter(Generic[K]):
         self._counts: Counter[K] = Counter()
 
     def so_far(self, now_ms: Millis) -> Counter[K]:
-        """The counts of the present window, to look at and to add to."""
+        """The counts of the present window, for reading and updating."""
         window = now_ms // self._window_ms
         if window != self._window:
             self._window = window

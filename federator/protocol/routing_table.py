@@ -1,8 +1,8 @@
 """The routing table of TBRG, read from a node: path/topic, weight, and a backup, for people.
 
-The paper keeps in every node, per topic, the node to which data goes next, the path from there to
-the consumer, and its length. A node of ours has the same by consumer: announcements carry their
-path. A second way that does not lead back through us is the backup.
+In the paper every node has, per topic, the node to which data goes next, the path from there to the
+consumer, and its length. Our nodes have the same by consumer: announcements carry their path. A
+second path that does not lead back through us is the backup.
 
 Source: Chen 2020, Tables 1 to 10.
 """
@@ -17,10 +17,10 @@ from federator.protocol.types import BrokerId, Cost
 class Way(msgspec.Struct, frozen=True):
     """One way to a broker."""
 
-    next_hop: BrokerId | None  # the neighbour that it begins with; ``None`` at the end itself
-    # From the next hop to the end, both included; empty when it is not known.
+    next_hop: BrokerId | None  # the first neighbour on it; ``None`` at the end itself
+    # From the next hop to the end, both included; empty when unknown.
     path: tuple[BrokerId, ...]
-    weight: Cost  # the cost of all of it, from us
+    weight: Cost  # the cost of the whole path, from us
 
     def text(self, topic: str) -> str:
         """The way as the paper writes it: ``2-1/top``."""
@@ -28,13 +28,13 @@ class Way(msgspec.Struct, frozen=True):
 
 
 class TableRow(msgspec.Struct, frozen=True):
-    """Where publications that match ``filter`` go for the sake of one broker."""
+    """Where publications that match ``filter`` go for one broker."""
 
     filter: str
     strategy: Strategy
     to: BrokerId  # a destination, or the core of the mesh
-    way: Way | None  # the way there; ``None`` while there is none
-    backup: Way | None  # the second best way, by another neighbour
+    way: Way | None  # the way there; ``None`` if there is none
+    backup: Way | None  # the second best way, through another neighbour
 
 
 def table_of(node: Node, filter: str) -> list[TableRow]:

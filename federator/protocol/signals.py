@@ -1,4 +1,4 @@
-"""What the machines of one node tell each other. Nothing here leaves the node."""
+"""Signals between the machines of one node. They never leave the node."""
 
 from collections.abc import Set as AbstractSet
 
@@ -9,34 +9,37 @@ from federator.protocol.types import BrokerId, Epoch
 
 
 class SignalBase(msgspec.Struct, frozen=True):
-    """Tells signals from effects: ``isinstance`` with it is much faster than with their union."""
+    """Distinguishes signals from effects: ``isinstance`` with it is faster than with their
+    union.
+    """
 
 
 class LinkUp(SignalBase, frozen=True):
-    """A link is up at both ends, and came up anew at the other: it knows nothing said before."""
+    """A link is up at both ends, and the other end came up anew: it knows nothing sent before."""
 
     neighbour: BrokerId
 
 
 class LinkDown(SignalBase, frozen=True):
-    """The link to ``neighbour`` is down: it is gone, or does not hear us."""
+    """The link to ``neighbour`` is down: it is gone, or does not receive us."""
 
     neighbour: BrokerId
 
 
 class LinkCostChanged(SignalBase, frozen=True):
-    """The link to ``neighbour`` takes longer, or less long, than before."""
+    """The cost of the link to ``neighbour`` changed."""
 
     neighbour: BrokerId
 
 
 class OwnIdHeard(SignalBase, frozen=True):
-    """Somebody spoke in our name, with an epoch newer than ours."""
+    """Our id was seen with an epoch newer than ours."""
 
-    epoch: Epoch  # that one
-    told_by: BrokerId  # the neighbour that says so
-    proven: bool = True  # it shows our own word, as far as anybody proves anything here
-    greeted: bool = False  # its own hello says so, as an answer to ours
+    epoch: Epoch  # the newer epoch
+    told_by: BrokerId  # the neighbour that reported it
+    # The report contains our own signature, as far as this federation proves messages.
+    proven: bool = True
+    greeted: bool = False  # its own hello says so, in answer to ours
 
 
 class CoreMoved(SignalBase, frozen=True):
@@ -54,7 +57,7 @@ class CoreRefreshed(SignalBase, frozen=True):
 class AnnouncedFiltersChanged(SignalBase, frozen=True):
     """``core`` announces other filters than before.
 
-    ``gave_up``: nobody wants those that are missing now; otherwise they may be out of reach.
+    ``gave_up``: no broker wants the missing filters now; otherwise the brokers may be out of reach.
     """
 
     core: BrokerId
@@ -72,7 +75,7 @@ class ChildFiltersChanged(SignalBase, frozen=True):
 
 
 class ParentsChanged(SignalBase, frozen=True):
-    """``filters`` go by way of our parents towards ``core``, which are others now."""
+    """``filters`` go through our parents towards ``core``, which changed."""
 
     core: BrokerId
     filters: AbstractSet[str] = frozenset()
@@ -82,7 +85,7 @@ class ParentsChanged(SignalBase, frozen=True):
 class OwnFiltersChanged(SignalBase, frozen=True):
     """What we announce changed: filters whose core we are, and destination records.
 
-    ``lost``: who wanted the removed ones went out of reach.
+    ``lost``: the brokers that wanted the removed ones went out of reach.
     """
 
     added: frozenset[str]
@@ -103,4 +106,4 @@ CoreSignal = CoreMoved | CoreRefreshed | OwnFiltersChanged | RouteChanged
 Signal = LinkSignal | FiltersChanged | CoreSignal
 
 Step = Effect | Signal
-"""What a machine returns: orders for the driver, and news for the other machines."""
+"""What a machine returns: effects for the driver, and signals for the other machines."""

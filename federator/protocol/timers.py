@@ -1,7 +1,7 @@
-"""Deadlines by name: a heap that forgets what was moved or cancelled.
+"""Deadlines by key: a heap that ignores deadlines that were moved or cancelled.
 
-Machines set a deadline under a key as often as they like; only the last one counts. Keys due at the
-same instant come out in the order of their keys, so a run depends on nothing else.
+Machines may set a deadline for a key any number of times; only the last one counts. Keys due at the
+same instant are returned in the order of the keys, so a run depends on nothing else.
 """
 
 import heapq
@@ -14,7 +14,7 @@ K = TypeVar("K", bound=Hashable)
 
 
 def earliest(*deadlines_ms: Millis | None) -> Millis | None:
-    """The first of some deadlines, if any is pending. Asked after every event: no generator."""
+    """The first of some deadlines, if any is pending. Called after every event: no generator."""
     first: Millis | None = None
     for at_ms in deadlines_ms:
         if at_ms is not None and (first is None or at_ms < first):
@@ -30,27 +30,26 @@ class Timers(Generic[K]):
         self._heap: list[tuple[Millis, K]] = []
 
     def set(self, key: K, at_ms: Millis) -> None:
-        """Let ``key`` come due at ``at_ms``, in place of any earlier setting."""
+        """Set the deadline of ``key`` to ``at_ms``, in place of an earlier setting."""
         if self._at.get(key) == at_ms:
             return
         self._at[key] = at_ms
         heapq.heappush(self._heap, (at_ms, key))
 
     def set_sooner(self, key: K, at_ms: Millis) -> None:
-        """Let ``key`` come due at ``at_ms``, unless it is due earlier already."""
-        known = self._at.get(key)
-        if known is None or at_ms < known:
+        """Set the deadline of ``key`` to ``at_ms``, unless it is due earlier already."""
+        due_ms = self._at.get(key)
+        if due_ms is None or at_ms < due_ms:
             self.set(key, at_ms)
 
     def clear(self, key: K) -> None:
-        """Forget ``key``."""
+        """Cancel the deadline of ``key``."""
         self._at.pop(key, None)
 
     def __contains__(self, key: K) -> bool:
         return key in self._at
 
     def next_deadline_ms(self) -> Millis | None:
-        """The earliest pending deadline."""
         heap = self._heap
         while heap:
             at_ms, key = heap[0]
@@ -60,8 +59,8 @@ class Timers(Generic[K]):
         return None
 
     def pop_due(self, now_ms: Millis) -> list[K]:
-        """Take out every key due by ``now_ms``, earliest first."""
-        if not self._heap or self._heap[0][0] > now_ms:  # asked of all, at every deadline
+        """Remove and return every key due by ``now_ms``, earliest first."""
+        if not self._heap or self._heap[0][0] > now_ms:  # called for all timers, at every deadline
             return []
         due: list[K] = []
         while (at_ms := self.next_deadline_ms()) is not None and at_ms <= now_ms:

@@ -18,7 +18,7 @@ Epoch = NewType("Epoch", int)
 EPOCH_MAX = 2**63 - 1
 
 EPOCH_LEAP_MAX = 100 * 366 * 86_400_000
-"""Milliseconds by which a clock may have been wrong: nobody's word moves our epoch further."""
+"""Milliseconds by which a clock may be wrong: no message moves our epoch further."""
 
 ConnId = NewType("ConnId", int)
 """One of an agent's connections to neighbours' brokers; never reused within an epoch."""
@@ -34,10 +34,10 @@ CoreRank = tuple[int, BrokerId]
 
 
 class Now(msgspec.Struct, frozen=True, gc=False):
-    """One instant by the two clocks of a process, read by whoever drives the core.
+    """One instant by the two clocks of a process, read by the driver of the core.
 
-    Made for every read of a socket, so it is of the kind that is made fastest.
+    It is made for every read of a socket, so it is the fastest kind of class.
     """
 
     ms: Millis  # monotonic, for waiting
-    us: int  # the wall clock, in microseconds since 1970: what people and brokers agree on
+    us: int  # the wall clock, in microseconds since 1970, which people and brokers use

@@ -16,16 +16,16 @@ from federator.protocol.types import BrokerId, Millis
 RETRY_MIN_MS = 250
 
 FRESH_US = 3_000_000
-"""Clients that came so lately ask for nothing of the past: what they miss, nobody promised."""
+"""Subscriptions younger than this get nothing of the past: no guarantee covers what they missed."""
 
 EXPECTED_US = 60_000_000
-"""How long after we stepped in for a broker its clients' filters begin in the past."""
+"""For this long after we step in for a broker, chains of its clients' filters begin in the past."""
 
 FORMER_MAX = 4_096
-"""Chains of one origin remembered that our clients gave up."""
+"""How many chains of one origin we remember after our clients unsubscribed."""
 
 NOBODY = BrokerId(-1)
-"""Who brought what we restored, or asked for ourselves."""
+"""Stands for the neighbour where a number was restored from disk, or is a guess of ours."""
 
 
 class Chained(NamedTuple):
@@ -37,7 +37,7 @@ class Chained(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Ask:
-    """What an origin must be asked for."""
+    """What to ask an origin for."""
 
     origin: BrokerId
     epoch: int
@@ -54,27 +54,26 @@ class Placed:
 
 @dataclass(slots=True)
 class Chain:
-    """Where one chain stands."""
+    """The position of one chain."""
 
-    last: int | None  # delivered up to here; ``None`` while the beginning is not known
+    last: int | None  # delivered up to this number; ``None`` while the beginning is unknown
     target: int  # the greatest number known to be on it
     not_before_us: int = 0  # frames made earlier, by the origin's wall clock, are not asked for
-    begun: int = 0  # frames up to here were before our time: the chain says nothing about them
+    begun: int = 0  # frames up to this number precede our subscription: the chain ignores them
     brought_by: BrokerId = NOBODY  # the neighbour that last moved it
-    # What ``last`` was before its last steps: one of them may turn out to be a lie.
+    # Earlier values of ``last``, ascending: a forged frame may have caused one of the last steps.
     undo: list[int] = field(default_factory=list)
-    # Steps that left numbers out: of each the origin is to be asked, the last first.
+    # Steps that skipped numbers. The origin is asked about each of them, the last first.
     unsure: list[Doubted] = field(default_factory=list)
-    way: int = -1  # since which opening of a way the steps were looked at
+    way: int = -1  # the value of ``Receiver._opened`` when the steps were last checked
 
     def look_at_steps(self, way: int) -> None:
-        """Frames may have been missed that would have shown which of the steps were lies."""
+        """Doubt each step that skipped numbers: frames that would expose a forgery may be lost."""
         self.way = way
         steps = pairwise([*self.undo, self.last or 0])
         self.unsure = [Doubted(at - 1, NOBODY, before) for before, at in steps if at > before + 1]
 
     def move(self, last: int, brought_by: BrokerId) -> None:
-        """Go on to ``last``."""
         if self.last is not None:
             self.undo.append(self.last)
             if len(self.undo) > UNDO_MAX:
@@ -82,9 +81,9 @@ class Chain:
         self.last, self.brought_by = last, brought_by
 
     def before(self, number: int) -> int | None:
-        """Where the chain stood when it went past ``number`` without it; ``None``: it did not.
+        """Where the chain stood when it skipped ``number``; ``None`` if it did not.
 
-        That is told of its last steps only.
+        Only the last ``UNDO_MAX`` steps are known.
         """
         undo = self.undo
         if self.last is None or not undo or not undo[0] < number < self.last or number in undo:
@@ -92,9 +91,10 @@ class Chain:
         return max(last for last in undo if last < number)
 
     def take_back(self, through: int, to: int | None, *, not_before_us: int) -> None:
-        """It went past ``through`` by a lie: go back ``to`` where it stood.
+        """Roll the chain back to ``to``: a forged frame moved it beyond ``through``.
 
-        Where that is not known, what was made from ``not_before_us`` on is asked for again.
+        Without ``to``, the last known position up to ``through`` is taken. If there is none either,
+        everything made since ``not_before_us`` is requested again.
         """
         if self.last is not None and self.last > through:
             if to is None:
@@ -109,33 +109,35 @@ class Chain:
 
 @dataclass(slots=True)
 class OriginState:
-    """What is known of one origin."""
+    """What we know about one origin."""
 
     id: BrokerId
     epoch: int
-    heard_ms: Millis  # when it was heard last
-    top: int | None = None  # the greatest number taken; ``None`` before the first
-    begun_by: BrokerId = NOBODY  # the neighbour that brought it first
-    brought_by: BrokerId = NOBODY  # the neighbour that brought what is looked at now
+    heard_ms: Millis  # when its last frame arrived
+    top: int | None = None  # the greatest number accepted; ``None`` before the first
+    begun_by: BrokerId = NOBODY  # the neighbour that delivered its first frame
+    brought_by: BrokerId = NOBODY  # the neighbour that delivered the frame being handled
     chains: dict[bytes, Chain] = field(default_factory=dict)
-    gaps: dict[bytes, None] = field(default_factory=dict)  # chains that lack something, in order
-    gaps_since_ms: Millis = Millis(0)  # since when there are any
-    held: dict[int, Placed] = field(default_factory=dict)  # frames that wait, by number
-    # By chain and number: which held frame comes after that one.
+    gaps: dict[bytes, None] = field(default_factory=dict)  # chains with missing frames, in order
+    gaps_since_ms: Millis = Millis(0)  # since when ``gaps`` is not empty
+    # Frames that wait for earlier ones, by number.
+    held: dict[int, Placed] = field(default_factory=dict)
+    # By (key, number): the held frame that follows that number.
     waiting: dict[tuple[bytes, int], int] = field(default_factory=dict)
-    former: dict[bytes, int] = field(default_factory=dict)  # the last number of unwanted chains
-    retry_ms: int = RETRY_MIN_MS  # how long after a request the next one comes
-    asked: bool = False  # for what is missing, since something is
+    # The last number of chains that our clients gave up.
+    former: dict[bytes, int] = field(default_factory=dict)
+    retry_ms: int = RETRY_MIN_MS  # how long after a request the next one is sent
+    asked: bool = False  # whether a request was sent since ``gaps`` was last empty
 
     def remember(self, key: bytes, chain: Chain) -> None:
-        """Our clients may want the chain again; clocks alone do not tell what they had."""
+        """Keep the position of ``chain`` for later subscriptions: clocks are too coarse."""
         last = chain.begun if chain.last is None else chain.last
         if len(self.former) >= FORMER_MAX:
             del self.former[next(iter(self.former))]
         self.former[key] = last
 
     def is_next(self, placed: Placed) -> bool:
-        """Whether it is the turn of a frame on each of its chains."""
+        """Whether the frame is next on each of its chains."""
         for key, prev in placed.links:
             chain = self.chains.get(key)
             if chain is None or placed.frame.seq <= chain.begun:
@@ -145,7 +147,7 @@ class OriginState:
         return True
 
     def is_stale(self, placed: Placed) -> bool:
-        """Whether some chain has gone past a frame."""
+        """Whether one of its chains has already passed the frame."""
         seq = placed.frame.seq
         chains = [self.chains.get(key) for key, _ in placed.links]
         return any(c is not None and c.last is not None and c.begun < seq <= c.last for c in chains)
@@ -161,28 +163,29 @@ class Wanted:
     def __init__(self, *, keep_ms: int) -> None:
         self.since_us: dict[bytes, int] = {}  # by key
         self._keep_ms = keep_ms
-        self._expected: dict[bytes, tuple[int, int]] = {}  # since when, and until when that counts
+        # (since when, until when that counts), by key.
+        self._expected: dict[bytes, tuple[int, int]] = {}
 
     def expect(self, key: bytes, since_us: int, now_us: int) -> None:
-        """A client that we step in for wanted ``key`` since ``since_us``."""
+        """A client of the broker that we step in for wanted ``key`` since ``since_us``."""
         before_us, until_us = self._expected.get(key, (since_us, 0))
-        if now_us < until_us:  # another one did, too
+        if now_us < until_us:  # another such client came within the minute
             since_us = min(since_us, max(before_us, now_us - EXPECTED_US))
         self._expected[key] = (since_us, now_us + EXPECTED_US)
         if len(self._expected) > FORMER_MAX:
             del self._expected[next(iter(self._expected))]
 
     def is_fresh(self, key: bytes, now_us: int) -> bool:
-        """Whether our clients came so lately that they ask for nothing of the past."""
+        """Whether the subscription is so young that nothing older is requested for it."""
         _, expected_until_us = self._expected.get(key, (0, 0))
         return now_us >= expected_until_us and self.age_us(key, now_us) < FRESH_US
 
     def age_us(self, key: bytes, now_us: int) -> int:
-        """How long our clients want ``key`` already."""
+        """For how long our clients have wanted ``key``."""
         since_us = self.since_us.get(key, now_us)
         expected_us, until_us = self._expected.get(key, (0, 0))
         if now_us < until_us:
             since_us = min(since_us, expected_us)
-        if since_us > now_us:  # our clock was set back: as long ago as can be
+        if since_us > now_us:  # our clock was set back: assume the greatest age
             return self._keep_ms * 1_000
         return now_us - since_us

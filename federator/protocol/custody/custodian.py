@@ -1,9 +1,9 @@
-"""Custody of one agent, both sides of it, and the way that requests and repairs take.
+"""Custody of one agent, both sides, and the path that requests and repairs take.
 
-What is missing is asked for along the way that the origin's frames came: every agent remembers the
-neighbours that brought them lately. A neighbour may bring what it made up, and swallow the request,
-so the next request goes to another one of them, while what is missing does not come. The request
-collects the brokers it passes, and the repairs go back through them.
+A request for missing frames travels back along the way that the origin's frames came: every agent
+remembers which neighbours delivered them lately. A neighbour may deliver forged frames and drop the
+request. So while frames are still missing, each further request goes to another one of these
+neighbours. The request collects the brokers it passes, and the repairs return through them.
 
 Source: docs/protocol.md section 11.
 """
@@ -43,42 +43,43 @@ from federator.protocol.types import BrokerId, Epoch, Millis, Now
 ORIGINS_MAX: Final = 4_096
 WAYS_MAX: Final = 8
 FRESH_MS: Final = 15_000
-"""How much older than the newest a way may be: an origin repeats its tails every 10 s."""
+"""How much older than the newest way another way may be: an origin repeats its tails every 10 s."""
 
 
 class Ways:
-    """Which neighbours brought each origin's frames lately."""
+    """Which neighbours delivered each origin's frames lately."""
 
     def __init__(self) -> None:
-        # By origin: when which neighbour was heard, the newest last.
+        # By origin: when each neighbour delivered, the newest last.
         self._ways: Recent[BrokerId, dict[BrokerId, Millis]] = Recent(ORIGINS_MAX)
-        # By who asks whom, and for its word or not: what first, and which ways were tried for that.
+        # By (asker, origin, whether a word is wanted): the first chain of the request, and the ways
+        # tried for it.
         self._tried: Recent[
             tuple[BrokerId, BrokerId, bool], tuple[AskedChain, tuple[BrokerId, ...]]
         ] = Recent(ORIGINS_MAX)
 
     def heard(self, origin: BrokerId, sender: BrokerId, now_ms: Millis) -> None:
-        """The neighbour ``sender`` brought a frame of ``origin`` before all others."""
-        heard = self._ways.get(origin)
-        if heard is None:
-            heard = {}
-            self._ways.put(origin, heard)
-        heard.pop(sender, None)
-        heard[sender] = now_ms
-        if len(heard) > WAYS_MAX:
-            del heard[next(iter(heard))]
+        """Note that ``sender`` was the first neighbour to deliver a frame of ``origin``."""
+        senders = self._ways.get(origin)
+        if senders is None:
+            senders = {}
+            self._ways.put(origin, senders)
+        senders.pop(sender, None)
+        senders[sender] = now_ms
+        if len(senders) > WAYS_MAX:
+            del senders[next(iter(senders))]
 
     def all(self, origin: BrokerId, *, but: Collection[BrokerId] = ()) -> list[BrokerId]:
-        """The ways to ``origin``, the newest first."""
-        heard = self._ways.get(origin)
-        if heard is None:
+        """The neighbours on the way to ``origin``, the newest first."""
+        senders = self._ways.get(origin)
+        if senders is None:
             return []
-        newest_ms = next(reversed(heard.values()))
-        fresh = (n for n in reversed(heard) if newest_ms - heard[n] <= FRESH_MS)
+        newest_ms = next(reversed(senders.values()))
+        fresh = (n for n in reversed(senders) if newest_ms - senders[n] <= FRESH_MS)
         return [neighbour for neighbour in fresh if neighbour not in but]
 
     def next(self, request: RepairRequest) -> BrokerId | None:
-        """The way of ``request``: the newest; when it comes again, one that was not tried."""
+        """Where to send ``request``: the newest way; if repeated, a way that was not tried."""
         ways = self.all(request.origin, but=request.path)
         if not ways:
             return None
@@ -97,9 +98,9 @@ class Custodian:
     """Both sides of custody: ``origin`` and ``destination``.
 
     Attributes:
-        owed: Filters that stay wanted although nobody in reach wants them.
-        judge: Judges what comes, where frames are proven.
-        paused: Origins of which nothing is taken.
+        owed: Filters that stay wanted although no broker in reach wants them.
+        judge: Checks the proofs of arriving frames; ``None`` where frames are not proven.
+        paused: Origins whose frames are ignored.
         due_ms: When ``on_time`` has something to do, or earlier.
     """
 
@@ -110,7 +111,8 @@ class Custodian:
     delivery: Delivery
     own: OwnFrames
     notary: Notary
-    held_bytes_max: int  # of what waits for earlier frames; all of it may come loose at once
+    # Limit for frames that wait for earlier ones; all may become deliverable at once.
+    held_bytes_max: int
     now: InitVar[Now]
 
     def __post_init__(self, now: Now) -> None:
@@ -128,12 +130,13 @@ class Custodian:
         self.paused: set[BrokerId] = set()
         self._shared: frozenset[str] = frozenset()
         self._ways = Ways()
-        self._own_again: list[int] = []  # numbers of our own frames to be delivered here, too
+        # Numbers of our own frames that are to be delivered here, too.
+        self._own_again: list[int] = []
 
     # Filters
 
     def resume(self, now: Now) -> None:
-        """Owe what we subscribed in an earlier life."""
+        """Restore the owed filters of an earlier run."""
         keep_us = self.owed.keep_ms * 1_000
         for filter, until_us in self.disk.load_owed().items():
             collected = until_us == COLLECTED
@@ -149,7 +152,7 @@ class Custodian:
     def on_route(
         self, filter: str, route: FilterRoute | None, now: Now, *, lost: bool
     ) -> FilterRoute | None:
-        """What the data plane is to do with ``filter``."""
+        """Return the route that the data plane is to use for ``filter``."""
         key = self.forwarder.key(filter)
         local = route is not None and route.local
         if local != self.destination.receiver.wants(key):
@@ -172,31 +175,32 @@ class Custodian:
         return effective
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now: Now) -> None:
-        """New ways lead to these destinations; what went by the old ones may be lost."""
+        """Repeat chain heads to destinations with a new route: the old one may have lost frames."""
         concerned = {broker for broker in brokers if self.forwarder.is_destination(broker)}
         if concerned:
             self.origin.on_destinations_moved(concerned, now.ms)
             self._set_due()
 
     def hold(self, brokers: Collection[BrokerId]) -> None:
-        """Take nothing of ``brokers`` until one of them is proceeded with."""
+        """Ignore frames of ``brokers`` until ``proceed`` is called for them."""
         self.paused.update(brokers)
 
     def pause(self, broker: BrokerId) -> None:
-        """Take nothing more that ``broker`` keeps for us: we hear it by another way."""
+        """Ignore the copies that ``broker`` keeps for us: another way serves us."""
         self.paused.add(broker)
         self.destination.leave(broker)
 
     def proceed(
         self, broker: BrokerId, since_us: int, *, by_its_clock: bool, resumes: bool = False
     ) -> None:
-        """Take again what ``broker`` keeps for us, from what it made since ``since_us`` on.
+        """Accept again what ``broker`` keeps for us and made since ``since_us``.
 
         Args:
-            broker: Who was paused, or is met for the first time.
+            broker: A broker that was paused, or is new.
             since_us: Wall clock; 0: since our clients want it.
-            by_its_clock: Its wall clock, and not ours.
-            resumes: Where we were in an earlier life counts; this is for chains not met then.
+            by_its_clock: ``since_us`` is by the clock of ``broker``, not ours.
+            resumes: Positions of an earlier run stay valid; ``since_us`` is for chains that were
+                unknown then.
         """
         self.paused.discard(broker)
         if since_us:
@@ -205,18 +209,19 @@ class Custodian:
             self.destination.receiver.begin_anew(broker, since_us, by_its_clock=by_its_clock)
 
     def expect(self, filters: Sequence[str], now: Now, *, since_us: int) -> None:
-        """Clients will come that wanted ``filters`` since ``since_us``, our wall clock.
+        """Prepare for clients that wanted ``filters`` since ``since_us``, our wall clock.
 
-        Of those filters that nobody here wants yet, what was published since then is asked for.
+        For those filters that no client here wants yet, publications since then are requested.
         """
         for filter in filters:
             key = self.forwarder.key(filter)
             self.destination.receiver.begin_at(key, since_us=since_us, now_us=now.us)
 
     def fetch_again(self, filters: Sequence[str], now: Now, *, since_us: int) -> None:
-        """Clients came that wanted ``filters`` since ``since_us``, our wall clock.
+        """Deliver again, for clients that wanted ``filters`` since ``since_us``, our wall clock.
 
-        What was delivered here since then is delivered again, from others' logs and from ours.
+        Everything delivered here since then is delivered again, from other agents' logs and from
+        ours.
         """
         keys = [self.forwarder.key(filter) for filter in filters]
         self.destination.fetch_again(keys, since_us, now.ms)
@@ -227,7 +232,7 @@ class Custodian:
     def retrieve(
         self, filters: Sequence[str], tell: Callable[[Frame], None], now: Now, *, since_us: int
     ) -> bool:
-        """Tell what others made on ``filters`` since ``since_us``: see ``Destination.retrieve``."""
+        """Pass to ``tell`` what others made on ``filters``: see ``Destination.retrieve``."""
         keys = [self.forwarder.key(filter) for filter in filters]
         has_room = self.destination.retrieve(keys, since_us, tell, now)
         self._set_due()
@@ -242,7 +247,7 @@ class Custodian:
                 yield frame
 
     def _deliver_own_again(self, now: Now) -> None:
-        """Publish what we are the origin of once more, as far as our broker has room."""
+        """Publish frames of our own once more, as far as our broker has room."""
         waiting = self._own_again
         done = 0
         while done < len(waiting) and self.delivery.room:
@@ -253,7 +258,7 @@ class Custodian:
         del waiting[:done]
 
     def share(self, filters: frozenset[str]) -> None:
-        """Shared groups want ``filters`` subscribed besides: write down which, or no more."""
+        """Record that shared groups want ``filters``, and remove those they no longer want."""
         before, self._shared = self._shared, filters
         for filter in sorted(filters - before):
             self.disk.write_owed(filter, 0)
@@ -262,16 +267,17 @@ class Custodian:
                 self.disk.write_owed(filter, None)
 
     def on_way_opened(self, now: Now) -> None:
-        """A neighbour is in reach again: what is missing may be to be had there."""
+        """Ask at once for missing frames: a neighbour is in reach again."""
         self.destination.receiver.hasten(now.ms)
         self._set_due()
 
     # Frames and requests
 
     def on_frame(self, frame: Frame, local: tuple[int, ...], now: Now, *, first: bool) -> None:
-        """A frame under custody, or a tail, of another origin arrived.
+        """Handle a frame under custody, or a tail, of another origin.
 
-        ``local``: which of its filters our clients subscribe to; ``first``: no copy came before.
+        ``local``: the positions of those of its filters that our clients subscribe to; ``first``:
+        no copy came before.
         """
         if first:
             self._ways.heard(frame.origin, frame.sender, now.ms)
@@ -283,7 +289,7 @@ class Custodian:
             self.destination.arrive(frame, local, now, first=first)
 
     def on_repair(self, frame: Frame, now: Now) -> None:
-        """A repair arrived: for us, or to be passed on."""
+        """Handle a repair that is for us, or forward it."""
         if frame.route:
             following, *rest = frame.route
             frame.route = tuple(rest)
@@ -292,7 +298,7 @@ class Custodian:
                 self.outgoing.send_repair(following, frame, now_ms=now.ms)
             return
         if frame.flags & WORD_FLAG:
-            # Only the origin can have signed it, and only an answer to our question counts.
+            # A word counts only if the origin signed it and it answers our open question.
             is_asked = self.destination.receiver.doubts.is_open(frame.origin, asked_us(frame))
             if is_asked and self.notary.holds(frame, self.own.self_id):
                 self.destination.on_word(frame, now)
@@ -313,7 +319,7 @@ class Custodian:
                 retrieval.receiver.answered(frame.origin, now_ms=now.ms)
 
     def _ask_word(self, frame: Frame, now: Now) -> None:
-        """Ask the origin of ``frame``, which need not be true, the way it came."""
+        """Ask the origin for its word, the way that ``frame``, which may be forged, came."""
         self._ways.heard(frame.origin, frame.sender, now.ms)
         about_no_chain, nothing = bytes(KEY_BYTES), Doubted(0, frame.sender)
         doubts = self.destination.receiver.doubts
@@ -321,7 +327,7 @@ class Custodian:
         self._set_due()
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
-        """Somebody missed something: answer, or pass it on."""
+        """Answer a repair request, or forward it towards its origin."""
         if request.origin == self.own.self_id:
             self.origin.on_request(request, now)
             return
@@ -333,8 +339,8 @@ class Custodian:
             self.outlet.ask(following, msgspec.structs.replace(request, path=path))
 
     def missing_since_us(self, neighbour: BrokerId, now: Now) -> int:
-        """Since when something that we or ``neighbour`` made is known to be missing at the other,
-        by our wall clock; 0: nothing is.
+        """Since when (our wall clock) the oldest frame is missing that we or ``neighbour`` made and
+        the other lacks; 0: none is.
         """
         here_ms = self.destination.receiver.missing_since_ms(neighbour)
         here_us = 0 if here_ms is None else now.us - 1_000 * (now.ms - here_ms)
@@ -342,14 +348,14 @@ class Custodian:
         return min(here_us or there_us, there_us or here_us)
 
     def finish(self, now: Now) -> None:
-        """End a read: publish what is due, and know when there is something to do again."""
+        """End a read: publish what is due, and set ``due_ms``."""
         self.destination.flush(now)
         if self._own_again:
             self._deliver_own_again(now)
         self._set_due()
 
     def tend(self, now: Now) -> list[tuple[str, FilterRoute | None]]:
-        """Every second or so: bound everything; return filters that are no longer owed."""
+        """Enforce all bounds, every second or so; return the filters no longer owed."""
         self._deliver_own_again(now)
         self.origin.log.expire()
         self.destination.receiver.expire(now.ms)
@@ -364,7 +370,7 @@ class Custodian:
         return ended
 
     def on_time(self, now: Now) -> None:
-        """Ask for what is missing, and repeat what may be missed."""
+        """Send requests for missing frames, and tails that are due."""
         self.due_ms = None
         asks = self.destination.receiver.asks(now.ms) + self.destination.recall.asks(now.ms)
         self.destination.end_retrievals(now.ms)
@@ -388,9 +394,9 @@ class Custodian:
             self.destination.receiver.next_deadline_ms(),
             self.destination.receiver.doubts.next_deadline_ms(),
             self.destination.recall.receiver.next_deadline_ms(),
-            *(each.receiver.next_deadline_ms() for each in self.destination.retrievals),
+            *(retrieval.receiver.next_deadline_ms() for retrieval in self.destination.retrievals),
             self.origin.tails.next_deadline_ms(),
         )
-        # What moved further away stays: waking up for nothing costs less than a timer per frame.
+        # A deadline that moved later is kept: an idle wake-up costs less than a timer per frame.
         if due_ms is not None and (self.due_ms is None or due_ms < self.due_ms):
             self.due_ms = due_ms

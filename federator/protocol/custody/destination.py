@@ -1,8 +1,8 @@
-"""Custody at a broker with subscribers: each frame once, in order, across our own death.
+"""Custody at a broker with subscribers: each frame once, in order, even if this agent crashes.
 
-Before a frame is published, the journal on disk says that it will be; behind it, in the same queue,
-our broker gets a retained marker that says it was. When we come back, the marker tells how far the
-broker got, whatever we had time to write down.
+Before a frame is published, the journal on disk records that it will be. After the frame, on the
+same connection, our broker gets a retained marker that confirms it. After a restart the marker
+shows how far the broker got, whatever we had time to write.
 
 Source: docs/protocol.md sections 11, 11.8 and 15; docs/failover.md.
 """
@@ -30,13 +30,17 @@ from federator.protocol.rate_limiter import RateLimiter
 from federator.protocol.types import BrokerId, Millis, Now
 
 FORMER_MS = 60_000
-"""How long after our start a filter of our clients counts as one of those before."""
+"""For how long after our start a subscription counts as one of the earlier run."""
 
 MARKER_WAIT_MS = 1_000
-"""How long after our broker is up frames are refused, unless the marker comes; it may be lost."""
+"""For so long after our broker is up we wait for the marker, which may be lost, and refuse
+frames.
+"""
 GIVEN_MAX = 65_536
 RECENT_MAX = 8_192
-"""Frames delivered last that do not come twice where a lie took a chain back: seconds of them."""
+"""How many of the last deliveries are remembered, so that none is repeated after a chain was rolled
+back: those of some seconds.
+"""
 
 COMPLAINT_GAP_MS = Millis(60_000)
 
@@ -44,33 +48,35 @@ RECALL_HELD_BYTES_MAX = 1_048_576
 RECALL_MS = 60_000
 """A recall that is not complete by then is given up: its origin is out of reach."""
 RECALLED_CHAINS_MAX = 65_536
-"""Filters times origins; of more, those asked for last are not recalled."""
+"""Filters times origins; of more, the last ones are not recalled."""
 ASKED_IN_VAIN_MAX = 3
-"""Times that a chain is asked for without anything new: then there is nothing more."""
+"""After so many requests for a chain without anything new, nothing more will come."""
 
 
 class Recall:
-    """Fetching again what was delivered here already, for clients that came after it.
+    """Fetches again what was delivered here already, for clients that came after it.
 
     When we step in for a broker that died, its clients' sessions begin here some time after its
-    death. What was published in between, and that nobody here wanted, the receiver asks for as a
-    beginning. But what others here wanted, by the same filter or by one that overlaps, was
-    delivered before those clients had a session: it is fetched a second time, from each origin's
-    log, up to where the receiver stood. Whoever subscribed all along gets these frames twice. A
-    chain that brings nothing new any more is done.
+    death. If no client here wanted what was published in between, the receiver asks for it as the
+    beginning of a chain. But if others here wanted it, by the same filter or by one that overlaps,
+    it was delivered before those clients had a session. It is then fetched a second time, from each
+    origin's log, up to the receiver's position. Clients that were subscribed all along get these
+    frames twice. A chain is done when requests bring nothing new.
 
     Attributes:
-        receiver: A second one, with room of its own. It follows the recalled chains only.
+        receiver: A second receiver, with room of its own, for the recalled chains only.
     """
 
     def __init__(self) -> None:
         self.receiver = Receiver(held_bytes_max=RECALL_HELD_BYTES_MAX)
-        self._until: dict[tuple[BrokerId, bytes], int] = {}  # where each chain's recall ends
-        self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}  # after what, how often
+        # The number at which the recall of each chain ends.
+        self._until: dict[tuple[BrokerId, bytes], int] = {}
+        # (last number asked after, how often), by chain.
+        self._asked: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         self._given_up_ms = Millis(0)
 
     def __len__(self) -> int:
-        """Chains whose recall is not complete."""
+        """How many chains are being recalled."""
         return len(self._until)
 
     def begin(
@@ -78,7 +84,7 @@ class Recall:
     ) -> None:
         """Fetch what was made on ``keys`` since ``since_us``, up to ``positions``.
 
-        Origins' wall clocks are taken to agree with ours.
+        This takes the origins' wall clocks to agree with ours.
         """
         self._given_up_ms = Millis(now_ms + RECALL_MS)
         newest: dict[BrokerId, tuple[int, ...]] = {}
@@ -93,7 +99,7 @@ class Recall:
                     self.receiver.look_back(origin, epoch, key, last, since_us, now_ms)
 
     def arrive(self, placed: Placed, now: Now, *, room: bool) -> list[Placed]:
-        """Take a frame, for those of its chains on which it is fetched again."""
+        """Take a frame for those of its chains that are being recalled; return what is due."""
         frame = placed.frame
         until = self._until
         links = tuple(c for c in placed.links if frame.seq <= until.get((frame.origin, c.key), 0))
@@ -102,13 +108,13 @@ class Recall:
         return self._taken(self.receiver.arrive(Placed(frame, links), now, room=room))
 
     def skip(self, frame: Frame, now_ms: Millis) -> list[Placed]:
-        """As ``Receiver.skip``."""
+        """Skip lost or missing numbers as ``Receiver.skip`` does."""
         if (frame.origin, frame.keys[:KEY_BYTES]) not in self._until:
             return []
         return self._taken(self.receiver.skip(frame, now_ms))
 
     def _taken(self, due: list[Placed]) -> list[Placed]:
-        """Forget chains that are as far as the main receiver was; return what came."""
+        """End the recall of chains that reached the main receiver's position; return ``due``."""
         for (origin, key), (_, last, *_) in self.receiver.positions().items():
             if last >= self._until.get((origin, key), 0):
                 self._end(origin, key)
@@ -144,9 +150,9 @@ class Destination:
     """The chains that our clients want.
 
     Attributes:
-        retrievals: What gateways asked for lately.
-        started: We know how far an earlier life of ours got. Until then every frame is refused.
-        lies: Numbers that their origin never made, by the neighbour that brought them.
+        retrievals: Open questions of gateways.
+        started: The position of an earlier run is known. Until then every frame is refused.
+        lies: How many numbers that the origin denies each neighbour delivered.
     """
 
     receiver: Receiver  # what arrived and what is missing
@@ -163,17 +169,18 @@ class Destination:
         self._former_since_us = dict(self._journal.since_us())
         self._former_until_ms = now_ms + FORMER_MS
         self._marker: int | None = None
-        self._refused = False  # a marker that was not ours
+        self._refused = False  # a foreign marker was refused
         self._up_ms: Millis | None = None
         self._marked = 0  # the last entry whose marker our broker is known to have
-        self._wants = self._saved_wants = 0  # changes of what our clients want
+        self._wants = self._saved_wants = 0  # counts changes of what our clients want
         self._due: list[Placed] = []
-        self._again: list[Placed] = []  # recalled: the journal need not have them
+        self._again: list[Placed] = []  # recalled frames, which need no journal entry
         self.lies: Counter[BrokerId] = Counter()
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
         self._recent: Recent[int, None] = Recent(RECENT_MAX)
-        self._given: set[tuple[BrokerId, int]] = set()  # while there is a recall
-        self._left: set[BrokerId] = set()  # origins whose positions on disk mean nothing
+        # (origin, number) of frames delivered during a recall.
+        self._given: set[tuple[BrokerId, int]] = set()
+        self._left: set[BrokerId] = set()  # origins whose positions on disk are void
 
     def want(self, key: bytes, now: Now) -> None:
         """Our clients subscribe to the filter with ``key``."""
@@ -190,17 +197,18 @@ class Destination:
         self._wants += 1
 
     def fetch_again(self, keys: Sequence[bytes], since_us: int, now_ms: Millis) -> None:
-        """Fetch again what was delivered here since then: clients came that wanted ``keys``."""
+        """Deliver again, to late clients, what was delivered on ``keys`` since ``since_us``."""
         if self.started:
             self.recall.begin(self.receiver.positions(), keys, since_us=since_us, now_ms=now_ms)
 
     def retrieve(
         self, keys: Sequence[bytes], since_us: int, tell: Callable[[Frame], None], now: Now
     ) -> bool:
-        """Tell what was made on ``keys`` since then, and does not come to our clients any more.
+        """Pass to ``tell`` what was made on ``keys`` since then and will not reach our clients
+        anyway.
 
-        What is made from now on comes to them, on chains that begin later, too. Returns whether
-        there is room for one more who asks.
+        Later frames reach our clients by themselves, also on chains that begin later. Returns False
+        when too many retrievals are open, or we have not started.
         """
         self.end_retrievals(now.ms)
         if not self._start(now.ms) or len(self.retrievals) >= RETRIEVALS_MAX:
@@ -213,23 +221,23 @@ class Destination:
         return True
 
     def leave(self, origin: BrokerId) -> None:
-        """Forget how far we are with what ``origin`` made."""
+        """Forget our position in what ``origin`` made."""
         self.receiver.forget(origin)
         self._left.add(origin)
         self._wants += 1
 
     def end_retrievals(self, now_ms: Millis) -> None:
-        """Forget the questions that nobody waits for any more."""
-        self.retrievals = [each for each in self.retrievals if now_ms < each.ends_ms]
+        """Drop retrievals whose time is over."""
+        self.retrievals = [retrieval for retrieval in self.retrievals if now_ms < retrieval.ends_ms]
 
     def on_local_up(self, now_ms: Millis) -> None:
-        """Our broker is up. It may have lost the marker."""
+        """Our broker is up. It may have lost the marker, so publish the marker again."""
         self._up_ms = now_ms
         if self.started:
             self.delivery.mark(self._journal.marker(), asks=True)
 
     def on_marker(self, payload: bytes) -> None:
-        """Our broker tells how far we got in an earlier life."""
+        """Handle the retained marker, which shows how far an earlier run got."""
         if self.started or not payload:
             return
         number = self._journal.read_marker(payload)
@@ -250,8 +258,8 @@ class Destination:
             return
         placed, room = _placed(frame, local), self.delivery.room
         ours = placed
-        if self.retrievals and frame.flags & REPAIR_FLAG:  # it may be none of ours
-            links = (each for each in placed.links if not self.receiver.is_too_old(frame, each.key))
+        if self.retrievals and frame.flags & REPAIR_FLAG:  # it may be for a retrieval only
+            links = (link for link in placed.links if not self.receiver.is_too_old(frame, link.key))
             ours = Placed(frame, tuple(links))
         if ours.links:
             self._due += self.receiver.arrive(ours, now, room=room, first=first)
@@ -261,7 +269,7 @@ class Destination:
             retrieval.arrive(placed, now)
 
     def on_tail(self, frame: Frame, local: tuple[int, ...], now: Now) -> None:
-        """The origin repeats the heads of chains, some of which our clients want."""
+        """Handle a tail: the origin repeats the heads of chains, some of which our clients want."""
         if self._start(now.ms) and len(frame.body) == 8:
             placed = _placed(frame, local)
             self.receiver.tail(placed, now)
@@ -269,7 +277,7 @@ class Destination:
                 retrieval.tail(placed, now)
 
     def on_word(self, frame: Frame, now: Now) -> None:
-        """The origin answers what we doubted."""
+        """Handle the origin's answer to our doubts."""
         for lie in self.receiver.on_word(_placed(frame, range(frame.k)), now):
             self._wants += 1  # the positions on disk are wrong: write them anew
             self._tell_lie(frame.origin, lie, now)
@@ -283,7 +291,7 @@ class Destination:
             self.outlet.tell(Notice("custody.never_made", "warning", details))
 
     def on_void(self, frame: Frame, now_ms: Millis) -> None:
-        """The origin has nothing for us on a chain up to the number of ``frame``."""
+        """Skip a chain up to the number of ``frame``: the origin has nothing for us there."""
         if not self._start(now_ms):
             return
         voids = self.receiver.voids
@@ -292,18 +300,19 @@ class Destination:
         for retrieval in self.retrievals:
             retrieval.skip(frame, now_ms)
         if self.receiver.voids > voids:
-            # Or after a restart the way past it would look like a lie, and what follows come again.
+            # Otherwise, after a restart, this skip would look like a forgery and later frames
+            # repeat.
             passed = frame.origin, frame.epoch, frame.seq, frame.keys[:KEY_BYTES]
             self.disk.write_journal([passed])
             details: dict[str, int | str] = {"origin": frame.origin, "so_far": self.receiver.voids}
             self.outlet.tell(Notice("custody.gone", "warning", details))
 
     def queue(self, frame: Frame) -> None:
-        """Publish a frame that custody does not count, behind what arrived before it."""
+        """Publish a frame that is not under custody, after those that arrived before it."""
         self._due.append(Placed(frame, ()))
 
     def flush(self, now: Now) -> None:
-        """Publish everything whose turn came, between the journal and the marker."""
+        """Publish everything that is due, between the journal entry and the marker."""
         due, self._due = self._due, []
         again, self._again = self._again, []
         if again or (self._given and not self.recall):
@@ -311,19 +320,19 @@ class Destination:
         if not due:
             return
         counted = [_entry(placed) for placed in due if placed.links]
-        # A journal that cannot be written holds up nobody: after a kill now, some comes twice.
+        # A failed journal write delays nothing: if we are killed now, some frames come twice.
         if counted:
             self.disk.write_journal(counted)
-        new = [each.frame for each in due if not each.links or self._is_new(each.frame)]
+        new = [entry.frame for entry in due if not entry.links or self._is_new(entry.frame)]
         self._deliver(new, now)
         if counted:
             self.delivery.mark(self._journal.marker())
 
     def _is_new(self, frame: Frame) -> bool:
-        """Whether it was not delivered lately: a chain that was taken back goes its way again.
+        """Whether the frame was not delivered lately: after a rollback a chain repeats itself.
 
-        Its content counts, too (by a hash that nobody outside can aim at): what stood in its place,
-        by a lie, is another frame. So is one whose Message Expiry ran on while it waited.
+        The content counts, too, by a hash that no outsider can predict: a forged frame with the
+        same number is another frame. So is one whose Message Expiry ran on while it waited.
         """
         named = (frame.origin, frame.epoch, frame.seq, frame.publications)
         mark = hash((*named, frame.body))
@@ -334,9 +343,9 @@ class Destination:
         return True
 
     def _deliver(self, frames: Sequence[Frame], now: Now) -> None:
-        """Publish frames, each once while some are recalled beside those whose turn it is."""
+        """Publish frames; during a recall, each only once."""
         recalling = len(self.recall) > 0 and len(self._given) < GIVEN_MAX
-        together: list[Frame] = []  # of one bundle
+        together: list[Frame] = []  # frames of one bundle
         for frame in frames:
             if frame.acknowledged:
                 number = (frame.origin, frame.seq)
@@ -364,10 +373,10 @@ class Destination:
             self.delivery.deliver(frames[0], now)
 
     def save(self, *, leaving: bool = False) -> None:
-        """Bound the journal, and write down since when our clients want what.
+        """Bound the journal, and record since when our clients want each filter.
 
         Args:
-            leaving: Write it down in any case.
+            leaving: Write in any case.
         """
         if self.started and self.delivery.settled:
             if self._marked != self._journal.last:
@@ -385,7 +394,9 @@ class Destination:
             self._saved_wants = self._wants
 
     def _start(self, now_ms: Millis) -> bool:
-        """Begin with the first frame after the marker has come, or had time to; whether we did."""
+        """Start once the marker came or ``MARKER_WAIT_MS`` passed; return whether we have
+        started.
+        """
         if self.started:
             return True
         waited = self._up_ms is not None and now_ms >= self._up_ms + MARKER_WAIT_MS
@@ -408,6 +419,6 @@ def _placed(frame: Frame, local: Iterable[int]) -> Placed:
 
 
 def _entry(placed: Placed) -> Delivered:
-    """What the journal has of a delivery."""
+    """The journal entry of a delivery."""
     frame = placed.frame
     return frame.origin, frame.epoch, frame.seq, b"".join(link.key for link in placed.links)

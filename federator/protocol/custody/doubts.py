@@ -1,9 +1,10 @@
-"""What we doubt of an origin's numbers, and ask the origin itself.
+"""Which of an origin's numbers we doubt, and our questions to the origin about them.
 
-Any neighbour may bring a frame in an origin's name, so a number may be a lie, and what our chains
-made of it too. A doubt is a chain and a number on it. The origin answers with its *word*: the
-greatest number of the chain up to the one we doubt. When that is another one, the origin never made
-what we were told. It signs the question along, so that no answer serves for another one.
+Any neighbour may deliver a frame in an origin's name, so a number may be forged, and a chain that
+moved to it may be wrong. A doubt is a chain and a number on it. The origin answers with its *word*:
+the greatest number of the chain up to the doubted one. If that is another number, the origin never
+made the doubted one. The signature covers the question, so an answer cannot be replayed for another
+one.
 
 Source: docs/protocol.md section 11; docs/security.md.
 """
@@ -21,10 +22,10 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis, Now
 
 ASK_GAP_MS: Final = 250
-"""Between two questions to one origin, on average."""
+"""Time between two questions to one origin, on average."""
 
 BURST: Final = 4
-"""Questions that may follow each other at once."""
+"""How many questions may be sent at once."""
 
 ASK_GAP_MAX_MS: Final = 8_000
 TRIES_MAX: Final = 12
@@ -36,17 +37,17 @@ _TEXT = struct.Struct(">IIQQQ")
 
 
 class Doubted(NamedTuple):
-    """A number that its origin made, or did not, and the neighbour that brought it."""
+    """A number that its origin may not have made, and the neighbour that delivered it."""
 
     number: int
     brought_by: BrokerId
-    # Where its chain stood before it went past ``number``, without it; then the lie is what it went
-    # on to.
+    # If the chain skipped ``number``: its position before. The forged number is then the one that
+    # the chain went on to.
     back_to: int | None = None
 
 
 class Question(NamedTuple):
-    """What ``origin`` is to be asked; ``asked_us`` names the question."""
+    """A question to ``origin``; ``asked_us`` identifies it."""
 
     origin: BrokerId
     asked_us: int
@@ -59,7 +60,7 @@ class _Open:
     asked: dict[bytes, Doubted] = field(default_factory=dict)
     asked_us: int = 0
     asked_ms: int = -ASK_GAP_MS
-    spent_ms: int = 0  # until when the questions asked last until the average
+    spent_ms: int = 0  # the time at which the average rate allows the next question
     tries: int = 0
 
 
@@ -71,74 +72,72 @@ class Doubts:
         self._timers: Timers[BrokerId] = Timers()
 
     def doubt(self, origin: BrokerId, key: bytes, doubted: Doubted, *, now_ms: Millis) -> None:
-        """Whether ``origin`` made a number on the chain ``key`` must be asked."""
-        known = self._origins.get(origin)
-        if known is None:
+        """Ask ``origin`` whether it made a number on the chain ``key``."""
+        open_ = self._origins.get(origin)
+        if open_ is None:
             if len(self._origins) >= ORIGINS_MAX:
                 oldest = next(iter(self._origins))
                 del self._origins[oldest]
                 self._timers.clear(oldest)
-            known = self._origins[origin] = _Open()
-        due_ms = known.asked_ms + ASK_GAP_MS
-        if key not in known.chains and len(known.chains) < CHAINS_MAX:
-            known.chains[key] = doubted
-            due_ms = known.spent_ms - (BURST - 1) * ASK_GAP_MS
-        known.tries = 0
+            open_ = self._origins[origin] = _Open()
+        due_ms = open_.asked_ms + ASK_GAP_MS
+        if key not in open_.chains and len(open_.chains) < CHAINS_MAX:
+            open_.chains[key] = doubted
+            due_ms = open_.spent_ms - (BURST - 1) * ASK_GAP_MS
+        open_.tries = 0
         self._timers.set_sooner(origin, Millis(max(now_ms, due_ms)))
 
     def is_about(self, origin: BrokerId, key: bytes) -> bool:
-        """Whether the chain ``key`` is doubted."""
-        known = self._origins.get(origin)
-        return known is not None and key in known.chains
+        open_ = self._origins.get(origin)
+        return open_ is not None and key in open_.chains
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``questions`` has something to say."""
         return self._timers.next_deadline_ms()
 
     def questions(self, now: Now) -> list[Question]:
-        """What to ask now. It is asked again, ever more seldom, while nobody answers."""
-        found = []
+        """The questions to send now. Unanswered ones are repeated at growing intervals."""
+        questions = []
         for origin in self._timers.pop_due(now.ms):
-            known = self._origins[origin]
-            if not known.chains or known.tries >= TRIES_MAX:
-                if known.spent_ms <= now.ms:
+            open_ = self._origins[origin]
+            if not open_.chains or open_.tries >= TRIES_MAX:
+                if open_.spent_ms <= now.ms:
                     del self._origins[origin]
                 else:
-                    known.chains.clear()
-                    self._timers.set(origin, Millis(known.spent_ms))
+                    open_.chains.clear()
+                    self._timers.set(origin, Millis(open_.spent_ms))
                 continue
-            known.asked_ms = now.ms
-            known.spent_ms = max(known.spent_ms, now.ms) + ASK_GAP_MS
-            if known.asked != known.chains:  # otherwise the answer may be on its way
-                known.asked, known.asked_us = dict(known.chains), max(now.us, known.asked_us + 1)
-            gap_ms = min(ASK_GAP_MAX_MS, ASK_GAP_MS << known.tries)
-            known.tries += 1
+            open_.asked_ms = now.ms
+            open_.spent_ms = max(open_.spent_ms, now.ms) + ASK_GAP_MS
+            if open_.asked != open_.chains:  # otherwise the answer may be on its way
+                open_.asked, open_.asked_us = dict(open_.chains), max(now.us, open_.asked_us + 1)
+            gap_ms = min(ASK_GAP_MAX_MS, ASK_GAP_MS << open_.tries)
+            open_.tries += 1
             self._timers.set(origin, Millis(now.ms + gap_ms))
-            chains = tuple(AskedChain(k, d.number, 0) for k, d in sorted(known.asked.items()))
-            found.append(Question(origin, known.asked_us, chains))
-        return found
+            chains = tuple(AskedChain(k, d.number, 0) for k, d in sorted(open_.asked.items()))
+            questions.append(Question(origin, open_.asked_us, chains))
+        return questions
 
     def is_open(self, origin: BrokerId, asked_us: int) -> bool:
-        """Whether ``asked_us`` names the last question to ``origin``, and it is not answered."""
-        known = self._origins.get(origin)
-        return known is not None and bool(known.asked) and known.asked_us == asked_us
+        """Whether ``asked_us`` identifies the last question to ``origin``, which is unanswered."""
+        open_ = self._origins.get(origin)
+        return open_ is not None and bool(open_.asked) and open_.asked_us == asked_us
 
     def answered(self, origin: BrokerId) -> Mapping[bytes, Doubted]:
-        """The last question to ``origin`` is answered; what it was about."""
-        known = self._origins[origin]
-        asked, known.asked = known.asked, {}
-        known.chains = {k: d for k, d in known.chains.items() if asked.get(k) != d}
+        """Close the last question to ``origin``; return what it was about."""
+        open_ = self._origins[origin]
+        asked, open_.asked = open_.asked, {}
+        open_.chains = {k: d for k, d in open_.chains.items() if asked.get(k) != d}
         return asked
 
 
 class Notary:
-    """Signs our word, and knows that of others.
+    """Signs our words, and checks those of other origins.
 
     Args:
-        seals: Whose keys; ``None`` in an open federation, where everybody is believed.
+        seals: Our keys; ``None`` in an open federation, where every word is accepted.
 
     Attributes:
-        proves: Our frames are proven (see ``proofs``), and our word says so.
+        proves: Our frames carry proofs (see ``proofs``), and our words say so.
     """
 
     def __init__(self, federation: str, seals: Seals | None) -> None:
@@ -147,7 +146,7 @@ class Notary:
         self.proves = seals is not None and seals.proves
 
     def sign(self, frame: Frame, asker: BrokerId, asked_us: int) -> None:
-        """Put into ``frame``, a word of ours, for whom and which question it is."""
+        """Sign ``frame``, our word, for the asker and its question."""
         asked = _ASKED.pack(asked_us)
         text = self._text(frame, asker, asked, proves=self.proves)
         proof = b"" if self._seals is None else self._seals.guard.vouch(text)
@@ -162,7 +161,7 @@ class Notary:
         return (b"federator custody 2\0" if proves else b"federator custody 1\0") + b"".join(whole)
 
     def holds(self, frame: Frame, asker: BrokerId) -> bool:
-        """Whether its origin signed ``frame`` for ``asker``."""
+        """Whether the origin of ``frame`` signed it for ``asker``."""
         if self._seals is None:
             return True
         asked, proof = bytes(frame.body[: _ASKED.size]), bytes(frame.body[_ASKED.size :])
@@ -170,7 +169,7 @@ class Notary:
         return self._seals.guard.vouched(frame.origin, text, frame.proof or proof)
 
     def prove(self, frame: Frame) -> None:
-        """Put our proof into ``frame``, which is ours, if we prove."""
+        """Put our proof into ``frame``, which is ours, if we prove frames."""
         if self.proves and self._seals is not None:
             frame.proof = self._seals.guard.vouch(frame_text(self._federation, frame))
 
@@ -178,7 +177,7 @@ class Notary:
         """Accept a frame that its origin proved.
 
         Raises:
-            DecodeError: The origin did not make it so.
+            DecodeError: The proof does not match.
         """
         assert self._seals is not None, "proofs want keys"
         text = frame_text(self._federation, frame)
@@ -186,5 +185,5 @@ class Notary:
 
 
 def asked_us(frame: Frame) -> int:
-    """Which question a word answers; 0 for none."""
+    """The question that a word answers; 0 for none."""
     return _ASKED.unpack_from(frame.body)[0] if len(frame.body) >= _ASKED.size else 0

@@ -1,6 +1,6 @@
-"""Which chains are followed, where they stand, and the room of what waits for earlier frames.
+"""Which chains are followed, their positions, and the room for frames that wait for earlier ones.
 
-What arrives moves them: see ``receiver``.
+Arriving frames move the chains: see ``receiver``.
 
 Source: docs/protocol.md section 11.
 """
@@ -22,8 +22,9 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, Millis
 
 FIRST_ASK_MS = 20
-"""A gap that a frame shows may close by itself: copies on a longer way come later. One that a tail
-shows does not: its origin fell silent some time ago, or a way was lost."""
+"""A gap that a frame shows may close by itself: copies on a longer way come later. A gap that a
+tail shows does not: its origin has sent nothing for a while, or a route was lost.
+"""
 
 HELD_BYTES_MAX = 8 * 1024 * 1024
 HELD_MAX = 65_536
@@ -33,17 +34,20 @@ HELD_MAX = 65_536
 class Followed:
     """The chains of one broker."""
 
-    keep_ms: int = 3_600_000  # an origin unheard for so long has forgotten what we could ask for
-    origins_max: int = 4_096  # followed; when there are more, who brought most of them makes room
-    chains_max: int = 1_048_576  # followed; of more, frames are delivered as they come
-    held_bytes_max: int = HELD_BYTES_MAX  # of frames that wait; more are asked for again
+    keep_ms: int = 3_600_000  # an origin silent for so long has dropped what we could ask for
+    # When there are more, the neighbour that brought most of them loses one.
+    origins_max: int = 4_096
+    chains_max: int = 1_048_576  # frames of further chains are delivered as they come
+    # Limit for frames that wait; others are requested again later.
+    held_bytes_max: int = HELD_BYTES_MAX
 
     def __post_init__(self) -> None:
         self._origins: dict[BrokerId, OriginState] = {}
-        self._brought: dict[BrokerId, dict[BrokerId, None]] = {}  # by neighbour, oldest first
+        # Origins by the neighbour that brought them first, oldest first.
+        self._brought: dict[BrokerId, dict[BrokerId, None]] = {}
         self._wanted = Wanted(keep_ms=self.keep_ms)
         self._chains = 0
-        # Since when what an origin made counts, and whether that is by its own clock.
+        # By origin: since when its frames count, and whether that is by the origin's clock.
         self._anew: dict[BrokerId, tuple[int, bool]] = {}
         self._timers: Timers[BrokerId] = Timers()
         self.held_bytes = 0
@@ -54,7 +58,7 @@ class Followed:
 
     @property
     def gaps(self) -> int:
-        """Chains on which something is known to be missing."""
+        """How many chains have missing frames."""
         return sum(len(origin.gaps) for origin in self._origins.values())
 
     # What our clients want
@@ -64,99 +68,98 @@ class Followed:
         self._wanted.since_us.setdefault(key, since_us)
 
     def expect(self, key: bytes, *, since_us: int, now_us: int) -> None:
-        """Somebody who came just now wants ``key`` since ``since_us``, our wall clock.
+        """A new client wants ``key`` since ``since_us``, our wall clock.
 
-        Chains that begin within a minute are asked for from then.
+        Chains that begin within a minute are requested from ``since_us`` on.
         """
         self._wanted.expect(key, since_us, now_us)
 
     def begin_at(self, key: bytes, *, since_us: int, now_us: int) -> None:
-        """A client that we step in for wanted ``key`` since ``since_us``, our wall clock.
+        """A client of the dead broker wanted ``key`` since ``since_us``, our wall clock.
 
-        Chains that begin within a minute, or whose beginning is not known yet, are asked for from
-        then.
+        Chains that begin within a minute, or whose beginning is not known yet, are requested from
+        ``since_us`` on.
         """
         self.expect(key, since_us=since_us, now_us=now_us)
-        for known in self._origins.values():
-            chain = known.chains.get(key)
+        for state in self._origins.values():
+            chain = state.chains.get(key)
             if chain is not None and chain.last is None:
                 chain.not_before_us = min(chain.not_before_us, since_us)
 
     def look_back(
         self, origin: BrokerId, epoch: int, key: bytes, until: int, since_us: int, now_ms: Millis
     ) -> None:
-        """Ask for what ``origin`` made on ``key`` since ``since_us``, its wall clock, up to number
+        """Ask for what ``origin`` made on ``key`` since ``since_us``, its clock, up to
         ``until``.
         """
         chain = Chain(None, until, max(1, since_us))
         self._look_for_gap(self._follow(origin, epoch, key, chain, now_ms), key, now_ms)
 
     def forget(self, origin: BrokerId) -> None:
-        """Follow no chain of ``origin`` any longer, and remember nothing of them."""
+        """Stop following all chains of ``origin``, and drop its state."""
         if origin in self._origins:
             self._forget(self._origins[origin])
 
     def begin_anew(self, origin: BrokerId, since_us: int, *, by_its_clock: bool) -> None:
-        """Of chains of ``origin`` that begin from now on, nothing older is asked for.
+        """For chains of ``origin`` that begin from now on, ask for everything since ``since_us``,
+        even if our clients came later, and for nothing older.
 
-        All that is newer is, however lately our clients came.
-
-        ``since_us`` is its wall clock, or ours.
+        ``since_us`` is by its wall clock, or by ours.
         """
         self._anew[origin] = (since_us, by_its_clock)
 
     def is_fresh(self, origin: BrokerId, key: bytes, now_us: int) -> bool:
-        """Whether our clients came so lately that they ask ``origin`` for nothing of the past.
+        """Whether the subscription is so young that ``origin`` is asked for nothing of the past.
 
-        What another one brought them may be on its way to them still.
+        Older frames that came from another origin may still be on their way to these clients.
         """
         return origin not in self._anew and self._wanted.is_fresh(key, now_us)
 
     def leave(self, origin: BrokerId, key: bytes) -> None:
-        """Follow one chain no longer, and remember nothing of it."""
+        """Stop following one chain, and drop its state."""
         if origin in self._origins:
             self._leave(self._origins[origin], key)
 
     def unwant(self, key: bytes) -> None:
         """Our clients no longer subscribe to the filter with ``key``."""
         self._wanted.since_us.pop(key, None)
-        for known in self._origins.values():
-            chain = self._leave(known, key)
+        for state in self._origins.values():
+            chain = self._leave(state, key)
             if chain is not None:
-                known.remember(key, chain)
+                state.remember(key, chain)
 
     def wants(self, key: bytes) -> bool:
         """Whether our clients subscribe to the filter with ``key``."""
         return key in self._wanted.since_us
 
     def missing_since_ms(self, origin: BrokerId) -> Millis | None:
-        """Since when something that ``origin`` made is missing here."""
-        known = self._origins.get(origin)
-        return known.gaps_since_ms if known is not None and known.gaps else None
+        """Since when a frame of ``origin`` is missing here; ``None``: none is."""
+        state = self._origins.get(origin)
+        return state.gaps_since_ms if state is not None and state.gaps else None
 
     def chain(self, origin: BrokerId, key: bytes) -> Chain | None:
         """The chain of ``key`` that ``origin`` makes, if it is followed."""
-        known = self._origins.get(origin)
-        return known.chains.get(key) if known is not None else None
+        state = self._origins.get(origin)
+        return state.chains.get(key) if state is not None else None
 
     def standing(self, keys: Set[bytes]) -> Iterator[tuple[BrokerId, int, bytes, Chain]]:
-        """The chains of ``keys`` that are followed: origin, epoch and key of each."""
-        for known in self._origins.values():
-            for key in sorted(keys & known.chains.keys()):
-                yield known.id, known.epoch, key, known.chains[key]
+        """The followed chains of ``keys``, each with its origin, epoch and key."""
+        for state in self._origins.values():
+            for key in sorted(keys & state.chains.keys()):
+                yield state.id, state.epoch, key, state.chains[key]
 
     def is_too_old(self, frame: Frame, key: bytes) -> bool:
-        """Whether a frame was made before the chain, whose beginning is asked for, begins."""
+        """Whether a frame was made before the time from which its chain is requested."""
         chain = self.chain(frame.origin, key)
         begins = chain is not None and chain.last is None
         return begins and chain is not None and frame.origin_time_us < chain.not_before_us
 
     @property
     def since_us(self) -> Mapping[bytes, int]:
-        """The keys of what our clients subscribe to, and since when."""
+        """Since when our clients subscribe to each key."""
         return self._wanted.since_us
 
-    # What survives us
+    # State that survives a restart
 
     def positions(self) -> Positions:
         """How far each chain was delivered."""
@@ -168,7 +171,7 @@ class Followed:
         }
 
     def restore(self, positions: Positions, *, now_ms: Millis) -> None:
-        """Go on where an earlier life of this agent ended."""
+        """Continue from the positions of an earlier run of this agent."""
         newest: dict[BrokerId, int] = {}
         for (origin, _), (epoch, *_) in positions.items():
             newest[origin] = max(newest.get(origin, 0), epoch)
@@ -177,23 +180,23 @@ class Followed:
                 self._follow(origin, epoch, key, Chain(last, last, undo=undo), now_ms)
 
     def expire(self, now_ms: Millis) -> None:
-        """Forget origins that are silent for so long that they have forgotten, too."""
-        for known in list(self._origins.values()):
-            if now_ms - known.heard_ms > self.keep_ms:
-                self._forget(known)
+        """Drop origins that were silent for so long that they have dropped their frames, too."""
+        for state in list(self._origins.values()):
+            if now_ms - state.heard_ms > self.keep_ms:
+                self._forget(state)
 
     # Inside
 
     def _follow(
         self, origin: BrokerId, epoch: int, key: bytes, chain: Chain, now_ms: Millis
     ) -> OriginState:
-        known = self._origins.get(origin)
-        if known is None or known.epoch != epoch:
-            known = self._begin_epoch(origin, epoch, now_ms)
-        known.top = max(known.top or 0, chain.target)
-        self._chains += key not in known.chains
-        known.chains[key] = chain
-        return known
+        state = self._origins.get(origin)
+        if state is None or state.epoch != epoch:
+            state = self._begin_epoch(origin, epoch, now_ms)
+        state.top = max(state.top or 0, chain.target)
+        self._chains += key not in state.chains
+        state.chains[key] = chain
+        return state
 
     def _leave(self, known: OriginState, key: bytes) -> Chain | None:
         chain = known.chains.pop(key, None)
@@ -206,18 +209,19 @@ class Followed:
     def _begin_epoch(
         self, origin: BrokerId, epoch: int, now_ms: Millis, brought_by: BrokerId = NOBODY
     ) -> OriginState:
-        known = self._origins.get(origin)
-        if known is not None:
-            brought_by = known.begun_by
-            self._forget(known)
-        known = self._origins[origin] = OriginState(origin, epoch, now_ms, begun_by=brought_by)
+        state = self._origins.get(origin)
+        if state is not None:
+            brought_by = state.begun_by
+            self._forget(state)
+        state = self._origins[origin] = OriginState(origin, epoch, now_ms, begun_by=brought_by)
         self._brought.setdefault(brought_by, {})[origin] = None
-        return known
+        return state
 
     def _has_room(self, brought_by: BrokerId) -> bool:
-        """Whether one more origin can be followed, in place of the newest of somebody's with more.
+        """Whether another origin can be followed, dropping the newest one of a neighbour with more
+        if needed.
 
-        A member may invent as many as it likes; those that others brought stay.
+        A member may invent any number of origins; those that other neighbours brought stay.
         """
         if len(self._origins) < self.origins_max:
             return True

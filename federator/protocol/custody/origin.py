@@ -1,7 +1,7 @@
 """Custody of what our own clients publish with QoS 1 and 2: log it, send it, send it again.
 
-What is in the log is ours, and only then is our broker told so. From there on nothing is hurried:
-a frame that gets lost on the way is asked for, and the log has it.
+We acknowledge a publication to our broker only when it is in the log. From then on nothing is
+urgent: if a frame is lost on the way, the receiver asks for it, and the log has it.
 
 Source: docs/protocol.md section 11; for tails, the source path messages of PGM (RFC 3208).
 """
@@ -39,7 +39,7 @@ from federator.protocol.messages.destinations import filter_part
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 
 STEPS_MS = (100, 400, 1_600, 6_400, 10_000)
-"""After the last frame, after the first tail, and so on; the last one again and again."""
+"""The wait after the last frame, after the first tail, and so on; the last one repeats."""
 
 TAILS_PER_TURN_MAX = 2_048
 TAIL_CHAINS_MAX = 512  # in one frame
@@ -47,11 +47,13 @@ TAIL_CHAINS_MAX = 512  # in one frame
 ANSWER_BYTES_MAX = 131_072
 ANSWER_FRAMES_MAX = 256
 ASKED_MS = 15_000
-"""A neighbour that does not ask again for so long has what was repeated."""
+"""A neighbour that does not ask again for so long has received what was repeated."""
 
 ASKING_MAX = 64
 AGAIN_FRAMES_MAX = 10_000
-"""Of our own, delivered again for clients that came late: more than a broker queues for one."""
+"""How many of our own frames are delivered again to late clients: more than a broker queues for
+one.
+"""
 
 
 class Gathered(Protocol):
@@ -59,86 +61,87 @@ class Gathered(Protocol):
 
     route: TopicRoute
     parts: list[bytes | memoryview]  # their packets
-    count: int  # how many they are
+    count: int  # how many publications there are
     time_us: int  # when they became a frame, in microseconds since 1970
 
 
 class Tails:
-    """When to repeat which frame was the last one on which chain, its *head*.
+    """When to repeat the number of the last frame on a chain, its *head*.
 
-    A gap shows when the next frame comes. When none comes, only the origin can tell that the last
-    one is missing, so it says so a tenth of a second after the chain fell silent, and then at
-    growing distances, for ``keep_ms``. The tails of many chains travel in one frame.
+    A gap shows when the next frame comes. When none comes, only the origin knows that the last one
+    exists. So it sends a tail a tenth of a second after the chain fell silent, and then at growing
+    intervals, for ``keep_ms``. The tails of many chains travel in one frame.
     """
 
     def __init__(self, *, keep_ms: int) -> None:
         self._keep_ms = keep_ms
-        self._heads: dict[bytes, tuple[int, Millis]] = {}  # head, and when it was made
+        self._heads: dict[bytes, tuple[int, Millis]] = {}  # the head, and when it was made
         self._queues: list[deque[tuple[Millis, bytes, int]]] = [deque() for _ in STEPS_MS]
         self._waits: dict[bytes, tuple[int, Millis]] = {}  # in which queue, until when
         self._hastened_ms: dict[bytes, Millis] = {}
 
     def __iter__(self) -> Iterator[bytes]:
-        """The chains that are repeated."""
+        """The chains whose heads are repeated."""
         return iter(self._heads)
 
     def made(self, key: bytes, seq: int, now_ms: Millis) -> None:
         """A frame was made on the chain of ``key``."""
         self._heads[key] = (seq, now_ms)
         step, _ = self._waits.get(key, (-1, now_ms))
-        if step != 0:  # otherwise it is looked at soon
+        if step != 0:  # otherwise it is checked soon anyway
             self._wait(0, Millis(now_ms + STEPS_MS[0]), key, seq)
 
     def hasten(self, key: bytes, now_ms: Millis) -> None:
-        """A new way leads to somebody who wants the chain: repeat its head now, or soon anyway.
+        """Repeat the head of a chain soon: a new route leads to a broker that wants it.
 
-        Ways to a hundred brokers move one after the other when one that is between them dies.
+        When one broker dies, routes to a hundred others may move through this one after the other,
+        so the head is repeated at most once per ``STEPS_MS[1]``.
         """
-        known = self._heads.get(key)
-        if known is None or now_ms - self._hastened_ms.get(key, -STEPS_MS[1]) < STEPS_MS[1]:
+        head = self._heads.get(key)
+        if head is None or now_ms - self._hastened_ms.get(key, -STEPS_MS[1]) < STEPS_MS[1]:
             return
         self._hastened_ms[key] = now_ms
         self._waits[key] = 0, now_ms
-        self._queues[0].appendleft((now_ms, key, known[0]))
+        self._queues[0].appendleft((now_ms, key, head[0]))
 
     def _wait(self, step: int, until_ms: Millis, key: bytes, seq: int) -> None:
         self._waits[key] = step, until_ms
         self._queues[step].append((until_ms, key, seq))
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``due`` has something to say."""
         return min((queue[0][0] for queue in self._queues if queue), default=None)
 
     def due(self, now_ms: Millis) -> list[tuple[bytes, int]]:
         """The chains to repeat now, with their heads; at most ``TAILS_PER_TURN_MAX``."""
-        found: dict[bytes, int] = {}
+        due: dict[bytes, int] = {}
         for step, queue in enumerate(self._queues):
-            while queue and queue[0][0] <= now_ms and len(found) < TAILS_PER_TURN_MAX:
+            while queue and queue[0][0] <= now_ms and len(due) < TAILS_PER_TURN_MAX:
                 until_ms, key, seq = queue.popleft()
                 if self._waits.get(key) != (step, until_ms):
                     continue
                 head, made_ms = self._heads[key]
-                if head != seq:  # it goes on: look again when it may have fallen silent
+                # Newer frames were made: check again when the chain may have fallen silent.
+                if head != seq:
                     self._wait(0, Millis(made_ms + STEPS_MS[0]), key, head)
                     continue
                 if now_ms - made_ms > self._keep_ms:
                     del self._heads[key], self._waits[key]
                     self._hastened_ms.pop(key, None)
                     continue
-                found[key] = head
+                due[key] = head
                 later = min(step + 1, len(STEPS_MS) - 1)
                 self._wait(later, Millis(now_ms + STEPS_MS[later]), key, head)
-        return list(found.items())
+        return list(due.items())
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """One part of an answer: a frame, or the news that a chain has nothing up to ``through``."""
+    """One part of an answer: a frame, or that a chain has nothing up to ``through``."""
 
     frame: Record | None
     key: bytes = b""
     through: int = 0
-    since_us: int = 0  # nothing that was made since then; 0: nothing at all
+    since_us: int = 0  # nothing made since then; 0: nothing at all
 
 
 def answer(
@@ -150,10 +153,10 @@ def answer(
 ) -> list[Repair]:
     """What to send for a request, in this order.
 
-    It takes the asked chains together, oldest frame first, because a frame of several filters can
-    be delivered only when it is next on all of them. It is bounded: who asks gets the next part
-    when it asks again. What is gone from the archive is said to be gone; a damaged frame, to those
-    who have all before it.
+    The answer takes the asked chains together, oldest frame first, because a frame of several
+    filters can be delivered only when it is next on all of them. It is bounded: the receiver asks
+    again for the next part. Frames that are gone from the archive are reported as gone; a damaged
+    frame only to a receiver that has everything before it.
     """
     repairs: list[Repair] = []
     runs: list[list[int]] = []
@@ -163,7 +166,7 @@ def answer(
             repairs.append(Repair(None, key, through, not_before_us))
         runs.append(archive.select(key, max(after, through), limit=frames_max))
     size, last = 0, 0
-    lost = [0] * len(runs)  # how many the run of each chain begins with
+    lost = [0] * len(runs)  # how many lost frames the run of each chain begins with
     for seq in heapq.merge(*runs):
         if seq == last:
             continue
@@ -186,9 +189,9 @@ def answer(
 
 
 def _nothing_through(archive: Log, key: bytes, after: int, not_before_us: int) -> int:
-    """Up to where the chain has nothing for who asks: gone, or too old to be wanted."""
+    """Up to which number the chain has nothing for the asker: dropped, or older than wanted."""
     if not_before_us:
-        after = 0  # what is said of a time holds for whoever hears it
+        after = 0  # an answer about a time is the same for every receiver
     through = max(after, archive.floor(key, after))
     if not_before_us:
         first = archive.first_since(key, not_before_us)
@@ -216,20 +219,20 @@ class Origin:
         self._asked: Lately[BrokerId, int] = Lately(ASKING_MAX, kept_ms=ASKED_MS)
 
     def resume(self, now_ms: Millis) -> None:
-        """Repeat the heads of the chains of an earlier life, too."""
+        """Repeat the heads of the chains of an earlier run, too."""
         for key, head in self.log.chains():
             self.tails.made(key, head, now_ms)
 
     def write(self, batches: Sequence[Gathered], now_ms: Millis) -> list[Record] | None:
-        """Log what ``batches`` hold, a record each; ``None`` when the log cannot be written."""
+        """Log ``batches``, one record each; ``None`` when the log cannot be written."""
         records = []
         seq = self.log.next_seq
         made: dict[bytes, int] = {}
         for batch in batches:
             keys = filter_part(batch.route.keys)
-            each = keys_in(keys)
-            prevs = tuple(made.get(key) or self.log.head(key) for key in each)
-            made.update(dict.fromkeys(each, seq))
+            filter_keys = keys_in(keys)
+            prevs = tuple(made.get(key) or self.log.head(key) for key in filter_keys)
+            made.update(dict.fromkeys(filter_keys, seq))
             body = b"".join(batch.parts)
             records.append(Record(seq, batch.time_us, batch.count, keys, prevs, body))
             seq += 1
@@ -240,13 +243,12 @@ class Origin:
         return records
 
     def frame_of(self, record: Record, keys: bytes) -> Frame:
-        """What is sent of ``record``: with ``keys``, its own and those of destinations."""
+        """The frame to send for ``record``: with ``keys``, its own and those of destinations."""
         frame = self._addressed(self._frame(record), keys)
         self.notary.prove(frame)
         return frame
 
     def send_tails(self, now: Now) -> None:
-        """Repeat the heads that are due."""
         due = sorted(self.tails.due(now.ms))
         body = self.log.epoch.to_bytes(8, "big")
         for at in range(0, len(due), TAIL_CHAINS_MAX):
@@ -263,16 +265,16 @@ class Origin:
             self.outgoing.send(addressed, 0, sends, (body,), len(body), now_ms=now.ms)
 
     def on_destinations_moved(self, brokers: AbstractSet[BrokerId], now_ms: Millis) -> None:
-        """A new way leads to ``brokers``: repeat the heads of what they want now."""
+        """Repeat the heads of chains that ``brokers``, which have a new route, want."""
         for key in self.tails:
             if self.forwarder.leads_to(key, brokers):
                 self.tails.hasten(key, now_ms)
 
     def on_request(self, request: RepairRequest, now: Now) -> None:
-        """Send what somebody missed, back along the way the request came."""
+        """Send the requested frames back along the way the request came."""
         first, *rest = reversed(request.path)
         since_us = self.repeated_since_us(first, now.ms)
-        if since_us:  # it still asks
+        if since_us:  # the neighbour still asks
             self._asked.put(first, since_us, now.ms)
         if request.asked_us:
             self._give_word(request, first, tuple(rest), now)
@@ -301,15 +303,13 @@ class Origin:
             self.repairs += 1
 
     def repeated_since_us(self, neighbour: BrokerId, now_ms: Millis) -> int:
-        """When the oldest was made of what ``neighbour`` asks for, or asked for of late; 0: it
-        asked for nothing.
-        """
+        """When the oldest frame was made that ``neighbour`` requested lately; 0: none."""
         return self._asked.get(neighbour, now_ms) or 0
 
     def _give_word(
         self, request: RepairRequest, first: BrokerId, route: tuple[BrokerId, ...], now: Now
     ) -> None:
-        """Say which of the numbers that ``request`` doubts were made, and what was instead."""
+        """Answer which of the numbers that ``request`` doubts exist, and which came before them."""
         doubted = dict(sorted((chain.key, chain.after) for chain in request.chains))
         epoch, top = Epoch(self.log.epoch), self.log.next_seq - 1
         flags = CUSTODY_FLAG | REPAIR_FLAG | WORD_FLAG
@@ -320,7 +320,7 @@ class Origin:
         self.outgoing.send_repair(first, word, now_ms=now.ms)
 
     def made_since(self, keys: Sequence[bytes], since_us: int) -> list[int]:
-        """Numbers of our own frames on ``keys`` since ``since_us``, ascending, not all of many."""
+        """Numbers of our own frames on ``keys`` since ``since_us``, ascending and bounded."""
         seqs: set[int] = set()
         for key in keys:
             first = self.log.first_since(key, since_us)
@@ -329,12 +329,12 @@ class Origin:
         return sorted(seqs)[:AGAIN_FRAMES_MAX]
 
     def frame_again(self, seq: int, now_us: int) -> Frame | None:
-        """One of our own frames, as far as it has not expired."""
+        """One of our own frames, without the publications that expired."""
         record = self.log.read(seq)
         return self._aged(self._frame(record), now_us) if record is not None else None
 
     def _addressed(self, frame: Frame, keys: bytes) -> Frame:
-        """``frame`` with ``keys``: its own, and those of destinations, which have no chains."""
+        """Give ``frame`` all ``keys``: its own, and those of destinations, which have no chains."""
         frame.chain += bytes(CHAIN_BYTES * (len(keys) // KEY_BYTES - frame.k))
         frame.keys = keys
         return frame

@@ -1,10 +1,10 @@
-"""What we still owe to brokers that are out of reach.
+"""Filters that we still owe to brokers that are out of reach.
 
-When the only brokers that want a filter are cut off, nobody seems to want it, and we would no
-longer subscribe to it: what is published meanwhile would be lost to them. So a filter that was
-lost, rather than given up, stays wanted for as long as its frames would be kept.
+When the only brokers that want a filter are cut off, no broker in reach wants it, and we would
+unsubscribe: what is published meanwhile would be lost to them. So a filter that was lost, rather
+than given up, stays wanted for as long as its frames would be kept.
 
-Who only collected is owed what an agent does not keep at the edge, and nothing else.
+A broker that only collects is owed what an agent does not keep at the edge, and nothing else.
 
 Source: docs/protocol.md section 11.
 """
@@ -16,20 +16,20 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import Millis
 
 OWED_MAX = 262_144
-"""Filters remembered; more are given up at once."""
+"""Filters remembered; further ones are given up at once."""
 
 
 class Owed:
-    """The filters that stay wanted, for ``keep_ms``, although nobody in reach wants them."""
+    """Filters that stay wanted, for ``keep_ms``, although no broker in reach wants them."""
 
     def __init__(self, *, keep_ms: int) -> None:
         self.keep_ms = keep_ms
         self._until: Timers[str] = Timers()
-        self._routes: dict[str, FilterRoute | None] = {}  # of owed filters, as last told
-        self._collected: set[str] = set()  # of these, those owed to nobody but who collects
+        # Of owed filters, as the control plane last reported them.
+        self._routes: dict[str, FilterRoute | None] = {}
+        self._collected: set[str] = set()  # of these, the filters owed to collectors only
 
     def __len__(self) -> int:
-        """How many filters are owed."""
         return len(self._routes)
 
     def __contains__(self, filter: str) -> bool:
@@ -43,9 +43,9 @@ class Owed:
         *,
         collected: bool = False,
     ) -> None:
-        """Owe ``filter`` until then, whatever its ``route``; ``collected``: to who only collects.
+        """Owe ``filter`` until then, whatever its ``route``; ``collected``: to collectors only.
 
-        What is owed to others, too, stays so.
+        A filter that is owed to others, too, stays so.
         """
         if filter in self._routes or len(self._routes) < OWED_MAX:
             if not collected:
@@ -64,10 +64,10 @@ class Owed:
         now_ms: Millis,
         collected: bool = False,
     ) -> FilterRoute | None:
-        """What to do with ``filter``, whose route is ``route``, as the control plane sees it.
+        """Return the effective route of ``filter``; ``route`` is the one of the control plane.
 
-        ``lost``: those who wanted it went out of reach; they did not give it up. ``collected``:
-        they only collected.
+        ``lost``: the brokers that wanted it went out of reach; they did not give it up.
+        ``collected``: they only collected.
         """
         if lost:
             self.owe(filter, Millis(now_ms + self.keep_ms), route, collected=collected)
@@ -76,7 +76,7 @@ class Owed:
         return self.effective(filter, route)
 
     def effective(self, filter: str, route: FilterRoute | None) -> FilterRoute | None:
-        """``route``, but wanted when it is owed."""
+        """``route``, but wanted if the filter is owed."""
         if filter not in self._routes:
             return route
         collected = filter in self._collected

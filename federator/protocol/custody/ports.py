@@ -1,9 +1,9 @@
-"""What custody asks of the process around it: a disk to write on, and two ways to be heard.
+"""What custody needs from the process around it: a disk, and an outlet for requests and notices.
 
-Custody is told the time and never asks for it. What it decides takes effect while it decides,
-because the next step depends on whether the last one was taken: a broker may forget a publication
-only when the disk has it. So a write to the disk has happened, or was refused and reported, when
-the call returns; no port raises.
+Custody gets the time as an argument. What it decides takes effect while it decides, because the
+next step depends on whether the last one succeeded: a broker may forget a publication only when the
+disk has it. So when a call returns, the write has happened, or has failed and was reported; no port
+raises.
 
 Source: docs/protocol.md section 11.
 """
@@ -20,17 +20,18 @@ from federator.protocol.types import BrokerId
 
 Positions = Mapping[tuple[BrokerId, bytes], tuple[int, ...]]
 """By (origin, key): the epoch, the number of the last frame delivered, and, ascending, those before
-it: some step may turn out to be a lie."""
+it: some step may turn out to be forged.
+"""
 
 COLLECTED = 1
-"""No time: what is listed as owed until then is wanted now, by nobody but who collects."""
+"""Not a time: the filter is wanted now, by collectors only."""
 
 UNDO_MAX = 8
-"""Steps of a chain that can be taken back exactly."""
+"""How many steps of a chain can be rolled back exactly."""
 
 
 def moved(at: tuple[int, ...], epoch: int, seq: int) -> tuple[int, ...]:
-    """The position ``at`` after a delivery; no chain ever goes back."""
+    """The position ``at`` after a delivery; a position never moves back."""
     if (epoch, seq) <= at[:2]:
         return at
     return (epoch, seq, *at[2:][1 - UNDO_MAX :], at[1]) if epoch == at[0] else (epoch, seq)
@@ -43,7 +44,7 @@ Delivered = tuple[BrokerId, int, int, bytes]
 class Record(msgspec.Struct, frozen=True, gc=False):
     """A frame made of QoS 1 and 2 publications, as the origin keeps it.
 
-    Numbers are consecutive, from 1 in an epoch, but for leaps at starts (``CustodyLog``).
+    Numbers are consecutive from 1 in an epoch, except for jumps at starts (``CustodyLog``).
     """
 
     seq: int
@@ -55,39 +56,39 @@ class Record(msgspec.Struct, frozen=True, gc=False):
 
 
 class Log(Protocol):
-    """What we are the origin of, as it is read."""
+    """Read access to the log of our own frames."""
 
     def read(self, seq: int) -> Record | None:
         """The frame ``seq``; ``None`` when it cannot be read."""
 
     def is_lost(self, seq: int) -> bool:
-        """Whether the frame ``seq``, which cannot be read, never will be."""
+        """Whether the frame ``seq``, which cannot be read, is lost for good."""
 
     def head(self, key: bytes) -> int:
         """The last frame on a chain; 0: none."""
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of a chain up to ``upto``, or the last that is gone beyond it."""
+        """The greatest number of a chain up to ``upto``, or the last dropped one beyond it."""
 
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
         """The first ``limit`` frames of a chain after ``after``."""
 
     def floor(self, key: bytes, after: int) -> int:
-        """The last frame of a chain that is gone, when it is greater than ``after``."""
+        """The last dropped frame of a chain, or ``after`` if that is greater."""
 
     def first_since(self, key: bytes, time_us: int) -> int | None:
         """The first frame of a chain that was made at ``time_us`` or later."""
 
     @property
     def epoch(self) -> int:
-        """The epoch of its numbers; it grows whenever numbering begins anew."""
+        """The epoch of the log's numbers; it grows whenever numbering begins anew."""
 
     @property
     def next_seq(self) -> int:
         """The number of the next record."""
 
     def chains(self) -> Iterator[tuple[bytes, int]]:
-        """The chains of which something is held, and their heads."""
+        """The chains of which the log has frames, and their heads."""
 
     def recent(self, count: int) -> Iterator[Record]:
         """The newest ``count`` records, the newest first."""
@@ -97,82 +98,84 @@ class Log(Protocol):
 
 
 class Journal(Protocol):
-    """What we delivered, as it is read."""
+    """Read access to the journal of our deliveries."""
 
     @property
     def last(self) -> int:
-        """Number of the last entry; 0 without one."""
+        """The number of the last entry; 0 if there is none."""
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a snapshot."""
+        """Whether a snapshot is due."""
 
     def since_us(self) -> Mapping[bytes, int]:
-        """Since when our clients want what, as of the last snapshot."""
+        """Since when our clients want each key, as of the last snapshot."""
 
     def marker(self) -> bytes:
-        """What to leave at our broker behind the last entry."""
+        """The payload of the marker to publish after the last entry."""
 
     def read_marker(self, payload: bytes) -> int | None:
-        """The entry that a marker of this journal names."""
+        """The entry that a marker of this journal names; ``None``: not our marker."""
 
 
 class Disk(Protocol):
-    """All that custody keeps. A write that fails leaves everything as it was."""
+    """Everything that custody keeps. A write that fails changes nothing."""
 
     @property
     def log(self) -> Log:
-        """What we are the origin of."""
+        """The log of our own frames."""
 
     @property
     def journal(self) -> Journal:
-        """What we delivered."""
+        """The journal of our deliveries."""
 
     @property
     def keep_s(self) -> int:
-        """How long all of this is worth anything."""
+        """For how many seconds all of this is kept."""
 
     def write_log(self, records: Sequence[Record]) -> bool:
-        """Append ``records`` to the log, all or none; whether it has them."""
+        """Append ``records`` to the log, all or none; return whether they are written."""
 
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
-        """Enter what is delivered next; whether it is written down."""
+        """Enter the next deliveries; return whether they are written."""
 
     def note_marked(self, number: int) -> None:
-        """Enter that our broker has the marker ``number``: older ones count no more."""
+        """Enter that our broker has the marker ``number``: older ones are obsolete."""
 
     def resume_journal(self, marker: int | None) -> Positions | None:
-        """Where each chain is when entries up to ``marker``, or the one noted, were delivered.
+        """The position of each chain after the entries up to ``marker``, or up to the noted one.
 
-        Entries after it are struck out. ``None``: the disk is out of order.
+        Later entries are removed. ``None``: the disk is out of order.
         """
 
     def fold_journal(
         self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
     ) -> bool:
-        """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
+        """Replace entries up to ``folded_to`` by positions; ``None``: by those the journal knows.
+        Return whether it is written.
+        """
 
     def load_owed(self) -> Mapping[str, int]:
         """Until when each filter is owed, in microseconds since 1970; 0: it is wanted now.
 
-        ``COLLECTED``: it is wanted now by nobody but who collects.
+        ``COLLECTED``: it is wanted now, by collectors only.
         """
 
     def write_owed(self, filter_: str, until_us: int | None) -> None:
-        """List until when ``filter_`` is owed; ``None``: take it off the list.
+        """List until when ``filter_`` is owed; ``None``: remove it from the list.
 
-        All of one turn may be written at once, before what is subscribed follows.
+        All writes of one turn may be made at once, before the subscriptions follow.
         """
 
     def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
-        """Keep these, which were published here; whether they are written down."""
+        """Keep the stamps, which were published here; return whether they are written."""
 
 
 class CustodyContext(Protocol):
-    """Who passes on what custody has to say."""
+    """Sends what custody has to send."""
 
     def ask(self, neighbour: BrokerId, request: RepairRequest) -> None:
         """Send a request to a neighbour."""
 
     def tell(self, notice: Notice) -> None:
-        """Tell the operator."""
+        """Report to the operator."""

@@ -1,12 +1,12 @@
-"""Proofs: each origin signs its frames under custody, and nobody else is believed in its name.
+"""Proofs: each origin signs its frames under custody, so no other agent can forge them.
 
-A seal says which neighbour brought a frame: each postman puts the letter into an envelope of his
-own. The proof is the signature on the letter. It covers all that stays as it is on the way, and
-comes with the origin's certificate, so whoever has the federation's key can judge it. What is not
-believed did not come: the chain shows the gap, and the origin is asked.
+A seal shows which neighbour delivered a frame: each postman puts the letter into an envelope of his
+own. The proof is the signature on the letter. It covers everything that does not change on the way,
+and comes with the origin's certificate, so any agent with the federation's key can check it. A
+frame with a wrong proof is dropped: the chain shows the gap, and the origin is asked.
 
-An origin that does not prove says so in its word (``doubts``), and only then are its frames taken
-without; until it has said so they wait. So nobody can strip a proof.
+An origin that does not prove its frames says so in its word (``doubts``). Only then are its frames
+accepted without proof; until then they wait. So a proof cannot be stripped on the way.
 
 Source: docs/protocol.md section 11; docs/security.md.
 """
@@ -28,20 +28,22 @@ from federator.protocol.trust.authority import ForgedError
 from federator.protocol.types import BrokerId, Millis, Now
 
 TOLD_MS: Final = 60_000
-"""So long it counts what an origin said of its frames; then it is asked again."""
+"""For how long an origin's statement whether it proves its frames is valid; then it is asked again.
+"""
 
 WAIT_MS: Final = 10_000
 WAITING_BYTES_MAX: Final = 262_144
-"""What waits for its origin's word, of each neighbour that brought it."""
+"""Limit, per neighbour, for frames that wait for their origin's word."""
 
 ORIGIN_BYTES: Final = 4_096
-"""What an origin counts for there: nobody makes us ask many that there are not."""
+"""What one origin counts in that limit: so a neighbour cannot make us ask many invented origins."""
 
 ORIGINS_MAX: Final = 4_096
 TICK_MS: Final = 50
 WRONG_MAX: Final = 32
-"""Wrong signatures in the name of an origin that a neighbour may bring in a tick, 0.14 ms each, and
-of all origins four times as many; what it brings beyond is not judged."""
+"""How many frames with a wrong signature a neighbour may deliver in a tick (0.14 ms each) in the
+name of one origin; four times as many for all origins. Further ones are dropped unchecked.
+"""
 
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 
@@ -49,7 +51,7 @@ _FACTS = struct.Struct(">BIQQQIH")
 
 
 def frame_text(federation: bytes, frame: Frame) -> bytes:
-    """What its origin signs of ``frame``."""
+    """What the origin signs of ``frame``."""
     kind = frame.flags & (TAIL_FLAG | VOID_FLAG | REPAIR_FLAG)
     made = (frame.origin, frame.epoch, frame.seq, frame.origin_time_us)
     content = blake2b(frame.keys, digest_size=32)
@@ -67,7 +69,7 @@ class _Waiting:
 
 
 class FrameJudge:
-    """Judges the frames under custody, and tails, that neighbours bring of other origins.
+    """Judges the frames under custody, and tails, that neighbours deliver from other origins.
 
     Args:
         check: Raises ``DecodeError`` where an origin did not prove its frame.
@@ -89,14 +91,14 @@ class FrameJudge:
         self._waiting: OrderedDict[tuple[BrokerId, BrokerId], _Waiting] = OrderedDict()
         self._waiting_bytes: Counter[BrokerId] = Counter()
         self._believed: list[tuple[Frame, int]] = []
-        # Of a neighbour, by origin and in all.
+        # By (neighbour, origin); with ``None`` for all origins of the neighbour.
         self._wrong: WindowCounter[tuple[BrokerId, BrokerId | None]] = WindowCounter(
             window_ms=TICK_MS
         )
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=64)
 
     def believes(self, frame: Frame, size: int, now: Now) -> bool:
-        """Whether to take ``frame``, of ``size`` bytes in all; else it did not come, or waits."""
+        """Whether to accept ``frame``, of ``size`` bytes in all; otherwise drop it or hold it."""
         if frame.proof:
             return self._holds(frame, now)
         proves, told_ms = self._told.get(frame.origin, (False, Millis(now.ms - TOLD_MS)))
@@ -112,7 +114,7 @@ class FrameJudge:
         return True
 
     def on_word(self, origin: BrokerId, *, proves: bool, now: Now) -> None:
-        """``origin`` has told whether it proves its frames."""
+        """Handle the statement of ``origin`` whether it proves its frames."""
         self._told.put(origin, (proves, now.ms))
         for place in [place for place in self._waiting if place[1] == origin]:
             for frame, size in self._take(place):
@@ -122,7 +124,7 @@ class FrameJudge:
                     self._believed.append((frame, size))
 
     def released(self) -> list[tuple[Frame, int]]:
-        """What waited and is believed now, each once."""
+        """The frames that waited and are accepted now, each once."""
         believed, self._believed = self._believed, []
         return believed
 
@@ -135,7 +137,7 @@ class FrameJudge:
         try:
             self._check(frame)
         except DecodeError as error:
-            if isinstance(error, ForgedError):  # others cost nothing
+            if isinstance(error, ForgedError):  # other errors cost no signature check
                 wrong.update((place, in_all))
             self._refuse(frame, str(error), now)
             return False
@@ -155,19 +157,19 @@ class FrameJudge:
                 break
             self._take(place)
         place = (frame.sender, frame.origin)
-        known = self._waiting.get(place)
+        waiting = self._waiting.get(place)
         room = WAITING_BYTES_MAX - self._waiting_bytes[frame.sender]
-        begun = ORIGIN_BYTES if known is None else 0
+        begun = ORIGIN_BYTES if waiting is None else 0
         if begun <= room:
-            self._ask(frame, now)  # also where the frame itself finds no room
+            self._ask(frame, now)  # also if the frame itself finds no room
         more = size + begun
         if more > room:
             self._refuse(frame, "too many wait for their origins' word", now)
             return
-        if known is None:
-            known = self._waiting[place] = _Waiting(Millis(now.ms + WAIT_MS))
-        known.frames.append((frame, size))
-        known.size += size
+        if waiting is None:
+            waiting = self._waiting[place] = _Waiting(Millis(now.ms + WAIT_MS))
+        waiting.frames.append((frame, size))
+        waiting.size += size
         self._waiting_bytes[frame.sender] += more
 
     def _take(self, place: tuple[BrokerId, BrokerId]) -> list[tuple[Frame, int]]:

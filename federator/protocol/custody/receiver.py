@@ -1,14 +1,15 @@
-"""What arrived on each chain, what is missing, and whom to ask for it.
+"""What arrived on each chain, what is missing, and which origin to ask for it.
 
-For each (origin, filter) that our clients subscribe to, the number of the last frame delivered is
-all there is to remember. A frame whose predecessor was delivered is next; an older one is a copy;
-a newer one shows a gap, waits in a bounded room, and the origin is asked for what lies between. A
+For each (origin, filter) that our clients subscribe to, we remember only the number of the last
+frame delivered. A frame whose predecessor was delivered is next; an older one is a copy; a newer
+one shows a gap and waits in a bounded room while the origin is asked for the frames between. A
 frame of several filters is next when it is next on each of them. Since numbers only grow, the
 oldest missing frame is always next on all its chains: the room empties from the front.
 
-A chain that we meet in its middle may have begun before we listened, or while we were cut off. So
-its origin is asked for what it made since our clients subscribe, in its own clock: the frame that
-told us of the chain carries its time, and we know how long before it our clients had subscribed.
+A chain that we first see in its middle may have begun before we subscribed, or while we were cut
+off. So its origin is asked for what it made since our clients subscribed, by the origin's clock:
+the frame that showed us the chain carries the time it was made, and we know for how long our
+clients had been subscribed by then.
 
 Source: docs/protocol.md section 11.
 """
@@ -22,15 +23,16 @@ from federator.protocol.types import BrokerId, Millis, Now
 
 RETRY_MAX_MS = 5_000
 DOUBT_RETRY_MS = 2_000
-"""What was asked for in vain for so long may never have been made."""
+"""Frames requested in vain for so long may never have been made."""
 
 JUMP_MAX = 1 << 34
-"""A number so far beyond all others moves no chain before its origin was asked: numbering leaps by
-2**32 at a boot of the origin's machine."""
+"""A number so far beyond all others moves no chain before its origin was asked: numbers jump by
+2**32 when the origin's machine boots.
+"""
 
-SEQ_MAX = 2**63 - 1  # as far as messages can tell
+SEQ_MAX = 2**63 - 1  # the greatest number that messages can carry
 LOOK_BACK_US = 60_000_000
-"""What is asked for again of a chain that a lie moved, and that cannot be taken back exactly."""
+"""How much is requested again of a chain that a forged frame moved, if it cannot be rolled back."""
 CHAINS_PER_ASK_MAX = 64
 
 
@@ -39,111 +41,114 @@ class Receiver(Followed):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        self.duplicates = 0  # frames that were here before
-        self.voids = 0  # times that an origin no longer had what we missed
+        self.duplicates = 0  # copies of frames that came before
+        self.voids = 0  # how often an origin no longer had what we missed
         self.unfollowed = 0  # frames of origins that there was no room to follow
         self.asked = 0  # requests made
         self.doubts = Doubts()
-        self._opened = 0  # ways to neighbours, since we are here
+        self._opened = 0  # how many ways to neighbours opened since our start
 
     # What arrives
 
     def arrive(
         self, placed: Placed, now: Now, *, room: bool = True, first: bool = False
     ) -> list[Placed]:
-        """Take a frame on at least one chain that we follow; return what is to be delivered now,
-        in order.
+        """Take a frame on at least one followed chain; return what is due now, in order.
 
         Args:
-            placed: Handed back when its turn comes.
+            placed: Returned when it is due.
             now: Our clocks.
-            room: Our broker can take it now; otherwise it is asked for again later.
+            room: Our broker can take it now; otherwise it is requested again later.
             first: No copy of it came before.
         """
         frame, links, seq = placed.frame, placed.links, placed.frame.seq
-        known = self._origin(frame, frame.epoch, links[0].key, seq, now.ms)
-        if known is None:
+        state = self._origin(frame, frame.epoch, links[0].key, seq, now.ms)
+        if state is None:
             if first and room and seq <= SEQ_MAX and frame.origin not in self._origins:
                 self.unfollowed += 1  # it is delivered as it comes
                 return [placed]
             self.duplicates += 1
             return []
-        chains = known.chains
+        chains = state.chains
         next_everywhere, concerned = room, False
         for key, prev in links:
             chain = chains.get(key)
             if chain is None:
                 if self._chains >= self.chains_max:
-                    continue  # no room to follow it: what comes is delivered as it comes
-                chain = self._begin(known, key, prev, frame.origin_time_us, now.us)
+                    continue  # no room to follow the chain: its frames are delivered as they come
+                chain = self._begin(state, key, prev, frame.origin_time_us, now.us)
             if chain.unsure or chain.way != self._opened:
-                self._check(known, key, now.ms)
+                self._check(state, key, now.ms)
             last = chain.last
-            if seq <= chain.begun:  # from before our clients' time: this chain has no say
+            # From before our clients' subscription: this chain does not count.
+            if seq <= chain.begun:
                 continue
             concerned = True
             if last is None or prev > last:
                 next_everywhere = False
             elif seq <= last:
-                # Delivered already. Chains that were met later may not know it, and go on behind.
+                # Delivered already. Chains that began later may not know it, and move past it.
                 self.duplicates += 1
-                if first:  # or a lie moved the chain past it
+                if first:  # or a forged frame moved the chain past it
                     skipped = chain.before(seq) is not None
-                    self._doubt(known, key, seq if skipped else last, now.ms)
-                return self._pass(known, key, placed, now.ms)
+                    self._doubt(state, key, seq if skipped else last, now.ms)
+                return self._pass(state, key, placed, now.ms)
             if seq > chain.target:
                 chain.target = seq
-        # Every chain was begun behind it: a straggler. One that is not followed cannot say so.
+        # Every chain began after it: a late copy. A chain that is not followed cannot tell.
         if not concerned and all(key in chains for key, _ in links):
             self.duplicates += 1
             if first:
-                self._doubt(known, key, chains[key].begun, now.ms)
-            return self._pass(known, key, placed, now.ms)
+                self._doubt(state, key, chains[key].begun, now.ms)
+            return self._pass(state, key, placed, now.ms)
         if next_everywhere:
-            return self._deliver(known, placed, now.ms)
+            return self._deliver(state, placed, now.ms)
         for key, _ in links:
-            self._look_for_gap(known, key, now.ms)
-        # Without room at our broker nothing is held either: it is asked for again, in small parts.
+            self._look_for_gap(state, key, now.ms)
+        # Without room at our broker nothing is held: it is requested again, in small parts.
         if room:
-            self._hold(known, placed)
+            self._hold(state, placed)
         return []
 
     def tail(self, placed: Placed, now: Now) -> None:
-        """The origin says which frame is the last one on each of some chains (``prev``).
+        """Handle a tail: the origin names the last frame (``prev``) of each of some chains.
 
-        That does not begin a chain for clients that have just come: the last one may be theirs, and
-        still be on a longer way than this word. The origin will say it again.
+        A tail does not begin a chain for clients that have just come: the last frame may be theirs,
+        and still be on a longer way than this tail. The origin will repeat it.
         """
         frame = placed.frame
-        epoch = int.from_bytes(frame.body, "big")  # of the numbers that it tells
+        epoch = int.from_bytes(frame.body, "big")  # of the numbers that the tail names
         for key, head in placed.links:
-            known = self._origin(frame, epoch, key, head, now.ms)
-            if known is None:
+            state = self._origin(frame, epoch, key, head, now.ms)
+            if state is None:
                 return
-            chain = known.chains.get(key)
+            chain = state.chains.get(key)
             if chain is None:
-                if self._chains >= self.chains_max or self.is_fresh(known.id, key, now.us):
+                if self._chains >= self.chains_max or self.is_fresh(state.id, key, now.us):
                     continue
-                chain = self._begin(known, key, head, frame.origin_time_us, now.us)
+                chain = self._begin(state, key, head, frame.origin_time_us, now.us)
             if chain.unsure or chain.way != self._opened:
-                self._check(known, key, now.ms)
-            if head < (chain.last or 0):  # it is late, or a lie moved the chain past it
-                self._doubt(known, key, chain.last or 0, now.ms)
+                self._check(state, key, now.ms)
+            # The tail is late, or a forged frame moved the chain past it.
+            if head < (chain.last or 0):
+                self._doubt(state, key, chain.last or 0, now.ms)
             chain.target = max(chain.target, head)
-            self._look_for_gap(known, key, now.ms, first_ask_ms=0)
+            self._look_for_gap(state, key, now.ms, first_ask_ms=0)
 
     def skip(self, frame: Frame, now_ms: Millis) -> list[Placed]:
-        """The origin has nothing for us on the first chain of ``frame`` up to its number; return
-        what follows.
+        """Skip numbers of the first chain of ``frame``, up to its own; return the frames that
+        follow.
+
+        The origin has nothing for us there.
         """
         if frame.origin not in self._origins:
             return []
         key, through = frame.keys[:KEY_BYTES], frame.seq
-        known = self._origin(frame, frame.epoch, key, through, now_ms)
-        chain = known.chains.get(key) if known is not None else None
-        if known is None or chain is None or (chain.last is not None and through <= chain.last):
+        state = self._origin(frame, frame.epoch, key, through, now_ms)
+        chain = state.chains.get(key) if state is not None else None
+        if state is None or chain is None or (chain.last is not None and through <= chain.last):
             return []
-        # That nothing was made since then is the answer to who asked for just that.
+        # "Nothing since that time" answers only a request for just that time.
         since_us = int.from_bytes(frame.chain, "big")
         if since_us and (chain.last is not None or since_us != chain.not_before_us):
             return []
@@ -151,41 +156,41 @@ class Receiver(Followed):
             self.voids += 1
         else:
             chain.begun = through = max(through, chain.begun)
-        chain.move(through, known.brought_by)
+        chain.move(through, state.brought_by)
         chain.target = max(chain.target, through)
-        self._close_gap(known, key)
+        self._close_gap(state, key)
         done: list[Placed] = []
-        for seq in sorted(known.held):
-            held = known.held.get(seq)
+        for seq in sorted(state.held):
+            held = state.held.get(seq)
             if held is None:
                 continue
-            if known.is_stale(held):
-                self._unhold(known, seq)
-            elif known.is_next(held):
-                self._unhold(known, seq)
-                done += self._deliver(known, held, now_ms)
+            if state.is_stale(held):
+                self._unhold(state, seq)
+            elif state.is_next(held):
+                self._unhold(state, seq)
+                done += self._deliver(state, held, now_ms)
         return done
 
     def on_word(self, placed: Placed, now: Now) -> list[Doubted]:
-        """The origin answered what we doubted; return what it never made.
+        """Handle the origin's answer to our doubts; return the numbers that it never made.
 
-        The number of the frame is the greatest that it made. Each link has the greatest number of
-        the chain up to the doubted one (``prev``); a greater one is the last of those that are
-        gone, the doubted one among them.
+        The number of the frame is the greatest that the origin made. Each link has the greatest
+        number of the chain up to the doubted one (``prev``); if that is beyond the doubted one,
+        everything up to ``prev`` was dropped, the doubted number included.
         """
         frame = placed.frame
         origin, top = frame.origin, frame.seq
         asked = self.doubts.answered(origin)
-        known = self._origins.get(origin)
-        if known is None:  # nobody here wants anything of it
+        state = self._origins.get(origin)
+        if state is None:  # no client here wants anything of this origin
             return []
-        if known.epoch != frame.epoch:
+        if state.epoch != frame.epoch:
             self._begin_epoch(origin, frame.epoch, now.ms).top = top
             return []
-        known.top = top
+        state.top = top
         lies = []
         for key, number in placed.links:
-            doubted, chain = asked.get(key), known.chains.get(key)
+            doubted, chain = asked.get(key), state.chains.get(key)
             if doubted is None or chain is None:
                 continue
             if doubted in chain.unsure:
@@ -193,70 +198,69 @@ class Receiver(Followed):
             if doubted.back_to is None:
                 is_lie = number < doubted.number
                 lie, through = doubted.number, number
-            else:  # otherwise what the chain left out was the lie, or is gone
+            else:  # the chain went on to a forged number, or the skipped ones are gone
                 is_lie = doubted.back_to < number <= doubted.number
                 lie, through = chain.last or 0, number - 1
             if is_lie:
                 lies.append(doubted)
                 age_us = LOOK_BACK_US
-                if not chain.undo:  # of an earlier life; its clients may come only now
+                if not chain.undo:  # it dates from an earlier run; its clients may come only now
                     wants = self.wants(key)
                     age_us = self._wanted.age_us(key, now.us) if wants else self.keep_ms * 1_000
                 since_us = max(1, frame.origin_time_us - age_us)
                 chain.take_back(through, doubted.back_to, not_before_us=since_us)
                 if chain.target <= lie:
                     chain.target = max(number, chain.last or 0)
-                self._drop_held(known, key)
-                known.gaps.pop(key, None)
+                self._drop_held(state, key)
+                state.gaps.pop(key, None)
             else:
                 chain.target = max(chain.target, number)
-            self._look_for_gap(known, key, now.ms)
-            if is_lie and key in known.gaps:  # it closes by nothing else
-                known.retry_ms = RETRY_MIN_MS
+            self._look_for_gap(state, key, now.ms)
+            if is_lie and key in state.gaps:  # nothing else will close this gap
+                state.retry_ms = RETRY_MIN_MS
                 self._timers.set(origin, now.ms)
-            self._check(known, key, now.ms)
+            self._check(state, key, now.ms)
         return lies
 
     def answered(self, origin: BrokerId, *, now_ms: Millis) -> None:
         """The last frame of an answer came: ask for the rest, if there is any."""
-        known = self._origins.get(origin)
-        if known is not None and known.gaps:
+        state = self._origins.get(origin)
+        if state is not None and state.gaps:
             self._timers.set(origin, now_ms)
 
     # What to ask for
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``asks`` has something to say."""
         return self._timers.next_deadline_ms()
 
     def asks(self, now_ms: Millis) -> list[Ask]:
         asks: list[Ask] = []
         for origin in self._timers.pop_due(now_ms):
-            known = self._origins.get(origin)
-            if known is None or not known.gaps:
+            state = self._origins.get(origin)
+            if state is None or not state.gaps:
                 continue
             chains = [
                 AskedChain(key, chain.last or 0, chain.not_before_us if chain.last is None else 0)
-                for key in known.gaps
-                for chain in (known.chains[key],)
+                for key in state.gaps
+                for chain in (state.chains[key],)
             ]
             first = tuple(sorted(chains, key=lambda asked: asked.after)[:CHAINS_PER_ASK_MAX])
-            asks.append(Ask(origin, known.epoch, first))
+            asks.append(Ask(origin, state.epoch, first))
             self.asked += 1
-            known.asked = True
-            self._timers.set(origin, Millis(now_ms + known.retry_ms))
-            for asked in first if known.retry_ms >= DOUBT_RETRY_MS else ():
-                doubted = Doubted(known.chains[asked.key].target, NOBODY)
+            state.asked = True
+            self._timers.set(origin, Millis(now_ms + state.retry_ms))
+            for asked in first if state.retry_ms >= DOUBT_RETRY_MS else ():
+                doubted = Doubted(state.chains[asked.key].target, NOBODY)
                 self.doubts.doubt(origin, asked.key, doubted, now_ms=now_ms)
-            known.retry_ms = min(2 * known.retry_ms, RETRY_MAX_MS)
+            state.retry_ms = min(2 * state.retry_ms, RETRY_MAX_MS)
         return asks
 
     def hasten(self, now_ms: Millis) -> None:
-        """A way may be open again: ask for everything that is missing now."""
+        """Ask for everything that is missing now: a way may be open again."""
         self._opened += 1
-        for origin, known in self._origins.items():
-            if known.gaps:
-                known.retry_ms = RETRY_MIN_MS
+        for origin, state in self._origins.items():
+            if state.gaps:
+                state.retry_ms = RETRY_MIN_MS
                 self._timers.set_sooner(origin, now_ms)
 
     # Inside
@@ -264,29 +268,29 @@ class Receiver(Followed):
     def _origin(
         self, frame: Frame, epoch: int, key: bytes, number: int, now_ms: Millis
     ) -> OriginState | None:
-        """The state of who made ``frame``; ``None`` when it must be asked first whether this is its
-        word, or there is no room for another one.
+        """The state of the origin of ``frame``; ``None`` when the origin must confirm the frame
+        first, or there is no room for another origin.
 
-        Only of an origin that is met for the first time every epoch and number is taken.
+        Any epoch and number is accepted of a new origin only.
         """
         origin, brought_by = frame.origin, frame.sender
         if number > SEQ_MAX:
             return None
-        known = self._origins.get(origin)
-        if known is None:
+        state = self._origins.get(origin)
+        if state is None:
             if not self._has_room(brought_by):
                 return None
-            known = self._begin_epoch(origin, epoch, now_ms, brought_by)
-        if known.top is None:
-            known.top = number
-        if epoch != known.epoch or number > known.top + JUMP_MAX:
+            state = self._begin_epoch(origin, epoch, now_ms, brought_by)
+        if state.top is None:
+            state.top = number
+        if epoch != state.epoch or number > state.top + JUMP_MAX:
             self.doubts.doubt(origin, key, Doubted(number, brought_by), now_ms=now_ms)
             return None
-        if number > known.top:
-            known.top = number
-        known.heard_ms = now_ms
-        known.brought_by = brought_by
-        return known
+        if number > state.top:
+            state.top = number
+        state.heard_ms = now_ms
+        state.brought_by = brought_by
+        return state
 
     def _doubt(self, known: OriginState, key: bytes, number: int, now_ms: Millis) -> None:
         chain = known.chains[key]
@@ -313,13 +317,13 @@ class Receiver(Followed):
         return chain
 
     def _anew_us(self, origin: BrokerId, made_us: int, now_us: int) -> int:
-        """What ``origin`` made before then, by its clock, counts no more."""
+        """By the clock of ``origin``: nothing made before then is requested."""
         since_us, by_its_clock = self._anew.get(origin, (0, True))
         return since_us if by_its_clock else made_us - max(0, now_us - since_us)
 
     def _pass(self, known: OriginState, by: bytes, placed: Placed, now_ms: Millis) -> list[Placed]:
-        """A frame was delivered, as the chain ``by`` tells, before others of its chains were
-        followed: go on behind it there, unless that may have been a lie.
+        """Go on after a frame on chains that began later: the chain ``by`` shows that it was
+        delivered, unless that is in doubt.
         """
         if self.doubts.is_about(known.id, by):
             return []
@@ -360,12 +364,12 @@ class Receiver(Followed):
         return done
 
     def _followers(self, known: OriginState, placed: Placed) -> list[Placed]:
-        """The held frames whose turn came with ``placed``."""
-        found: list[Placed] = []
+        """The held frames that become due with ``placed``."""
+        due: list[Placed] = []
         for key, _ in placed.links:
             follower = known.waiting.pop((key, placed.frame.seq), None)
             held = known.held.get(follower) if follower is not None else None
             if held is not None and known.is_next(held):
                 self._unhold(known, held.frame.seq)
-                found.append(held)
-        return found
+                due.append(held)
+        return due

@@ -1,15 +1,15 @@
-"""What was published on some filters before clients came here, fetched for who asks, not published.
+"""Fetches, for a gateway, what was published on some filters before its clients came here.
 
 A client that a gateway moved here lacks what its dead broker still had for it, and what was
 published before its subscription stood on our broker. Its gateway asks us. From then on our own
-chains bring what follows, so all we look for is what lies before them:
+chains bring what follows, so we only look for what lies before:
 
-- on a chain that is followed already, up to where it stood when we were asked;
-- on one that begins later, what its origin made before we were asked, in the origin's clock: a
+- on a chain that is followed already, frames up to its position when we were asked;
+- on one that begins later, what its origin made before we were asked, by the origin's clock: a
   chain of a key that was asked about begins just there (``Followed.expect``).
 
-So nothing that is told comes to our clients by itself as well. (A reader who moves house: from the
-day of his order the new newsagent delivers; the issues before are looked for once, by letter.)
+So no frame that we return also reaches our clients by itself. (A reader moves house: from the day
+of the order the new newsagent delivers; the issues before are ordered once, by letter.)
 
 Source: docs/protocol.md sections 11 and 15; docs/gateway.md, "What a client missed".
 """
@@ -24,7 +24,7 @@ from federator.protocol.forwarding.frames import REPAIR_FLAG, Frame
 from federator.protocol.types import BrokerId, Millis, Now
 
 RETRIEVAL_MS: Final = 8_000
-"""How long chains are waited for: the ways around a dead broker take a moment to be found."""
+"""For how long we wait for chains: finding the ways around a dead broker takes a moment."""
 
 RETRIEVALS_MAX: Final = 16
 HELD_BYTES_MAX: Final = 1_048_576
@@ -35,14 +35,14 @@ class Retrieval:
     """One question of a gateway, while it is open.
 
     Args:
-        main: What brings our clients what they subscribe to; it has taken each frame before us.
+        main: The receiver for our clients' subscriptions; it has taken each frame before us.
         keys: Of the filters in question.
         since_us: Our wall clock; origins' are taken to agree with it.
-        tell: Takes what was found, in order.
+        tell: Takes the retrieved frames, in order.
 
     Attributes:
-        receiver: One with room of its own, for what is looked for.
-        ends_ms: When nobody waits any more.
+        receiver: A receiver with room of its own, for the frames in question.
+        ends_ms: When the gateway stops waiting.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class Retrieval:
         self.ends_ms = Millis(now.ms + RETRIEVAL_MS)
         self._main = main
         self._tell = tell
-        # By origin and key: up to which number, and before which time of the origin's, is asked.
+        # By (origin, key): the greatest number, and the time of the origin, up to which we ask.
         self._limits: dict[tuple[BrokerId, bytes], tuple[int, int]] = {}
         for key in keys:
             self.receiver.want(key, since_us=since_us)
@@ -69,14 +69,14 @@ class Retrieval:
             self.receiver.look_back(origin, epoch, key, until, since_us, now.ms)
 
     def arrive(self, placed: Placed, now: Now) -> None:
-        """Take a frame, for those of its chains that are looked for."""
+        """Take a frame for those of its chains that are being retrieved."""
         frame, wants = placed.frame, self.receiver.wants
         links = tuple(c for c in placed.links if wants(c.key) and self._is_asked(frame, c))
         if links:
             self._give(self.receiver.arrive(Placed(frame, links), now))
 
     def tail(self, placed: Placed, now: Now) -> None:
-        """Take the word of an origin that is silent: some chains may have begun by it."""
+        """Handle a tail of a silent origin: it may be the first sign of a chain."""
         frame, links = placed.frame, []
         for link in placed.links:
             is_new = (frame.origin, link.key) not in self._limits
@@ -87,14 +87,14 @@ class Retrieval:
             self.receiver.tail(Placed(frame, tuple(links)), now)
 
     def skip(self, frame: Frame, now_ms: Millis) -> None:
-        """As ``Receiver.skip``."""
+        """Skip missing numbers as ``Receiver.skip`` does."""
         self._give(self.receiver.skip(frame, now_ms))
 
     def asks(self, now_ms: Millis) -> list[Ask]:
         return self.receiver.asks(now_ms)
 
     def _is_asked(self, frame: Frame, link: Chained) -> bool:
-        """Whether the frame is of use: asked for, or the first sight of a chain."""
+        """Whether the frame is of use: requested, or the first of a new chain."""
         at = frame.origin, link.key
         if at not in self._limits:
             if len(self._limits) >= CHAINS_MAX:
@@ -104,7 +104,7 @@ class Retrieval:
         return bool(frame.flags & REPAIR_FLAG) or self._is_before(frame, link.key)
 
     def _limit(self, origin: BrokerId, key: bytes, through: int) -> None:
-        """Note what of a chain does not come by itself: up to ``through``, if it is under way."""
+        """Note up to which number, or time, the frames of a chain will not come by themselves."""
         chain = self._main.chain(origin, key)
         begins = chain is not None and chain.last is None
         self._limits[origin, key] = (0, chain.not_before_us) if begins and chain else (through, 0)

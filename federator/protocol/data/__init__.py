@@ -1,1 +1,1 @@
-"""The ends of the data plane, pure: what goes out, what is delivered, and changes of the cover."""
+"""The ends of the data plane, without I/O: sending, delivery, and changes of the cover."""

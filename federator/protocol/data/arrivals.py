@@ -1,8 +1,9 @@
-"""What one side brought to a hub's broker, and how much of that nobody there wanted.
+"""What one side brought to a hub's broker, and how much of it no client there wanted.
 
-A bounded cover asks for more than is wanted; what comes for that is carried in vain. Most frames
-name a filter that somebody wants exactly, and then all in them is wanted, so a look at their keys
-is enough. Of others each topic is looked up. Both answers are remembered until a wish changes.
+A bounded cover asks for more than is wanted; what comes for the surplus is carried in vain. Most
+frames name a filter that is wanted exactly, and then everything in them is wanted, so checking
+their keys is enough. For other frames each topic is looked up. Both answers are cached until an
+interest changes.
 
 Source: docs/hubs.md, "In vain".
 """
@@ -21,14 +22,14 @@ class Arrivals:
     """Counts what comes from one side. Publications that are delivered again count again.
 
     Args:
-        filters_with: The filters that frames of that side call so.
+        filters_with: The filters with a key in frames of that side.
         wants_filter: Whether another side wants exactly this filter.
-        wants_topic: Whether another side wants what is published there.
-        on_unwanted: Told a topic that nobody wants, once while that is remembered.
-        answers_max: Topics, and keys of frames, whose answer is remembered.
+        wants_topic: Whether another side wants what is published on this topic.
+        on_unwanted: Called with a topic that is not wanted, once while that is cached.
+        answers_max: Limit for cached topics, and for cached keys of frames.
 
     Attributes:
-        publications: Handed to the hub's broker, and
+        publications: Published on the hub's broker, and
         size: the bytes of their packets; of these
         in_vain, size_in_vain: wanted by no other side.
     """
@@ -57,7 +58,7 @@ class Arrivals:
         )
 
     def note(self, keys: bytes, run: bytes, publications: int) -> None:
-        """The PUBLISH packets of a frame with these ``keys`` came, as our broker gets them."""
+        """Count the PUBLISH packets of a frame with these ``keys``, as our broker gets them."""
         self.publications += publications
         self.size += len(run)
         if self._is_exact(keys):
@@ -68,6 +69,6 @@ class Arrivals:
                 self.size_in_vain += end - start
 
     def forget(self) -> None:
-        """Somebody wants otherwise."""
+        """Invalidate both caches after an interest change."""
         self._is_exact.clear()
         self._is_wanted.clear()

@@ -1,31 +1,32 @@
-"""From one cover to the next without a gap, and with copies that can be told apart.
+"""From one cover to the next without a gap, and without duplicate deliveries.
 
 A client cannot swap two overlapping subscriptions at once. With none for a moment, publications are
-lost; with both, the broker sends two copies. Here both stand for a moment, and the arriving one
+lost; with both, the broker sends two copies. Here both exist for a moment, and the arriving one
 carries a Subscription Identifier, so that the receiver sees which copy is which. It is a bridge
 replaced beside the old one, with a gate at the end that lets each traveller through once.
 
 A transition has three stages, each ended by a *mark*, a message we send to ourselves through the
-same queue of the broker, behind everything it had for us before:
+same queue of the broker, after everything that it queued for us before:
 
-1. arriving: SUBSCRIBE what arrives, with an identifier. From some moment on, copies come in pairs.
-   The mark parts what came alone for a retiring filter from what comes alone for an arriving one;
-   were they neighbours, two equal publications would look like a pair.
-2. retiring: UNSUBSCRIBE what retires. After the mark no pair can come any more.
-3. plain: SUBSCRIBE what arrived again, without identifier. After the mark no publication carries
-   one, and nobody needs to look.
+1. arriving: SUBSCRIBE the arriving filters, with an identifier. From some moment on, copies come in
+   pairs. The mark separates single copies for a retiring filter from single copies for an arriving
+   one; side by side, two equal publications would look like a pair.
+2. retiring: UNSUBSCRIBE the retiring filters. After the mark no pair can come.
+3. plain: SUBSCRIBE the arriving filters again, without identifier. After the mark no publication
+   carries one, and none need be checked.
 
-Changes that overlap nothing that leaves, nearly all, are made at once. The others wait while a
+Changes that overlap no leaving filter, nearly all, are made at once. The others wait while a
 transition runs.
 
-A filter that gives way may have stood for a hundred thousand. So all is done in steps, of which
-none looks at more than ``at_once`` filters: changes are read one after the other, the others are
-sorted into what arrives and what retires, and each stage gives its orders part by part before its
-mark. What leaves stands until all that takes its place does.
+A retiring filter may stand for a hundred thousand others. So everything is done in steps, each of
+which looks at no more than ``at_once`` filters: changes are read one after the other, the colliding
+ones are sorted into arriving and retiring filters, and each stage issues its orders part by part
+before its mark. A leaving filter stays subscribed until all that replace it are.
 
-A session that outlives its connection queues meanwhile, for the subscriptions that stood when it
-broke: copies in pairs, if that was in a transition, and perhaps one of a process that was killed.
-So a connection that finds its session first sends a mark, and until that comes expects anything.
+A session that outlives its connection meanwhile queues publications for the subscriptions that it
+had when the connection broke: copies in pairs, if that was during a transition, perhaps one of a
+process that was killed. So a connection that finds its session first sends a mark, and until the
+mark comes it expects either kind.
 
 Source: OASIS MQTT 5.0, sections 3.3.4 and 3.8.4.
 """
@@ -42,10 +43,10 @@ from federator.protocol.filters import CoverChange, FilterTrie
 
 IDENTIFIER_MAX = 268_435_455
 MARKS_MAX = 10
-"""Marks sent without an answer before a stage counts as over."""
+"""After so many marks without an answer a stage counts as over."""
 
 AT_ONCE = 256
-"""Filters looked at in one step: at some 0.02 ms each with all that follows, 5 ms."""
+"""How many filters one step looks at: at some 0.02 ms each with all that follows, 5 ms."""
 
 
 class Subscribe(msgspec.Struct, frozen=True):
@@ -62,7 +63,7 @@ class Unsubscribe(msgspec.Struct, frozen=True):
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """Send ``number`` to ourselves, after what was ordered before."""
+    """Send ``number`` to ourselves, after everything ordered before."""
 
     number: int
 
@@ -71,7 +72,7 @@ Order = Subscribe | Unsubscribe | Mark
 
 
 class Stage(Enum):
-    """Where a transition stands."""
+    """The stage of a transition."""
 
     STEADY = auto()
     RESUMING = auto()
@@ -84,27 +85,29 @@ class Stage(Enum):
 class CoverTransition:
     """The subscriptions of one connection on their way to a changing cover.
 
-    While ``unfinished`` its owner calls ``go_on``, in turns with whatever else there is to do.
+    While ``unfinished`` its owner calls ``go_on``, alternating with its other work.
     """
 
     at_once: int = AT_ONCE
     stage: Stage = Stage.STEADY
-    retiring: FilterTrie = field(default_factory=FilterTrie)  # what it unsubscribes; empty later
-    arriving: FilterTrie = field(default_factory=FilterTrie)  # what it subscribes in their place
-    identifier: int = 0  # what ``arriving`` carry while they overlap ``retiring``
+    # The filters it unsubscribes; empty later.
+    retiring: FilterTrie = field(default_factory=FilterTrie)
+    arriving: FilterTrie = field(default_factory=FilterTrie)  # the filters it subscribes instead
+    identifier: int = 0  # the identifier of ``arriving`` while they overlap ``retiring``
     marked: bool = False  # publications with an identifier may still come
     given_up: int = 0  # stages that ended without their mark
 
     def __post_init__(self) -> None:
-        self._identifiers = False  # connected to a broker that knows them
-        self._news: deque[Iterator[tuple[str, bool]]] = deque()  # not read: (filter, is wanted)
-        self._to_add: dict[str, None] = {}  # in the order in which they came, as those below
+        self._identifiers = False  # connected to a broker that supports them
+        # Changes not read yet: (filter, is wanted).
+        self._news: deque[Iterator[tuple[str, bool]]] = deque()
+        self._to_add: dict[str, None] = {}  # in order of arrival, like those below
         self._to_remove: dict[str, None] = {}
         self._retiring: dict[str, None] = {}
         self._arriving: dict[str, None] = {}
-        self._leaving = FilterTrie()  # what retires, and what is to be removed
-        self._gone: deque[str] = deque()  # retired, and still among what is leaving
-        self._unsent: deque[str] | None = None  # not ordered in this stage; its mark comes behind
+        self._leaving = FilterTrie()  # retiring filters, and those to be removed
+        self._gone: deque[str] = deque()  # retired filters that are still in ``_leaving``
+        self._unsent: deque[str] | None = None  # not ordered in this stage; its mark follows them
         self._work: Iterator[Order | None] = iter(())
         self._mark_number = 0
         self._first_mark = 0  # of this stage
@@ -112,19 +115,18 @@ class CoverTransition:
 
     @property
     def unfinished(self) -> bool:
-        """Whether something is left to do that waits for nobody."""
+        """Whether there is work to do that need not wait for the broker."""
         waiting = self.stage is Stage.STEADY and (self._to_add or self._to_remove)
         return bool(self._news or self._gone or waiting) or self._unsent is not None
 
     @property
     def waits(self) -> bool:
-        """Whether anything may be wanted that is not ordered yet."""
+        """Whether a filter may be wanted that is not ordered yet."""
         unsent = self.stage is Stage.ARRIVING and self._unsent is not None
         return bool(self._news or self._to_add) or unsent
 
     @property
     def altered(self) -> Iterable[str]:
-        """The filters that this transition alters."""
         return chain(self._arriving, self._retiring)
 
     def change(self, change: CoverChange) -> list[Order]:
@@ -135,7 +137,7 @@ class CoverTransition:
         return [] if busy else self.go_on()
 
     def go_on(self) -> list[Order]:
-        """Do the next step of what is to be done."""
+        """Do the next step of the work."""
         done = list(islice(self._work, self.at_once))
         if len(done) < self.at_once:
             self._work = self._steps()
@@ -143,10 +145,10 @@ class CoverTransition:
         return _merged(done)
 
     def on_up(self, *, identifiers: bool, session_present: bool) -> list[Order]:
-        """Connected, and all that is wanted is being subscribed plainly.
+        """Handle a new connection; all wanted filters are being subscribed plainly.
 
         Args:
-            identifiers: The broker knows Subscription Identifiers.
+            identifiers: The broker supports Subscription Identifiers.
             session_present: It has kept our session.
         """
         self._identifiers = identifiers
@@ -158,7 +160,7 @@ class CoverTransition:
         return [self._first_of_stage()]
 
     def on_down(self) -> list[Order]:
-        """The connection is gone, and with it identifiers and copies: what is wanted, plainly."""
+        """The connection is gone, with identifiers and pairs: go to the wanted cover at once."""
         unsent = self._unsent or ()
         to_add, to_remove = [*self._to_add], [*self._to_remove]
         if self.stage is Stage.ARRIVING:
@@ -176,12 +178,12 @@ class CoverTransition:
         return self.go_on()
 
     def on_mark(self, number: int, *, answered: bool) -> list[Order]:
-        """A mark came back.
+        """Handle a mark that came back.
 
         Args:
-            number: Those of an earlier stage mean nothing.
-            answered: The broker has answered what this stage asked it to alter. Many filters take
-                many packets, and a mark may have overtaken some.
+            number: Marks of an earlier stage are ignored.
+            answered: The broker has answered all changes of this stage. Many filters take many
+                packets, and a mark may have overtaken some.
         """
         if self._is_silent or not self._first_mark <= number <= self._mark_number:
             return []
@@ -190,7 +192,7 @@ class CoverTransition:
         return self._next_stage(drained=True)
 
     def on_silence(self) -> list[Order]:
-        """No mark came for a while: send another, or go on without."""
+        """No mark came for a while: send another one, or go on without it."""
         if self._is_silent:
             return []
         if self._marks < MARKS_MAX:
@@ -200,11 +202,11 @@ class CoverTransition:
 
     @property
     def _is_silent(self) -> bool:
-        """Whether no mark is on its way: there is none, or it comes behind what is not ordered."""
+        """Whether no mark is on its way: there is none, or orders must go out before it."""
         return self.stage is Stage.STEADY or self._unsent is not None
 
     def _steps(self) -> Iterator[Order | None]:
-        """All that is to be done: an order of one filter, or nothing, for each one looked at."""
+        """All work to do: for each filter looked at an order, or nothing."""
         while self.unfinished:
             if self._gone:
                 self._leaving.discard(self._gone.popleft())
@@ -221,7 +223,7 @@ class CoverTransition:
                 yield from self._begin()
 
     def _read(self, news: Iterator[tuple[str, bool]]) -> Iterator[Order | None]:
-        """Note what is wanted now, and subscribe what overlaps nothing that leaves."""
+        """Read changes, and subscribe filters that overlap no leaving one."""
         for filter, wanted in news:
             order: Order | None = None
             if not wanted:
@@ -272,7 +274,7 @@ class CoverTransition:
         self.marked = True
 
     def _collides(self, filter: str) -> bool:
-        """Whether ``filter`` overlaps what leaves, at a broker where that needs a transition."""
+        """Whether ``filter`` overlaps a leaving one, at a broker where that needs a transition."""
         return self._identifiers and self._leaving.overlaps(filter)
 
     def _stage_order(self, filter: str) -> Order:
@@ -307,8 +309,8 @@ class CoverTransition:
 def sent_first(a: str, b: str) -> bool:
     """Whether Mosquitto sends the copy for ``a`` before that for ``b``, where a topic matches both.
 
-    It walks its tree level by level: the literal branch, then ``+``, then ``#``; what ends at a
-    branch comes after what goes on below it (``sub__search`` in subs.c, 2.0 and 2.1).
+    It walks its tree level by level: the literal branch, then ``+``, then ``#``; a filter that ends
+    at a branch comes after those that go on below it (``sub__search`` in subs.c, 2.0 and 2.1).
     """
     return _turns(a) < _turns(b)
 
@@ -323,7 +325,7 @@ def _news(removed: Iterable[str], added: Iterable[str]) -> Iterator[tuple[str, b
 
 
 def _merged(orders: Iterable[Order | None]) -> list[Order]:
-    """Orders of one filter each, those of a kind that follow one another as one."""
+    """Orders of one filter each, with adjacent orders of one kind merged into one."""
     merged: list[Order] = []
     for _, group in groupby((order for order in orders if order is not None), _kind):
         first, *others = group

@@ -1,7 +1,7 @@
-"""What leaves an agent for its own broker: the publications in frames, and custody's marker.
+"""What an agent publishes on its own broker: the publications in frames, and custody's marker.
 
-A frame's body is written to our broker as it came, once every packet in it was looked at: one byte
-out of place, and the broker would hang up on us.
+A frame's body is written to our broker as it came, once every packet in it was checked: after one
+wrong byte the broker would close our connection.
 
 Source: docs/protocol.md sections 8 and 11.
 """
@@ -34,11 +34,12 @@ CLOCK_GAP_MS = Millis(600_000)
 CLOCKS_MAX: Final = 256
 
 WAIT_LOOKS: Final = 25
-"""How many looks frames wait for another agent to bring them. They are counted, and not the time,
-for while this process stands still that one brings nothing either."""
+"""For how many looks a frame waits for another agent to bring it. Looks are counted instead of
+time, for while this process stands still the other agent brings nothing either.
+"""
 
 WAITING_MAX: Final = 16_384
-"""Frames that wait at most; of more, the oldest are published."""
+"""At most so many frames wait; of more, the oldest are published."""
 
 
 @dataclass(kw_only=True, eq=False)
@@ -52,10 +53,10 @@ class Delivery:
     to_local_names: Callable[[bytes], bytes]
     retained: RetainedFlow | None
     frame_events: FrameEventSink | None
-    stamps: Stamps | None = None  # knows what came by another way
-    link: DataLink | None = None  # to our broker, once it is made
-    waiting: "WaitingFrames | None" = None  # what another one may bring first
-    # Told the keys of a frame, its packets by their names here, and how many they are.
+    stamps: Stamps | None = None  # recognises what came by another way
+    link: DataLink | None = None  # to our broker, once connected
+    waiting: "WaitingFrames | None" = None  # frames that another agent may bring first
+    # Called with the keys of a frame, its packets by their names here, and their number.
     note_arrival: Callable[[bytes, bytes, int], None] | None = None
     delays: Delays = field(default_factory=Delays)
 
@@ -66,20 +67,20 @@ class Delivery:
 
     @property
     def room(self) -> bool:
-        """Our broker can take a good deal more."""
+        """Whether our broker can take a good deal more."""
         return self.link is not None and self.link.room
 
     @property
     def settled(self) -> bool:
-        """Our broker has acknowledged all that we published."""
+        """Whether our broker has acknowledged everything that we published."""
         return self.link is not None and not self.link.unacknowledged
 
     def mark(self, marker: bytes, *, asks: bool = False) -> None:
-        """Have our broker keep ``marker`` behind all that we published.
+        """Publish the retained ``marker`` after everything that we published.
 
-        At QoS 0 it leaves with the last of that, and our broker has no answer to send. What still
-        waits for room, or for a connection, only a QoS 1 publication stays behind; and with
-        ``asks`` it is one, for our broker may refuse it.
+        At QoS 0 it leaves together with the last of that, and our broker sends no answer. If
+        publications still wait for room, or for a connection, only a QoS 1 publication stays behind
+        them. With ``asks`` it is one as well, for our broker may refuse it.
         """
         link, topic = self.link, self.marker_topic
         if link is None:
@@ -93,7 +94,7 @@ class Delivery:
         link.publish_packet(bytearray(written), written.find(encoded) + len(encoded), 1)
 
     def malformed(self, error: DecodeError, now_ms: Millis) -> None:
-        """Count a frame that is not what it should be, and say so now and then."""
+        """Count a malformed frame, and report it now and then."""
         self.counters.malformed_frames += 1
         if self._complaints.allow(None, now_ms):
             so_far = self.counters.malformed_frames
@@ -101,30 +102,31 @@ class Delivery:
             self.tell(Notice("frame.malformed", "warning", details))
 
     def deliver(self, frame: Frame, now: Now) -> None:
-        """Publish the body of ``frame``, and note how long it took to come."""
+        """Publish the body of ``frame``, and record its delay."""
         if self.waiting is not None and frame.acknowledged:
-            for each in self.waiting.put(frame):
-                self._deliver(each, now)
+            for due in self.waiting.put(frame):
+                self._deliver(due, now)
         else:
             self._deliver(frame, now)
 
     def look_at_waiting(self, now: Now) -> None:
-        """Publish what waited long enough."""
+        """Publish frames that waited long enough."""
         if self.waiting is not None:
-            for each in self.waiting.look():
-                self._deliver(each, now)
+            for due in self.waiting.look():
+                self._deliver(due, now)
 
     def deliver_waiting(self, now: Now) -> None:
-        """Publish what waits; nothing waits any more."""
+        """Publish all waiting frames, and stop waiting."""
         waiting, self.waiting = self.waiting, None
-        for each in waiting.all() if waiting is not None else ():
-            self._deliver(each, now)
+        for frame in waiting.all() if waiting is not None else ():
+            self._deliver(frame, now)
 
     def deliver_in_order(self, frames: Sequence[Frame], now: Now) -> None:
         """Publish frames of one bundle, their packets in the order in which they were published.
 
-        Whole frames, one after the other, where that is the order, where stamps count what is alike
-        in a frame, and where one of them is malformed: the others must not be lost with it.
+        Frames are published whole, one after the other, if that is their order, if stamps number
+        equal publications within a frame, or if one frame is malformed: the others must not be lost
+        with it.
         """
         runs = runs_of(frames)
         joined: list[tuple[Frame, list[Run]]] = []
@@ -148,8 +150,8 @@ class Delivery:
     def _joined(
         self, frames: Sequence[Frame], runs: Sequence[Run]
     ) -> Iterator[tuple[Frame, list[Run]]]:
-        """The packets of ``frames`` in order, as few frames of one kind and one time: each with
-        its runs.
+        """The packets of ``frames`` in order, in as few frames of one kind and time as possible:
+        each with its runs.
 
         Raises:
             DecodeError: One of them is malformed.
@@ -197,7 +199,7 @@ class Delivery:
             )
 
     def _publish(self, frame: Frame, now: Now) -> int:
-        """Publish the body of ``frame``; how many publications our broker's connection took."""
+        """Publish the body of ``frame``; return how many publications our connection accepted."""
         run, count, taken = bytes(frame.body), frame.publications, 0
         under_custody = frame.acknowledged
         try:
@@ -210,7 +212,7 @@ class Delivery:
             if retained is not None:
                 here = retained.arrive(here, time_us=frame.origin_time_us, origin=frame.origin)
             if (landed := self.to_local_names(here)) is not run:
-                # Other packets now, perhaps none: what was checked says nothing about them.
+                # These are other packets, perhaps none: they were not checked.
                 run, count = landed, len(topics_of(landed))
                 places = self._checker.check(run, acknowledged=under_custody, publications=count)
                 if not count:
@@ -237,16 +239,18 @@ class Delivery:
 class WaitingFrames:
     """Frames under custody that are published a little later: another agent here may bring them.
 
-    Who comes to a stream in the middle of it may be ahead of who brought it until then. It lets
-    that one go on first, and gives what it missed; so the stream stays in order.
+    An agent that joins a stream in its middle may be ahead of the agent that brought the stream
+    until then. It lets that one go on first, and fills what that one missed; so the stream stays in
+    order.
     """
 
     def __init__(self) -> None:
-        self._frames: deque[tuple[int, Frame]] = deque()  # with the look at which each came
+        # With the number of the look at which each came.
+        self._frames: deque[tuple[int, Frame]] = deque()
         self._looks = 0
 
     def put(self, frame: Frame) -> list[Frame]:
-        """Let ``frame`` wait; what waits no longer."""
+        """Let ``frame`` wait; return the frames that no longer fit."""
         self._frames.append((self._looks, replace(frame, body=memoryview(bytes(frame.body)))))
         over = len(self._frames) - WAITING_MAX
         return [self._frames.popleft()[1] for _ in range(max(0, over))]

@@ -1,14 +1,14 @@
-"""Which of two agents at one broker carries a publication, while one follows the other.
+"""Which of two agents at one broker carries a publication, while one succeeds the other.
 
 A broker that changes its role, from leaf to member or back, has two agents for a while: the
-**former** one, which ends what it has begun, and its **successor**. The broker gives each
+**former** one, which finishes what it has begun, and its **successor**. The broker sends each
 publication of its clients to both, to each at its own time, and exactly one of them has to take it.
-What others publish at QoS 0, which bears no stamp, comes to both as well, and one has to bring it.
-Whose turn it is when the first of them hears it decides, and the other is told the same when it
-hears it, later.
+Publications of others at QoS 0, which have no stamp, come to both as well, and one has to bring
+them. Whichever is in charge when the first of them receives a publication decides, and the other
+gets the same decision when it receives it, later.
 
-Such a publication has no name, so it is known by its content. Of equal ones the last that the other
-one heard is taken for the same: whichever it was, as many are carried as were published.
+Such a publication has no name, so it is recognised by its content. Of equal ones the last that the
+other agent received is taken for the same: whichever it was, as many are carried as were published.
 
 Source: docs/hubs.md, "Moving".
 """
@@ -19,17 +19,17 @@ from typing import Final
 from federator.protocol.types import Millis
 
 LATER_MS: Final = 10_000
-"""How much later than one agent the other may hear the same publication of a client."""
+"""How much later than one agent the other may receive the same publication of a client."""
 
 BROUGHT_LATER_MS: Final = 2_000
 """How much later than by one way a publication may come by the other."""
 
 WAITING_MAX: Final = 65_536
-"""Publications that the other agent has still to hear; of more, the oldest are forgotten."""
+"""Publications that the other agent has still to receive; of more, the oldest are forgotten."""
 
 
 class Turn:
-    """What one of the two agents asks."""
+    """The view of one of the two agents."""
 
     def __init__(self, handover: "Handover", *, successor: bool) -> None:
         self._handover = handover
@@ -37,11 +37,11 @@ class Turn:
 
     @property
     def is_mine(self) -> bool:
-        """Whether this agent carries what is heard first now."""
+        """Whether this agent carries what is received first now."""
         return self._handover.is_done is self._successor
 
     def takes(self, mark: int, now_ms: Millis) -> bool:
-        """Whether this agent takes a client's publication, which it hears now.
+        """Whether this agent takes a client's publication, which it receives now.
 
         Args:
             mark: Of its content (``stamps.content_mark``).
@@ -49,7 +49,7 @@ class Turn:
         return self._carries(self._handover.taken, mark, now_ms)
 
     def brings(self, mark: int, now_ms: Millis) -> bool:
-        """Whether this agent brings clients a publication of QoS 0, which comes to it now."""
+        """Whether this agent brings clients a publication of QoS 0, which it receives now."""
         return self._carries(self._handover.brought, mark, now_ms)
 
     def _carries(self, heard: "_HeardOnce", mark: int, now_ms: Millis) -> bool:
@@ -58,13 +58,13 @@ class Turn:
 
 
 class Handover:
-    """Between two agents of one process.
+    """Shared by the two agents, which are in one process.
 
     Args:
-        is_done: It was done in an earlier life.
+        is_done: The handover was done in an earlier run.
 
     Attributes:
-        is_done: The successor carries what is heard first from now on.
+        is_done: The successor carries what is received first from now on.
         taken: What clients published here.
         brought: What others published at QoS 0.
     """
@@ -78,7 +78,7 @@ class Handover:
 
 
 class _HeardOnce:
-    """Publications that one of the two heard, and the other did not yet."""
+    """Publications that one of the two received, and the other not yet."""
 
     def __init__(self, later_ms: int) -> None:
         self._later_ms = later_ms
@@ -86,32 +86,32 @@ class _HeardOnce:
         self._order: deque[tuple[int, _Heard]] = deque()
 
     def is_successors(self, mark: int, by_successor: bool, is_done: bool, now_ms: Millis) -> bool:
-        """Whether the successor carries what one of the two hears now, and not the former agent."""
+        """Whether the successor, not the former agent, carries what one of the two receives now."""
         self._expire(now_ms)
         waiting = self._waiting.setdefault(mark, [])
         if waiting and waiting[-1].by_successor is not by_successor:
-            # All that wait were heard by one of the two alone.
+            # All waiting ones were received by the same agent.
             successors = waiting.pop().is_successors
             if not waiting:
                 del self._waiting[mark]
             return successors
-        heard = _Heard(by_successor, is_done, now_ms)
-        waiting.append(heard)
-        self._order.append((mark, heard))
+        entry = _Heard(by_successor, is_done, now_ms)
+        waiting.append(entry)
+        self._order.append((mark, entry))
         return is_done
 
     def _expire(self, now_ms: Millis) -> None:
         order = self._order
         while order and (order[0][1].at_ms + self._later_ms < now_ms or len(order) > WAITING_MAX):
-            mark, heard = order.popleft()
-            if (waiting := self._waiting.get(mark)) and heard is waiting[0]:
+            mark, entry = order.popleft()
+            if (waiting := self._waiting.get(mark)) and entry is waiting[0]:
                 waiting.pop(0)
                 if not waiting:
                     del self._waiting[mark]
 
 
 class _Heard:
-    """A publication, and who heard it first."""
+    """A publication, and which agent received it first."""
 
     __slots__ = ("at_ms", "by_successor", "is_successors")
 

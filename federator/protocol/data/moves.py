@@ -1,16 +1,16 @@
-"""A flow of ours that moves to another way stays in order, at QoS 0 too.
+"""A flow of ours that moves to another route stays in order, at QoS 0 too.
 
-What is sent by the new way would overtake what still waits in the queues of the former one. So the
-origin, which alone decides the way, lets what its clients publish wait. Behind the last frame by
-the former way it sends a **marker**, like the red lamp on the last carriage that tells each signal
-box that the line is clear: a trace, which takes the way of data through the same queues, and whose
-echoes say where it is. When every destination has told of a marker, what waited goes the new way.
-So it comes hardly later than it would have come by the former way.
+What is sent by the new route would overtake what still waits in the queues of the former one. So
+the origin, which alone decides the route, lets its clients' publications wait. After the last frame
+by the former route it sends a **marker**, like the red lamp on the last carriage that tells each
+signal box that the line is clear: a trace, which goes through the same queues as data, and whose
+echoes report where it is. When every destination has reported a marker, the waiting publications
+take the new route. So they come hardly later than they would have come by the former one.
 
-A full queue may drop a marker like any frame of QoS 0, so there are several, ever more rarely. When
-echoes say of one that all its copies have ended, no more of them can come. The wait is bounded in
-time and in bytes. What has waited for so long goes in any case, and may be out of order then. QoS 1
-and 2 do not wait: custody puts them in order.
+A full queue may drop a marker like any frame of QoS 0, so there are several, at growing intervals.
+When the echoes of one marker show that all its copies have ended, no more of them can come. The
+wait is bounded in time and in bytes. At the bound the publications go in any case, and may be out
+of order then. QoS 1 and 2 do not wait: custody puts them in order.
 
 Source: docs/protocol.md 18.9.
 """
@@ -31,16 +31,16 @@ from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
 
 WAIT_MS_MIN: Final = 500
-"""A flow waits at least so long: who carries it on hears of the new way a little later than we."""
+"""A flow waits at least so long: relays learn of the new route a little later than we."""
 
 WAIT_MS_MAX: Final = 60_000
-"""What queues hold as a rule has drained by then: 15 MB on a link of 2 Mbit/s."""
+"""By then queues have drained what they usually hold: 15 MB on a link of 2 Mbit/s."""
 
 WAIT_BYTES_MAX: Final = 8_388_608
-"""Of all flows together; with more, the flow that brings it goes on."""
+"""Limit for all flows together; the flow that exceeds it goes on."""
 
 MOVES_MAX: Final = 1_024
-"""Flows that move at a time, of which most may be silent; others move without waiting."""
+"""How many flows move at a time, of which most may be silent; others move without waiting."""
 
 MARK_GAPS_MS: Final = (100, 1_000)
 """Between markers of one flow, at first and at last."""
@@ -48,7 +48,7 @@ MARK_GAPS_MS: Final = (100, 1_000)
 
 @dataclass(frozen=True, slots=True)
 class Waiting:
-    """Publications of QoS 0 that are no frame yet."""
+    """Publications of QoS 0 that are not in a frame yet."""
 
     packets: bytes
     count: int
@@ -60,11 +60,11 @@ class Move:
     """A flow that moves.
 
     Attributes:
-        former: Its way until now.
-        awaited: Destinations that no marker is known to have come to.
-        topic: Of some publication that waits; empty: none came since it moves.
-        markers: Of those sent, by number: the links on which copies are known to be under way.
-        mark_ms: When the next one goes.
+        former: Its route until now.
+        awaited: Destinations that no marker is known to have reached.
+        topic: That of some waiting publication; empty: none came since the move began.
+        markers: By number of the marker: the links on which copies are known to be under way.
+        mark_ms: When the next marker is sent.
     """
 
     flow: tuple[str, ...]  # its filters
@@ -79,22 +79,22 @@ class Move:
 
     @property
     def due_ms(self) -> Millis | None:
-        """When it has something to do."""
+        """When the move has something to do."""
         ends_ms = self.since_ms + (WAIT_MS_MAX if self.awaited else WAIT_MS_MIN)
         return earliest(Millis(ends_ms), self.mark_ms if self.awaited else None)
 
 
 Release = Callable[[tuple[str, ...], Sequence[Waiting], Now], None]
-"""Sends what waited of a flow, given by its filters, the way that it goes now."""
+"""Sends the publications that waited, of a flow given by its filters, by the present route."""
 
 
 class Moves:
     """The flows of one origin that move.
 
     Args:
-        mark: Sends a trace of a topic with this body by a route; its number and next hops, which
-            are none where links are down or rules let nothing on that topic go there.
-        release: Sends what waited.
+        mark: Sends a trace of a topic with this body by a route; returns its number and next
+            hops, which are none where links are down or link policies stop that topic.
+        release: Sends the publications that waited.
     """
 
     def __init__(
@@ -116,17 +116,17 @@ class Moves:
         return bool(self._moves)
 
     def begin(self, flow: tuple[str, ...], former: TopicRoute, now_ms: Millis) -> None:
-        """The flow of ``flow`` goes another way from now on than by ``former``."""
+        """The flow ``flow`` leaves the route ``former`` now."""
         key = filter_part(former.keys)
         if key in self._moves or len(self._moves) >= MOVES_MAX:
-            return  # what waits already has not gone by the way that it leaves again
+            return  # the waiting publications did not use the route that is left now
         self._moves[key] = Move(flow, former, set(destinations_in(former.keys)), now_ms)
         self._set_due()
 
     def take(
         self, keys: bytes, parts: Sequence[bytes | memoryview], count: int, time_us: int, now: Now
     ) -> bool:
-        """Let publications of QoS 0 wait, if theirs is a flow that moves; whether it is."""
+        """Let publications of QoS 0 wait if their flow moves; return whether they do."""
         key = filter_part(keys)
         move = self._moves.get(key)
         if move is None:
@@ -144,9 +144,10 @@ class Moves:
         return True
 
     def on_echo(self, heard: TraceEcho) -> None:
-        """A trace of ours came to the last of its path.
+        """Handle an echo: a trace of ours reached the last broker of its path.
 
-        When all copies of a marker have ended, who is awaited still gets nothing by the former way.
+        When all copies of a marker have ended, destinations still awaited get nothing by the former
+        route.
         """
         broker, link = heard.path[-1], heard.path[-2:]
         for move in self._moves.values():
@@ -162,13 +163,13 @@ class Moves:
         self._set_due()
 
     def forget(self, brokers: Iterable[BrokerId]) -> None:
-        """No way leads to ``brokers`` now: they are not waited for."""
+        """There is no route to ``brokers`` now: do not wait for them."""
         for move in self._moves.values():
             move.awaited.difference_update(brokers)
         self._set_due()
 
     def on_time(self, now: Now) -> None:
-        """Send markers, and what need not wait any longer."""
+        """Send markers, and the publications that need not wait any longer."""
         for key, move in list(self._moves.items()):
             due_ms = move.due_ms
             if due_ms is None or due_ms > now.ms:
@@ -180,9 +181,9 @@ class Moves:
         self._set_due()
 
     def end(self, now: Now, filter: str = "") -> None:
-        """Let nothing wait any longer; with ``filter`` only flows some of which it matches."""
+        """End all moves; with ``filter`` only those of flows that it may match in part."""
         for key, move in list(self._moves.items()):
-            if not filter or any(overlaps(filter, each) for each in move.flow):
+            if not filter or any(overlaps(filter, other) for other in move.flow):
                 self._end(key, now)
         self._set_due()
 
@@ -190,7 +191,7 @@ class Moves:
         logbook = Logbook(move.topic, (Stop(self._self_id, now.us),))
         number, sends = self._mark(move.former, move.topic, write_logbook(logbook), now)
         if not sends:
-            move.awaited.clear()  # they get nothing by the former way
+            move.awaited.clear()  # these destinations get nothing by the former route
             return
         move.markers[number] = {(self._self_id, hop) for hop, _ in sends}
         move.mark_ms = Millis(now.ms + move.gap_ms)
@@ -198,7 +199,7 @@ class Moves:
 
     def _end(self, key: bytes, now: Now) -> None:
         move = self._moves.pop(key)
-        self.waiting_bytes -= sum(len(each.packets) for each in move.waiting)
+        self.waiting_bytes -= sum(len(entry.packets) for entry in move.waiting)
         self._counters.flows_unsettled += bool(move.awaited and move.waiting)
         self._release(move.flow, move.waiting, now)
 

@@ -1,17 +1,16 @@
-"""Copies of frames on their way to neighbours: by their brokers, straight to their agents, or in
-datagrams.
+"""Copies of frames for neighbours: through their brokers, directly to agents, or in datagrams.
 
 Which neighbours get a frame is decided elsewhere. Here each copy is labelled for its next hop,
-sealed, and handed to whoever carries it; what nobody takes is counted.
+sealed, and sent by the way in use; copies that no way accepts are counted.
 
-The log of the origin has every frame under custody, and whoever misses one asks for it. On a
-congested link a frame that joins the queue is worse than useless: it arrives behind a gap, cannot
+The log of the origin has every frame under custody, and a receiver that misses one asks for it. On
+a congested link a frame that joins the queue is worse than useless: it arrives behind a gap, cannot
 be delivered, and what would close the gap shares the link with it. With a queue always full,
 nothing at all would be delivered while the link carries all it can. So once a queue has refused
-something, frames under custody stay away from it, but for one now and then, which tells the other
+something, frames under custody are kept out of it, except one now and then, which shows the other
 end how far the origin is. What the other end then asks for has the link nearly to itself, and comes
-in order. When it has all it knew of, and asks for nothing more, the link is trusted with everything
-again.
+in order. When the other end has everything it knows of, and asks for nothing more, the link gets
+all frames again.
 
 Source: docs/protocol.md section 8; docs/guarantees.md, "Flow control".
 """
@@ -37,29 +36,31 @@ REPAIR_BACKLOG_BYTES_MAX = 262_144
 """Repairs wait until a connection has less of them to send than this."""
 
 PUBLISH_BYTES, PUBLISH_BYTES_MAX = 5, 8
-"""Of a PUBLISH around a frame: its first byte, its length in mostly three, and no properties; at
-most an identifier, too."""
+"""The size of a PUBLISH around a frame: its first byte, its length in mostly three bytes, and no
+properties; at most a packet identifier, too.
+"""
 
 QUIET_MS = Millis(1_000)
-"""How long nothing must have waited, or been asked for again, before a link is trusted."""
+"""A link is trusted when nothing has waited, or been asked for again, for so long."""
 
 SIGN_GAP_MS = Millis(2_000)
-"""Between two frames that go all the same; more than ``QUIET_MS``."""
+"""The gap between two frames that are sent in spite of congestion; more than ``QUIET_MS``."""
 
 
 DIRECT_BYTES_MAX = 15 * 1024 * 1024
-"""Longer frames go by the broker, which says what it takes."""
+"""Longer frames go through the broker, which announces its limit."""
 
 PART_NUMBERS = 1 << 32
 
 DIRECT_TOPIC, URGENT_TOPIC = "d", "u"
-"""What a PUBLISH to a neighbour's agent says in place of a topic: the sort of its frame, by which
-frames are counted on each connection."""
+"""What a PUBLISH to a neighbour's agent has in place of a topic: the sort of its frame. Each
+connection counts frames by sort.
+"""
 
 
 @dataclass(slots=True)
 class _Congested:
-    """When a neighbour's link was last busy, and when a frame may go all the same."""
+    """When a neighbour's link was last busy, and when a frame may be sent nevertheless."""
 
     busy_ms: Millis
     next_sign_ms: Millis = Millis(0)
@@ -76,13 +77,13 @@ class CongestionControl:
         self._congested.setdefault(neighbour, _Congested(now_ms)).busy_ms = now_ms
 
     def repaired(self, neighbour: BrokerId, *, now_ms: Millis) -> None:
-        """Something that was asked for goes to ``neighbour``."""
+        """A requested repair is sent to ``neighbour``."""
         congested = self._congested.get(neighbour)
         if congested is not None:
             congested.busy_ms = now_ms
 
     def keeps_out(self, neighbour: BrokerId, *, idle: bool, now_ms: Millis) -> bool:
-        """Whether a frame that is in its origin's log had better not go to ``neighbour`` now.
+        """Whether a frame that is in its origin's log should not be sent to ``neighbour`` now.
 
         Args:
             idle: Nothing waits to be sent there.
@@ -107,7 +108,7 @@ class CongestionControl:
 
 @dataclass(frozen=True, slots=True)
 class Leaving:
-    """A frame on its way out with others: its label, body and next hops."""
+    """A frame to be sent with others: its label, body and next hops."""
 
     frame: Frame
     hops: int  # links that it travelled so far
@@ -118,7 +119,7 @@ class Leaving:
 
 @dataclass(eq=False, slots=True)
 class _Trial:
-    """What is done once when the broker takes a frame not, or one of its parts, for its length."""
+    """Runs ``give_up`` once if the broker refuses a frame, or a part of it, for its length."""
 
     give_up: Callable[[], None]
     over: bool = False
@@ -131,7 +132,7 @@ class _Trial:
 
 @dataclass(kw_only=True, eq=False)
 class Outgoing:
-    """What leaves one agent for its neighbours, as PUBLISHes on ``topic`` of their brokers."""
+    """What one agent sends to its neighbours, as PUBLISHes on ``topic`` of their brokers."""
 
     self_id: BrokerId
     topic: str
@@ -145,16 +146,17 @@ class Outgoing:
         self._topic_field = _topic_field(self.topic)
         self._links: dict[BrokerId, FrameLink] = {}  # in use
         self._by_broker: dict[BrokerId, FrameLink] = {}  # to the brokers of neighbours
-        self._direct: dict[BrokerId, Unconfirmed] = {}  # of neighbours whose agents are in use
-        self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have others
-        self._take_bundles: set[BrokerId] = set()  # neighbours that know bundles
+        # Of neighbours whose agents are used directly.
+        self._direct: dict[BrokerId, Unconfirmed] = {}
+        self._own_topics: dict[BrokerId, bytes] = {}  # of neighbours that have another topic
+        self._take_bundles: set[BrokerId] = set()  # neighbours that support bundles
         self._congestion = CongestionControl()
         self._cut = 0  # how often something was cut into parts
 
     def reach(
         self, neighbour: BrokerId, link: FrameLink | None, *, takes_bundles: bool = False
     ) -> None:
-        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
+        """Send what is for ``neighbour`` over ``link``; ``None``: it cannot be reached."""
         self._take_bundles.discard(neighbour)
         if link is None:
             for ways in (self._links, self._by_broker, self._direct):
@@ -167,21 +169,20 @@ class Outgoing:
             self._links[neighbour] = link
 
     def reaches(self, neighbour: BrokerId) -> bool:
-        """Whether anything is sent to ``neighbour``."""
         return neighbour in self._links
 
     def go_direct(self, neighbour: BrokerId, link: FrameLink, sent: Unconfirmed) -> None:
-        """Send what is meant for ``neighbour`` to its agent over ``link`` from now on.
+        """Send what is for ``neighbour`` directly to its agent over ``link`` from now on.
 
         Only what ``sent`` has room for is sent; ``link`` refuses nothing unless it is broken.
         """
         self._links[neighbour], self._direct[neighbour] = link, sent
 
     def go_by_broker(self, neighbour: BrokerId) -> int:
-        """Send by its broker again, first of all what its agent has not confirmed.
+        """Send through its broker again, first everything that its agent has not confirmed.
 
         Returns:
-            How many frames go once more.
+            How many frames are sent once more.
         """
         sent = self._direct.pop(neighbour, None)
         if sent is None:
@@ -238,23 +239,23 @@ class Outgoing:
             Publications sent, of all copies.
         """
         by_hop: dict[BrokerId, list[tuple[Leaving, bytes]]] = {}
-        for each in leaving:
-            for hop, mask in each.sends:
-                by_hop.setdefault(hop, []).append((each, mask))
+        for entry in leaving:
+            for hop, mask in entry.sends:
+                by_hop.setdefault(hop, []).append((entry, mask))
         sent = 0
         for hop, share in by_hop.items():
             frames: list[Frame] = []
             packed: list[tuple[tuple[bytes | memoryview, ...], int]] = []
-            for each, mask in share:
+            for entry, mask in share:
                 admitted = self._admit(
-                    hop, each.frame, each.parts, each.size, now_ms=now_ms, urgent=False
+                    hop, entry.frame, entry.parts, entry.size, now_ms=now_ms, urgent=False
                 )
                 if admitted is not None:
                     frame, pieces, length = admitted
-                    label = pack_label(frame, hops=each.hops, sender=self.self_id, mask=mask)
+                    label = pack_label(frame, hops=entry.hops, sender=self.self_id, mask=mask)
                     frames.append(frame)
                     packed.append(((label, *pieces), len(label) + length))
-            # A rule of the link may have left nothing of a frame but its label.
+            # A link policy may have removed everything but the label of a frame.
             whole = all(frame.publications for frame in frames)
             if len(frames) > 1 and whole and hop in self._take_bundles:
                 head, *content = pack_bundle(packed, runs_of(frames))
@@ -288,7 +289,8 @@ class Outgoing:
             self._note_unsent(frame, hop)
             return None
         if (
-            # The origin's log has it, and who misses it asks: better than a place in the queue.
+            # The origin's log has it, and a receiver that misses it asks: better than joining the
+            # queue.
             frame.flags & CUSTODY_FLAG
             and not urgent
             and self._congestion
@@ -336,8 +338,8 @@ class Outgoing:
     def _send_straight(
         self, hop: BrokerId, link: FrameLink, direct: Unconfirmed, content: bytes, *, urgent: bool
     ) -> int | None:
-        """Send ``content`` to the agent of ``hop``; return the bytes sent, ``None``: it has no keys
-        any more.
+        """Send ``content`` to the agent of ``hop``; return the bytes sent, ``None`` without
+        keys.
         """
         sealed: bytes | None = content
         if self.seals is not None:
@@ -350,7 +352,7 @@ class Outgoing:
         field = _URGENT_FIELD if urgent else _DIRECT_FIELD
         if link.write_packets(_packet(field, (sealed,), len(sealed)), 1, urgent=urgent):
             direct.add(content, urgent=urgent)
-        else:  # it is broken, and that will be told later in this turn of the loop
+        else:  # the link is broken, which will be reported later in this turn of the loop
             self.go_by_broker(hop)
             self.send_by_broker(hop, content)
         return len(sealed)
@@ -364,12 +366,11 @@ class Outgoing:
         *,
         urgent: bool = False,
     ) -> int | None:
-        """Publish ``content``, ``size`` bytes, on the broker of ``hop``, in parts where that takes
-        less.
+        """Publish ``content`` of ``size`` bytes on the broker of ``hop``, in parts if needed.
 
         Returns:
-            The bytes sent; 0: the link refused some. ``None``: there is no way, for want of keys or
-            to an agent that knows no parts. That is no congestion: what follows passes.
+            The bytes sent; 0: the link refused some. ``None``: it cannot be sent, because keys are
+            missing or the agent supports no parts. That is no congestion: later frames may pass.
         """
         field = self._own_topics.get(hop, self._topic_field)
         room = link.packet_bytes_max - PUBLISH_BYTES_MAX - len(field) - self._seal_bytes
@@ -405,11 +406,11 @@ class Outgoing:
         return sent
 
     def _too_long(self, hop: BrokerId, link: FrameLink, content: bytes, size: int) -> None:
-        """The broker of ``hop`` did not take ``content``, in packets of ``size`` bytes: cut it."""
+        """The broker of ``hop`` refused ``content``, in packets of ``size`` bytes: cut it."""
         if link is self._by_broker.get(hop) and size > PART_BYTES_MIN:
             self.send_by_broker(hop, content)
         else:
-            self._note_all_unsent([each for each, _ in frames_of(content)], hop)
+            self._note_all_unsent([frame for frame, _ in frames_of(content)], hop)
 
     def send_repair(self, neighbour: BrokerId, frame: Frame, *, now_ms: Millis) -> bool:
         """Send a repair to a neighbour, unless many wait to be sent there already."""
@@ -424,16 +425,16 @@ class Outgoing:
         return self.counters.frames_out > before
 
     def send_by_broker(self, neighbour: BrokerId, frame: bytes) -> None:
-        """Send a frame that went another way in vain, and that was counted as sent."""
+        """Send a frame that failed on another way, and was counted as sent."""
         link = self._by_broker.get(neighbour)
         taken = link is not None and self._publish(neighbour, link, (frame,), len(frame))
         if not taken:
-            self._note_all_unsent([each for each, _ in frames_of(frame)], neighbour)
+            self._note_all_unsent([lost for lost, _ in frames_of(frame)], neighbour)
 
     def _note_all_sent(
         self, frames: Sequence[Frame], lengths: Sequence[int], hop: BrokerId, size: int
     ) -> int:
-        """Note that ``frames`` were sent, in ``size`` bytes; return the publications in them."""
+        """Count ``frames`` as sent, in ``size`` bytes; return the publications in them."""
         self.counters.frames_out += len(frames)
         self.counters.frame_bytes_out += size
         if self.frame_events is not None:

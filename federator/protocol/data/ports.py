@@ -1,7 +1,7 @@
-"""What the data plane asks of the process around it: connections, and the features that look in.
+"""What the data plane needs from the process around it: connections, and optional features.
 
-A connection says at once whether it takes what it is given: what happens next depends on it. None
-of these calls raises, unless it says so.
+A connection says at once whether it accepts what it is given: the next step depends on it. None of
+these calls raises, unless it says so.
 """
 
 from collections.abc import Callable, Iterable, MutableSequence, Sequence
@@ -20,18 +20,18 @@ Inbound = tuple[PublishPacket, int, int]
 
 
 class DataLink(Protocol):
-    """A connection to a broker. Methods tell whether what they were given was taken."""
+    """A connection to a broker. Methods return whether it accepted what they were given."""
 
     def write_packets(
         self, parts: Sequence[bytes | memoryview], count: int, *, urgent: bool = False
     ) -> bool:
-        """Write a run of ready-made QoS 0 PUBLISH packets; urgent ones wait for no others."""
+        """Write a run of ready-made QoS 0 PUBLISH packets; urgent ones do not wait for others."""
 
     def publish_packet(self, packet: bytearray, packet_id_at: int, qos: int) -> bool:
         """Publish a ready-made QoS 1 or 2 packet."""
 
     def publish_run(self, run: bytes, places: Sequence[Place]) -> int:
-        """Publish the QoS 1 and 2 packets at ``places`` of ``run``; how many were taken."""
+        """Publish the QoS 1 and 2 packets at ``places`` of ``run``; return how many it accepted."""
 
     @property
     def room(self) -> bool:
@@ -39,11 +39,11 @@ class DataLink(Protocol):
 
     @property
     def urgent_bytes(self) -> int:
-        """What waits to be sent and is urgent."""
+        """How many urgent bytes wait to be sent."""
 
     @property
     def idle(self) -> bool:
-        """Nothing waits, in the transport neither."""
+        """Whether nothing waits, not even in the transport."""
 
     @property
     def unacknowledged(self) -> int:
@@ -51,7 +51,7 @@ class DataLink(Protocol):
 
     @property
     def waiting(self) -> int:
-        """Those of them that were not even sent: as many are on their way as may be."""
+        """How many of these were not even sent, because as many as allowed are under way."""
 
 
 class FrameLink(DataLink, Protocol):
@@ -59,87 +59,87 @@ class FrameLink(DataLink, Protocol):
 
     @property
     def packet_bytes_max(self) -> int:
-        """The longest packet that the broker takes, as far as it said."""
+        """The longest packet that the broker accepts, as far as it announced."""
 
     @property
     def packet_bytes_sure(self) -> int:
-        """Longer QoS 0 packets had better be tried: the broker may drop them without a word."""
+        """Longer QoS 0 packets should be tried first: the broker may drop them silently."""
 
     def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
         """Send one QoS 0 PUBLISH packet so that the broker answers, in order with all others.
 
-        ``on_too_long`` is called when the broker did not take it for its length, and
-        ``packet_bytes_max`` is less by then.
+        ``on_too_long`` is called if the broker refused it for its length; ``packet_bytes_max`` is
+        smaller by then.
         """
 
 
 class Datagrams(Protocol):
-    """Who carries frames to neighbours past their brokers."""
+    """Carries frames to neighbours past their brokers."""
 
     def send(self, neighbour: BrokerId, parts: Sequence[bytes | memoryview]) -> bool:
-        """Take a frame for a neighbour; ``False``: it goes by the broker."""
+        """Send a frame to a neighbour; ``False``: it must go through the broker."""
 
 
 class Seals(Protocol):
-    """Who seals frames, and breaks the seals of others."""
+    """Seals frames, and opens those of others."""
 
     @property
     def guard(self) -> Guard:
-        """Knows the neighbours' keys."""
+        """Has the neighbours' keys."""
 
     @property
     def proves(self) -> bool:
-        """Whether frames under custody are proven: ours, and those that we take."""
+        """Whether frames under custody are proven: ours, and those that we accept."""
 
     def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
-        """Who sealed a frame, and the frame; ``None`` when it was turned away."""
+        """The agent that sealed a frame, and the frame; ``None`` when it was refused."""
 
 
 class AcknowledgingLink(Protocol):
-    """The connection that our clients' publications come from."""
+    """The connection on which our clients' publications arrive."""
 
     @property
     def session_number(self) -> int:
-        """Names the broker's session."""
+        """Identifies the broker's session."""
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
         """Acknowledge publications, as (packet id, QoS)."""
 
 
 class RetainedFlow(Protocol):
-    """Who orders retained values: they have versions."""
+    """Orders retained values by their versions."""
 
     def leave(self, run: bytes) -> int:
-        """Publications of our clients, some of them retained, leave; the time of their frame."""
+        """Note our clients' publications, some of them retained; return the time of their frame."""
 
     def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
-        """What of ``run`` may be published here; itself when all may as it is."""
+        """What of ``run`` may be published here; ``run`` itself when all of it may."""
 
     def missed(self, run: bytes) -> None:
         """Some of ``run`` could not be published here after all."""
 
 
 class KnownStamp(NamedTuple):
-    """What a book of stamps has of one."""
+    """The entry of a stamp in a book of stamps."""
 
     digest: int  # 64 bits of it
-    by_leaf: bool  # who brought it: a leaf, or the mesh
+    by_leaf: bool  # whether a leaf brought it; otherwise the mesh
 
 
 class Stamps(Protocol):
-    """Who knows publications again that come by several ways: see ``protocol.data.stamps``."""
+    """Recognises publications that come by several ways: see ``protocol.data.stamps``."""
 
     def leaving(
         self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str, now_ms: Millis
     ) -> tuple[memoryview, Sequence[Inbound]]:
-        """What our broker brings, as it goes on; the topic ``but`` is no publication's."""
+        """What our broker sent, as it is to be forwarded; frames come on the topic ``but``."""
 
     def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis, may_bear: bool = True) -> bytes:
         """What of the body of a frame is to be published here."""
 
     @property
     def counts_in_frames(self) -> bool:
-        """Whether stamps are made of what arrives: from its frame, and its place among its like."""
+        """Whether arriving publications get stamps: from their frame and their place in it."""
 
     @property
     def unsaved(self) -> MutableSequence[KnownStamp]:
@@ -147,31 +147,31 @@ class Stamps(Protocol):
 
 
 class Shared(Protocol):
-    """Who cares for shared groups that span brokers."""
+    """Handles shared groups that span brokers."""
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
-        """Publications of our clients, frames among them."""
+        """Handle publications of our clients; frames may be among them."""
 
     def on_parcel(self, frame: Frame) -> None:
-        """The first copy of a frame for our inbox."""
+        """Handle the first copy of a frame for our inbox."""
 
 
 class Traces(Protocol):
-    """Who follows traces."""
+    """Follows traces."""
 
     def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
-        """A trace came, and would go by ``route``; ``None``: it has been here before.
+        """Handle a trace that would go by ``route``; ``None``: it has been here before.
 
         Returns:
-            Where it goes on to, and its body from here on.
+            Its next hops, and its body from here on.
 
         Raises:
-            DecodeError: It is none.
+            DecodeError: It is no trace.
         """
 
 
 class Plans(Protocol):
-    """Who follows a steerer's plans."""
+    """Follows a steerer's plans."""
 
     def on_torn(self, tree: bytes, sender: BrokerId, now: Now) -> None:
-        """A frame came from ``sender`` by the tree with this key, which does not hold here."""
+        """Handle a frame from ``sender`` by the tree with this key, which is torn here."""

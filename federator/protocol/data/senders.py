@@ -1,6 +1,6 @@
-"""Whose frames are taken.
+"""Which neighbours' frames are accepted.
 
-Anybody may publish on our broker, and a frame changes the duplicate window for good.
+Any client may publish on our broker, and a frame changes the duplicate window for good.
 """
 
 import math
@@ -8,17 +8,17 @@ import math
 from federator.protocol.types import BrokerId, Now
 
 SENDER_LINGER_MS = 10_000
-"""How long frames of a neighbour are taken after its link went down: they may be on their way."""
+"""Frames of a neighbour are accepted for so long after its link went down: some are under way."""
 
 
 class Senders:
-    """Neighbours whose frames are taken, and until when (monotonic milliseconds)."""
+    """Neighbours whose frames are accepted, and until when (monotonic milliseconds)."""
 
     def __init__(self) -> None:
         self.until_ms: dict[BrokerId, float] = {}
 
     def hear(self, neighbour: BrokerId, up: bool, now: Now) -> None:
-        """Take frames that ``neighbour`` sends: from now on, or for a little while still."""
+        """Accept frames of ``neighbour`` from now on, or only for a short time."""
         until_ms = self.until_ms
         if up:
             until_ms[neighbour] = math.inf

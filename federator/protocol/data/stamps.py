@@ -1,20 +1,20 @@
-"""Stamps: what a publication is called for good, wherever agents number it anew.
+"""Stamps: the lasting name of a publication, wherever agents number it anew.
 
 Between a leaf and each of its two hubs a publication has another number, and in the mesh a third
-one. So when a leaf goes on at its other hub nobody could tell what came by the first one already.
-Therefore whoever first carries a publication for such a leaf, or from it, stamps it: with the
-broker where a client published it, its frame's number there, and a mark of its content. Every agent
-that publishes it on its own broker looks into its book of stamps, and publishes each once. It is
-the baggage tag that stays on whatever flight the suitcase takes.
+one. So when a leaf goes on at its other hub, no agent could tell what came by the first one
+already. Therefore the first agent that carries a publication for such a leaf, or from it, stamps
+it: with the broker where a client published it, its frame's number there, and a mark of its
+content. Every agent that publishes it on its own broker checks its book of stamps, and publishes
+each once. It is the baggage tag that stays on whatever flight the suitcase takes.
 
-What clients of a hub publish its agent and the ports of its leaves take from the broker each for
-itself, and a stamp must be the same whoever gives it. So the first who takes a publication gives it
-a number, and who takes one of that content soon after takes that number over.
+The agent of a hub and the ports of its leaves each receive what clients of the hub publish, and all
+must give it the same stamp. So the first of them that takes a publication gives it a number, and
+another that takes one of that content soon after uses the same number.
 
 A stamp travels as a user property of the publication. At the broker of a hub it passes between
-agents of one process, where a client can see it; there it bears a seal that only this process can
-make. Everywhere else it is taken off before clients get the publication, and a client's own
-property of that name is taken off before anybody else does.
+agents of one process, where a client can see it; there it has a seal that only this process can
+make. Everywhere else it is removed before clients get the publication, and a client's own property
+of that name is removed before any other agent gets it.
 
 Source: docs/hubs.md; docs/protocol.md 20.
 """
@@ -45,27 +45,27 @@ TWIN_MS: Final = 2_000
 """How much later than the first another agent of our broker may take the same publication."""
 
 TWINS_MAX: Final = 65_536
-"""Publications that others may still take; of more, the oldest are taken for others."""
+"""Publications that other agents may still take; of more, the oldest would get a new number."""
 
 _WIRE: Final = struct.Struct(">IQQQ")
 
 
 class Stamp(NamedTuple):
-    """What a publication is called wherever it goes."""
+    """The name of a publication wherever it goes."""
 
     home: BrokerId  # where a client published it
-    epoch: int  # of custody's numbers there
-    number: int  # of the frame that first carried it
+    epoch: int  # the epoch of custody's numbers there
+    number: int  # that of the frame which first carried it
     mark: int  # of its content, among those of the frame
 
 
 class StampBook:
-    """What was published on one broker: all its agents write and read in it.
+    """The stamps of what was published on one broker; all its agents share the book.
 
     Args:
-        secret: Of this process, which is a hub: with it stamps are sealed. ``None``: it is none,
-            and stamps are taken off.
-        life: Of this process; what it numbers, it numbers within it.
+        secret: Of this process, if it is a hub: it seals stamps. ``None``: it is no hub, and
+            stamps are removed.
+        life: Identifies this run of the process; its numbers are valid within it.
     """
 
     def __init__(
@@ -74,15 +74,16 @@ class StampBook:
         self.secret = secret
         self.life = life
         self.own = OwnNumbers()
-        self._known: dict[int, bool] = {}  # by whom, a leaf or the mesh; the oldest first
+        # Whether a leaf brought it, otherwise the mesh; the oldest first.
+        self._known: dict[int, bool] = {}
         self._known_max = known_max
 
     def find(self, stamp: KnownStamp) -> bool | None:
-        """Whether a leaf brought ``stamp`` before; ``None``: nobody did."""
+        """Whether a leaf brought ``stamp`` before; ``None``: it is new."""
         return self._known.get(stamp.digest)
 
     def note(self, stamp: KnownStamp) -> None:
-        """It was published here, or is now."""
+        """``stamp`` was published here, or is now."""
         if len(self._known) >= self._known_max:
             del self._known[next(iter(self._known))]
         self._known[stamp.digest] = stamp.by_leaf
@@ -123,17 +124,17 @@ class Stamps:
     """What one agent does with stamps.
 
     Args:
-        book: Of its broker.
-        is_port: A leaf is at the other end: it speaks for itself alone, whatever it says.
+        book: That of its broker.
+        is_port: A leaf is at the other end: its stamps are ignored.
         again: Takes what a leaf brings that the mesh brought before: others there may lack it.
 
     Attributes:
-        turn: Of an agent that follows another one at its broker, or is followed: what one of the
-            two gives the broker is no client's, and what clients publish one of them takes.
-        stamping: Publications under custody that bear no stamp get one here: their frame's.
+        turn: For an agent that succeeds another one at its broker, or is succeeded: what either
+            of the two publishes is no client's, and one of them takes what clients publish.
+        stamping: Publications under custody without a stamp get one here: their frame's.
         repeats: Publications that had been published here by another way.
-        unsaved: What was published here and is not on disk. It is written once our broker has it,
-            or the next life would think that it has.
+        unsaved: What was published here and is not on disk. It is written once our broker has
+            it; otherwise the next run would assume that the broker has it.
     """
 
     def __init__(
@@ -158,13 +159,13 @@ class Stamps:
     def leaving(
         self, chunk: memoryview, publishes: Sequence[Inbound], *, but: str, now_ms: Millis
     ) -> tuple[memoryview, Sequence[Inbound]]:
-        """What our broker brings, each with the stamp that it has, and none that a client made.
+        """What our broker sent, with valid stamps only: those of clients are removed.
 
-        ``but``: the topic of frames, which are nobody's publications.
+        ``but``: the topic of frames, which are no client's publications.
         """
         if self.turn is not None:
             return joined(list(self._taken(self.turn, chunk, publishes, but, now_ms)))
-        # Not searched for in the bytes: they are payload for the most part, which may be long.
+        # Not searched in the bytes: they are mostly payload, which may be long.
         if not self.stamping and not any(packet.user_properties for packet, _, _ in publishes):
             return chunk, publishes
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
@@ -186,7 +187,7 @@ class Stamps:
         but: str,
         now_ms: Millis,
     ) -> Iterator[tuple[PublishPacket, bytes | memoryview]]:
-        """What of all that our broker brings is ours to carry while there are two of us."""
+        """What of all that our broker sent this agent carries while there are two."""
         for packet, start, end in publishes:
             if packet.topic == but:
                 yield packet, chunk[start:end]
@@ -197,7 +198,7 @@ class Stamps:
                 yield plain, chunk[start:end] if plain is packet else plain.write()
 
     def _as_our_clients(self, packet: PublishPacket, now_ms: Millis) -> PublishPacket:
-        """What a client of our broker published, whatever it says."""
+        """``packet`` of a client of our broker, with our stamp or none."""
         if not (self.stamping and packet.packet_id):
             return _without(packet)
         mark = content_mark(packet)
@@ -205,28 +206,28 @@ class Stamps:
         return self._stamped(packet, Stamp(self._self_id, self.book.life, number, mark), mark)
 
     def _is_ours(self, packet: PublishPacket) -> bool:
-        """Whether it is as an agent of this broker made it: its seal says so.
+        """Whether an agent of this broker made it, as its seal shows.
 
-        Where nothing is stamped, what bears no stamp may pass as well.
+        Where nothing is stamped, a packet without a stamp passes as well.
         """
-        said = _said(packet)
-        if self.book.secret is None or len(said) != 1:
-            return not said and not (self.stamping and packet.packet_id)
+        values = _said(packet)
+        if self.book.secret is None or len(values) != 1:
+            return not values and not (self.stamping and packet.packet_id)
         return self._is_sealed(packet)
 
     def _is_sealed(self, packet: PublishPacket) -> bool:
-        """Whether it bears a seal that only this process can make."""
-        said = _said(packet)
-        if self.book.secret is None or len(said) != 1:
+        """Whether it has a seal that only this process can make."""
+        values = _said(packet)
+        if self.book.secret is None or len(values) != 1:
             return False
-        wire = said[0]
+        wire = values[0]
         return wire[_WIRE.size :] == self._seal(wire[: _WIRE.size], content_mark(packet))
 
     # From another broker
 
     @property
     def counts_in_frames(self) -> bool:
-        """Whether stamps are made of what arrives: from its frame, and its place among its like."""
+        """Whether arriving publications get stamps: from their frame and their place in it."""
         return self.turn is not None or self.stamping
 
     def arriving(self, frame: Frame, run: bytes, *, now_ms: Millis, may_bear: bool = True) -> bytes:
@@ -234,16 +235,16 @@ class Stamps:
 
         ``may_bear``: some of its packets have properties, so perhaps stamps.
         """
-        found = may_bear and NAME in run
+        may_have_stamps = may_bear and NAME in run
         custody, turn = frame.acknowledged, self.turn
         stamps = turn is not None or (self.stamping and custody)
-        if not found and not stamps:
+        if not may_have_stamps and not stamps:
             return run
         parts: list[bytes] = []
         again: list[bytes] = []
         marks: Counter[int] = Counter()
         for packet, (start, end, _) in zip(packets_in(run), topics_of(run), strict=True):
-            given = _stamp_of(packet) if found and custody and not self._is_port else None
+            given = _stamp_of(packet) if may_have_stamps and custody and not self._is_port else None
             stamp, mark = given, None
             if stamp is None and stamps:
                 mark = content_mark(packet)
@@ -252,10 +253,10 @@ class Stamps:
                 stamp = Stamp(frame.origin, frame.epoch, frame.seq, mark + marks[mark])
                 marks[mark] += 1
             if stamp is None:
-                parts.append(_without(packet).write() if found else run[start:end])
+                parts.append(_without(packet).write() if may_have_stamps else run[start:end])
                 continue
             wire = self._stamped(packet, stamp, mark).write()
-            # What bears no stamp yet came by one way only: the mesh numbered it.
+            # A publication without a stamp came by one way only: the mesh numbered it.
             before = None
             if given is not None or self._is_port or (turn is not None and custody):
                 before = self._admit(stamp)
@@ -272,15 +273,15 @@ class Stamps:
     def _admit(self, stamp: Stamp) -> bool | None:
         """Note ``stamp``: ``None`` when it is new, else whether a leaf brought it before."""
         digest = blake2b(_WIRE.pack(*stamp), digest_size=8).digest()
-        known = KnownStamp(int.from_bytes(digest, "big"), self._is_port)
-        before = self.book.find(known)
+        entry = KnownStamp(int.from_bytes(digest, "big"), self._is_port)
+        before = self.book.find(entry)
         if before is None:
-            self.book.note(known)
-            self.unsaved.append(known)
+            self.book.note(entry)
+            self.unsaved.append(entry)
         return before
 
     def _stamped(self, packet: PublishPacket, stamp: Stamp, mark: int | None) -> PublishPacket:
-        """``packet`` as our broker gets it; ``mark`` is its content's, if that is known."""
+        """``packet`` as our broker gets it; ``mark`` is that of its content, if known."""
         properties = _others(packet)
         if self.book.secret is not None:
             wire = _WIRE.pack(*stamp)
@@ -290,8 +291,8 @@ class Stamps:
 
     def _seal(self, wire: bytes, mark: int) -> bytes:
         assert self.book.secret is not None, "only hubs seal stamps"
-        said = wire + mark.to_bytes(8, "big")
-        return blake2b(said, key=self.book.secret, digest_size=SEAL_BYTES).digest()
+        content = wire + mark.to_bytes(8, "big")
+        return blake2b(content, key=self.book.secret, digest_size=SEAL_BYTES).digest()
 
 
 def content_mark(packet: PublishPacket) -> int:
@@ -303,7 +304,7 @@ def content_mark(packet: PublishPacket) -> int:
 
 
 def _said(packet: PublishPacket) -> list[bytes]:
-    """What the stamps of ``packet`` say, each with its seal; nothing of one that says nothing."""
+    """The stamps of ``packet``, each with its seal; an undecodable one is empty."""
     return [_decoded(value) for name, value in packet.user_properties if name == PROPERTY]
 
 
@@ -316,16 +317,16 @@ def _decoded(value: str) -> bytes:
 
 
 def _stamp_of(packet: PublishPacket) -> Stamp | None:
-    said = _said(packet)
-    if len(said) != 1 or not said[0]:
+    values = _said(packet)
+    if len(values) != 1 or not values[0]:
         return None
-    home, *rest = _WIRE.unpack(said[0][: _WIRE.size])
+    home, *rest = _WIRE.unpack(values[0][: _WIRE.size])
     return Stamp(BrokerId(home), *rest)
 
 
 def _others(packet: PublishPacket) -> list[tuple[str, str]]:
     """The user properties of ``packet`` that are no stamps."""
-    return [each for each in packet.user_properties if each[0] != PROPERTY]
+    return [pair for pair in packet.user_properties if pair[0] != PROPERTY]
 
 
 def _without(packet: PublishPacket) -> PublishPacket:

@@ -1,8 +1,8 @@
-"""Frames that went straight to a neighbour's agent, until it says that it has them.
+"""Frames that were sent directly to a neighbour's agent and are not confirmed yet.
 
-What a broken connection had of ours is known to nobody: some of it arrived, some did not. So
-whatever is not confirmed goes once more, by the neighbour's broker, and the duplicate window there
-takes out what had arrived. Urgent frames may overtake others, so each sort is counted by itself.
+When a connection breaks, some of what we sent arrived, and some did not. So all unconfirmed frames
+are sent once more, through the neighbour's broker, and the duplicate window there removes those
+that had arrived. Urgent frames may overtake others, so each sort is counted by itself.
 
 Source: docs/direct.md, "Nothing is lost when it ends".
 """
@@ -15,11 +15,10 @@ from federator.protocol.trust.sealed_connection import SealedConnection
 from federator.protocol.types import Millis
 
 FRAME_BYTES: Final = 64
-"""What a frame is counted to take beside its own bytes."""
+"""What a frame counts beside its own bytes."""
 
 SILENCE_MS: Final = Millis(1_200)
-"""How long nothing may be confirmed while something should be: with the time between two looks less
-than 2 s."""
+"""For how long a confirmation may be missing: with the time between two looks less than 2 s."""
 
 SLOW_BYTES_PER_MS: Final = 128
 """A long frame has more time: what it takes on a link of 1 Mbit/s."""
@@ -30,14 +29,14 @@ class _Lane:
 
     def __init__(self) -> None:
         self.frames: deque[bytes] = deque()
-        self.confirmed = 0  # since the connection began
+        self.confirmed = 0  # how many, since the connection began
 
 
 class Unconfirmed:
     """What was sent over one connection and is not confirmed.
 
     Args:
-        bytes_max: How much that may be, so that a neighbour which does not answer costs no more.
+        bytes_max: Limit, so that a neighbour that does not answer costs no more.
         line: Seals frames for their places on the connection; ``None`` in an open federation.
     """
 
@@ -57,7 +56,7 @@ class Unconfirmed:
 
     @property
     def confirmed(self) -> int:
-        """Frames that were confirmed."""
+        """How many frames were confirmed."""
         return self._data.confirmed + self._urgent.confirmed
 
     @property
@@ -72,10 +71,10 @@ class Unconfirmed:
         self.bytes += len(frame) + FRAME_BYTES
 
     def confirm(self, data: int, urgent: int) -> None:
-        """So many frames of each sort came there since the connection began.
+        """Handle the neighbour's counts of frames received on this connection, by sort.
 
         Raises:
-            DecodeError: So many were not sent, or fewer than it said before.
+            DecodeError: A count exceeds what was sent, or is smaller than before.
         """
         for lane, count in ((self._data, data), (self._urgent, urgent)):
             if not 0 <= count - lane.confirmed <= len(lane.frames):
@@ -87,7 +86,7 @@ class Unconfirmed:
                 self.bytes -= len(lane.frames.popleft()) + FRAME_BYTES
 
     def take_back(self) -> list[bytes]:
-        """Forget all that is not confirmed, and return it: urgent frames first, each in order."""
+        """Remove all unconfirmed frames, and return them: urgent ones first, each sort in order."""
         frames = [*self._urgent.frames, *self._data.frames]
         self._urgent.frames.clear()
         self._data.frames.clear()

@@ -1,9 +1,9 @@
 """Both directions between us and one neighbour, and whether datagrams get through at all.
 
-Before anything is entrusted to it, and again after every silence, a datagram of full length must
-have gone there and a report of it come back; so a firewall, or a road too narrow for our datagrams,
-costs probes and nothing else. A link that loses more than any redundancy mends, or that falls
-silent, is left alone for a while: all it held goes by the broker.
+Before any frame is sent on it, and again after every silence, a datagram of full length must have
+arrived there and a report of it must have come back. So a firewall, or a path MTU below our
+datagrams, costs probes and nothing else. A link that loses more than any redundancy repairs, or
+that falls silent, is not used for a while: all frames it held go through the broker.
 
 Source: docs/udp-fec.md, "When it is used"; RFC 8085, 3.1.10 (circuit breakers).
 """
@@ -23,7 +23,7 @@ SILENT_MS: Final = 3_000
 
 PLR_USABLE_MAX: Final = 0.3
 REST_MS: Final = 10_000
-"""How long a link that loses more is left alone."""
+"""For how long a link that loses more is not used."""
 
 
 class DatagramLink:
@@ -49,11 +49,11 @@ class DatagramLink:
         return min(time for time in times if time is not None)
 
     def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
-        """Datagrams to send for ``frame``; ``None``: it must go by the broker."""
+        """Datagrams to send for ``frame``; ``None``: it must go through the broker."""
         return self.sender.offer(frame, now_ms=now_ms) if self.usable else None
 
     def on_datagram(self, datagram: bytes, *, now_ms: Millis) -> Outcome:
-        """Take what the neighbour sent."""
+        """Handle a datagram of the neighbour."""
         try:
             stream, number, body = wire.unpack(datagram)
             if isinstance(body, wire.Report):
@@ -66,7 +66,7 @@ class DatagramLink:
         return self._reporting(Outcome(frames=frames), now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> Outcome:
-        """Probe, repair, give back, or report: whatever is due."""
+        """Do what is due: probe, repair, give frames back, or report."""
         outcome = self.sender.on_deadline(now_ms=now_ms)
         if now_ms >= self._probe_at_ms:
             outcome.datagrams += self._probe(now_ms)
@@ -76,12 +76,12 @@ class DatagramLink:
         return self._reporting(outcome, now_ms)
 
     def give_up(self) -> list[bytes]:
-        """Use the link no more for now; return the frames that must go another way."""
+        """Stop using the link for now; return the frames that must go another way."""
         self.usable = False
         return self.sender.give_all_back()
 
     def _probe(self, now_ms: Millis) -> list[bytes]:
-        """Ask for a sign of life unless other datagrams just did; unproven, with a long one."""
+        """Request a report, unless other datagrams did; with a long one while unproven."""
         self._probe_at_ms = Millis(now_ms + PROBE_MS)
         asked_ms = self.sender.asked_ms
         if self.usable and asked_ms is not None and now_ms - asked_ms < PROBE_MS:
@@ -102,7 +102,7 @@ class DatagramLink:
         return self._reporting(outcome, now_ms)
 
     def _reporting(self, outcome: Outcome, now_ms: Millis) -> Outcome:
-        """Add our own report to ``outcome``, when it is time."""
+        """Add our own report to ``outcome``, if it is due."""
         report = self.receiver.report(now_ms=now_ms)
         if report is not None:
             head = self.sender.head(wire.REPORT, now_ms)

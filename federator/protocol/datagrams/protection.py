@@ -1,25 +1,25 @@
-"""What a link loses, and how many repair packets see to it that a lost part seldom stays lost.
+"""What a link loses, and how many repair packets make it unlikely that a lost part stays lost.
 
-A road that is open or closed: what counts is how often it closes and how long it stays so. The
-share of datagrams lost (PLR) and the mean length of a run of losses (ABL) are all that there is to
-know of a Gilbert-Elliott link. The receiver tells both from the gaps in the numbers of what
-arrives, and the sender makes repair packets by them.
+The link is a road that is open or closed: what counts is how often it closes and for how long. The
+share of datagrams lost (PLR) and the mean length of a run of losses (ABL) describe a
+Gilbert-Elliott link completely. The receiver computes both from the gaps in the numbers of what
+arrives, and the sender chooses the number of repair packets by them.
 
-Every part stands in two windows: that of its own group of parts, and that of the next group, which
+Every part is in two windows: that of its own group of parts, and that of the next group, which
 looks back. (In three if groups are short; that is not counted on here.) So the link sends A B C D:
 the parts of a group, the repair packets of its window, the parts of the next group, and the repair
-packets of that one's. A part of A stays lost when B does not mend the first window and D not the
-second: each window mends as many losses, of parts and of its own repair packets, as it has repair
-packets. The chain of Gilbert and Elliott says how likely both fail. A burst that eats B as well is
-mended by D, so looking back costs a wait in the rare case, where one window alone would need twice
-the packets in every case.
+packets of the next window. A part of A stays lost when B does not repair the first window and D not
+the second: each window repairs as many losses, of parts and of its own repair packets, as it has
+repair packets. The chain of Gilbert and Elliott gives the probability that both fail. D also
+repairs a burst that eats B, so looking back costs a wait in the rare case, where one window alone
+would need twice the packets in every case.
 
-That case is late all the same, and on a way of several links one link's late parts add to
+Such a repair is late, though, and on a path of several links one link's late parts add to
 another's. So the first window alone must not fail too often, either.
 
-Every agent on the way decodes, and makes repair packets for the next link alone. So no link's
-redundancy survives beyond it, and the leader's choice in the game of the paper comes down to this:
-what its follower loses. See docs/udp-fec.md, "How many, and who decodes".
+Every agent on the path decodes, and makes repair packets for the next link only. So no link's
+redundancy survives beyond it, and the leader's choice in the game of the paper is reduced to what
+its follower loses. See docs/udp-fec.md, "How many, and who decodes".
 
 Source: Esposito 2018, 2 and 3.2; RFC 8681 for windows that slide; lab/papers/codecs/loss.py for the
 model.
@@ -33,7 +33,7 @@ from typing import Final, Protocol
 from federator.protocol.datagrams.wire import REPAIRS_PER_WINDOW_MAX
 
 PLR_MAX: Final = 0.5
-"""On a link that loses more, no redundancy helps: it is not used."""
+"""A link that loses more is not used: no redundancy helps there."""
 
 ABL_MAX: Final = 16.0
 _PLR_STEPS = 2_000
@@ -42,13 +42,13 @@ _ABL_STEPS = 4
 LATE_MAX: Final = 16
 MEMORY: Final = 2_048
 PRIOR: Final = 50.0
-"""Datagrams without a loss that are assumed to have come before the first one."""
+"""So many datagrams without a loss are assumed to have come before the first one."""
 
 GAP_MAX: Final = 4_096
-"""A longer silence of numbers is a new beginning: nobody asks what a dead link lost."""
+"""A longer gap in the numbers is a new beginning: losses on a dead link do not count."""
 
 Lost = list[float]
-"""How likely so many packets are lost: index by number."""
+"""The probability that so many packets are lost: index by number."""
 
 
 def repairs_for(
@@ -63,12 +63,12 @@ def repairs_for(
     """The least number of repair packets with which parts seldom stay lost, or come late.
 
     Args:
-        parts: Parts in the group; in the next one, as many are assumed.
+        parts: Parts in the group; the next group is assumed to have as many.
         plr: Share of packets that the link loses.
         abl: How many it loses in a row, on average.
         failing_max: The share of groups of which a part may stay lost.
-        repairs_max: No more than this, come what may.
-        late_max: The share of groups that their own window may not mend.
+        repairs_max: Upper limit.
+        late_max: The share of groups that their own window may not repair.
     """
     plr_step = round(min(plr, PLR_MAX) * _PLR_STEPS)
     abl_step = round(min(max(abl, 1.0), ABL_MAX) * _ABL_STEPS)
@@ -99,7 +99,7 @@ class Chain:
         self._to_bad = min(1.0, self._to_good * plr / (1.0 - plr))
 
     def late_and_lost(self, parts: int, repairs: int) -> tuple[float, float]:
-        """P(a group's own window does not mend it), P(a part of it stays lost)."""
+        """P(a group's own window does not repair it), P(a part of it stays lost)."""
         after_a = self.walk(parts, 1.0 - self._plr, self._plr)
         late = total = 0.0
         for state in (0, 1):
@@ -109,7 +109,7 @@ class Chain:
                 beyond = _tails([g + b for g, b in zip(*later, strict=True)])
                 failed_b = _tails(after_b[then])
                 for lost in range(1, parts + 1):
-                    over = max(0, repairs - lost + 1)  # lost so many more: the window fails
+                    over = max(0, repairs - lost + 1)  # with so many more losses the window fails
                     if over < len(failed_b):
                         fails = after_a[state][lost] * failed_b[over]
                         late += fails
@@ -117,7 +117,7 @@ class Chain:
         return late, total
 
     def walk(self, steps: int, good_share: float, bad_share: float) -> tuple[Lost, Lost]:
-        """P(k lost in so many packets, and the link then good or bad), from such a beginning."""
+        """P(k of ``steps`` packets lost, and the link then good or bad), from the given shares."""
         good, bad = [0.0] * (steps + 1), [0.0] * (steps + 1)
         good[0], bad[0] = good_share, bad_share
         to_good, to_bad = self._to_good, self._to_bad
@@ -143,13 +143,13 @@ def _tails(shares: Lost) -> Lost:
 class LossMeter:
     """Measures one direction of a link.
 
-    A number that is missing counts as lost once ``LATE_MAX`` later numbers are out: until then it
-    may be late. Old times count half as much after every ``MEMORY`` datagrams, and whenever the
-    owner says so.
+    A missing number counts as lost once ``LATE_MAX`` later numbers arrived: until then it may be
+    late. Older measurements count half after every ``MEMORY`` datagrams, and whenever the owner
+    calls ``age``.
     """
 
-    judged: int = 0  # datagrams that were found to have come or to be lost
-    lost: int = 0  # datagrams that were found to be lost
+    judged: int = 0  # datagrams that were judged to have arrived or to be lost
+    lost: int = 0  # datagrams that were judged to be lost
 
     def __post_init__(self) -> None:
         self._sent = PRIOR
@@ -170,17 +170,17 @@ class LossMeter:
         return max(1.0, self._missing / self._runs) if self._runs else 1.0
 
     def restart(self) -> None:
-        """Let numbers begin anew; what was learnt stays."""
+        """Let numbers begin anew; keep the measurements."""
         self._top = None
 
     def age(self) -> None:
-        """Count what was learnt so far half as much from now on."""
+        """Count the measurements so far half as much from now on."""
         self._sent = max(self._sent / 2, PRIOR)
         self._missing /= 2
         self._runs /= 2
 
     def note(self, number: int) -> None:
-        """Note that the datagram with ``number`` came."""
+        """Note that the datagram with ``number`` arrived."""
         top = self._top
         if top is None or number > top + GAP_MAX:
             self._top, self._came, self._in_run = number, (1 << LATE_MAX) - 1, False
@@ -210,16 +210,16 @@ class LossMeter:
 class Coder(Protocol):
     """An erasure code; ``runtime.datagrams.raptor`` provides one.
 
-    It makes repair packets, and symbols of them. Symbols of one window have one length, of 8 n. The
-    first packets are the symbols themselves. Any as many packets as there are symbols should do; a
-    code that at times wants one more says ``None``.
+    It makes repair packets from symbols. All symbols of one window have the same length, a multiple
+    of 8. The first packets are the symbols themselves. Any packets should suffice if there are as
+    many as symbols; a code that sometimes needs one more returns ``None``.
     """
 
     def repairs(self, symbols: Sequence[bytes], count: int) -> list[bytes]:
         """Make ``count`` repair packets, each as long as a symbol."""
 
     def rebuild(self, parts: int, size: int, packets: Mapping[int, bytes]) -> list[bytes] | None:
-        """All ``parts`` symbols of a window, ``None``: these packets do not do.
+        """All ``parts`` symbols of a window, ``None``: these packets do not suffice.
 
         Packets of ``size`` bytes are named by place: symbols first, then repair packets.
         """

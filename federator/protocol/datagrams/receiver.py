@@ -1,11 +1,11 @@
 """The receiving end of a link over datagrams: parts in, whole frames out in order, reports back.
 
-A part that came goes straight into its frame. A window is looked at only when a part of it is
-missing and there are repair packets enough to rebuild it. A frame whose predecessor is missing
-waits for it, but not longer than the repair packets of that one can take: what is still missing
-then comes by the broker, late, as it would over another way of the mesh.
+A part that arrives goes straight into its frame. A window is examined only when a part of it is
+missing and there are enough repair packets to rebuild it. A frame whose predecessor is missing
+waits for it, but no longer than the predecessor's repair packets can take: what is still missing
+then comes through the broker, late, as it would by another path of the mesh.
 
-All of it is bounded: parts, windows, frames that are not whole, frames that wait.
+All of it is bounded: parts, windows, incomplete frames, waiting frames.
 
 Source: docs/udp-fec.md.
 """
@@ -22,26 +22,26 @@ from federator.protocol.types import Millis
 
 WINDOWS_MAX: Final = 64
 PARTS_KEPT: Final = 256
-"""Parts remembered, for windows they stand in; those of two groups and what overtakes them."""
+"""Parts remembered for the windows they are in: those of two groups and what overtakes them."""
 
 PARTIAL_BYTES_MAX: Final = 8 * 1024 * 1024
 READY_BYTES_MAX: Final = 8 * 1024 * 1024
 
 HOLD_EXTRA_MS: Final = 10
-"""How late repair packets may be, for the pace and for timers."""
+"""How late repair packets may be, because of the pace and of timers."""
 
 REPORT_WAIT_MS: Final = 25
 REPORT_SOON_MS: Final = 5
 AGE_MS: Final = 10_000
-"""Between times at which what the link lost before counts half as much."""
+"""Interval after which earlier losses count half as much."""
 
 REPORT_AFTER: Final = 64
-"""Datagrams after which a report does not wait."""
+"""After so many datagrams a report does not wait."""
 
 
 @dataclass(slots=True)
 class ReceiverCounters:
-    """Counts of what happened since the start."""
+    """Counts since the start."""
 
     frames: int = 0
     parts: int = 0
@@ -86,9 +86,9 @@ class Receiver:
         self._partial_bytes = 0
         self._ready: dict[int, tuple[bytes, Millis]] = {}
         self._ready_bytes = 0
-        self._next = 1  # the frame whose turn it is
+        self._next = 1  # the next frame to release
         self._top = 0
-        self._whole = 0  # bit i: frame top - i
+        self._whole = 0  # the complete frames: bit i is frame top - i
         self._newest = 0
         self._newest_at_ms = Millis(0)
         self._unreported = 0
@@ -96,11 +96,11 @@ class Receiver:
 
     @property
     def held_bytes(self) -> int:
-        """The bytes of frames that are not whole, or wait for their turn."""
+        """The bytes of frames that are incomplete, or wait for earlier ones."""
         return self._partial_bytes + self._ready_bytes
 
     def take(self, stream: int, number: int, body: wire.Body, *, now_ms: Millis) -> list[bytes]:
-        """Take a datagram that is no report; return the frames whose turn has come.
+        """Take a datagram other than a report; return the frames that can be released now.
 
         Raises:
             DecodeError: It contradicts itself, or others.
@@ -121,7 +121,7 @@ class Receiver:
         return released + self.release(now_ms=now_ms)
 
     def note_number(self, stream: int, number: int) -> None:
-        """Note the number of a report, which is a datagram like all."""
+        """Note the number of a report, which is a datagram like all others."""
         if stream == self._stream:
             self.meter.note(number)
 
@@ -133,7 +133,7 @@ class Receiver:
         return min(times, default=None)
 
     def report(self, *, now_ms: Millis) -> wire.Report | None:
-        """The report of what arrived, when it is time to tell."""
+        """The report of what arrived, if it is due."""
         if self._report_at_ms is None or now_ms < self._report_at_ms:
             return None
         self._report_at_ms = None
@@ -188,7 +188,7 @@ class Receiver:
         return self._rebuild(now_ms)
 
     def _keep(self, ordinal: int, content: bytes) -> bool:
-        """Remember a part; tells whether it is new and not too old."""
+        """Remember a part; return whether it is new and not too old."""
         parts = self._parts
         if ordinal in parts or ordinal <= self._part_top - PARTS_KEPT:
             return False
@@ -202,7 +202,7 @@ class Receiver:
         return True
 
     def _rebuild(self, now_ms: Millis) -> list[bytes]:
-        """Rebuild what is missing in windows, as long as one part leads to another."""
+        """Rebuild missing parts in windows, as long as one part leads to another."""
         late: list[bytes] = []
         progress = True
         while progress:
@@ -225,7 +225,7 @@ class Receiver:
         return late
 
     def _decode(self, first: int, count: int, window: _Window) -> list[bytes]:
-        """Rebuild all symbols of a window; none when these packets do not do."""
+        """Rebuild all symbols of a window; none when the packets do not suffice."""
         size = len(next(iter(window.repairs.values())))
         parts = {i: self._parts[first + i] for i in range(count) if first + i in self._parts}
         if parts and wire.symbol_bytes([*parts.values()]) > size:
@@ -242,7 +242,7 @@ class Receiver:
     # -- frames -----------------------------------------------------------------------------------
 
     def _assemble(self, content: bytes, now_ms: Millis) -> list[bytes]:
-        """Put a piece into its frame; return the frame when it is whole and comes too late."""
+        """Put a piece into its frame; return the frame when it is complete and late."""
         place, piece = wire.open_content(content)
         number = place.frame
         if number > self._top:
@@ -289,7 +289,7 @@ class Receiver:
         return []
 
     def release(self, *, now_ms: Millis) -> list[bytes]:
-        """Return frames whose turn it is, and those behind a gap that lasted too long."""
+        """Return the frames that are next, and those after a gap that lasted too long."""
         released: list[bytes] = []
         while self._ready:
             if self._next in self._ready:

@@ -1,13 +1,14 @@
-"""Our end of a link over datagrams: frames out, and repair packets behind them.
+"""The sending end of a link over datagrams: frames out, followed by repair packets.
 
-A part leaves as soon as the pace allows; nothing waits for others to come. Parts that leave within
-``wait_ms`` are a **group**, and when frames come too seldom for that, those of each frame are. At
-its end repair packets follow for a window of this group and those before, so that each part is
-looked after twice at least: should a burst have eaten a part together with the repair packets
-behind it, those behind the next group still mend it. A group that nothing follows gets its second
-window alone. A frame stays here until a report says that it is whole over there.
-One that a report says is not, though everything for it must have come, or that no report tells of
-in time, is **given back**: its owner sends it by the broker.
+A part is sent as soon as the pace allows; no part waits for others. Parts that are sent within
+``wait_ms`` are a **group**; when frames are rarer than that, those of each frame are. After it
+repair packets follow for a window of this group and those before, so that each part is protected at
+least twice: if a burst ate a part together with the repair packets after it, those after the next
+group still repair it. A group without a next one gets its second window alone. A frame stays here
+until a report says that it arrived completely.
+
+If a report shows a frame as incomplete although everything for it must have arrived, or no report
+mentions it in time, the frame is **given back**: its owner sends it through the broker.
 
 Source: docs/udp-fec.md; RFC 9002 for what counts as lost and for round trips.
 """
@@ -22,17 +23,17 @@ from federator.protocol.datagrams.protection import Coder, repairs_for
 from federator.protocol.types import Millis
 
 REORDER_MAX: Final = 3
-"""Datagrams that may overtake another before that counts as lost."""
+"""How many later datagrams may overtake another before that one counts as lost."""
 
 TIMEOUT_FIRST_MS: Final = 500
 TIMEOUT_EXTRA_MS: Final = 160
-"""On top of round trips: reports wait, some are lost, and timers are late."""
+"""Added to round trips: reports wait, some are lost, and timers are late."""
 
 QUEUE_MS_MAX: Final = 50
-"""What may wait for its turn, in time at our pace; beyond it frames go by the broker."""
+"""What may wait to be sent, in time at our pace; beyond it frames go through the broker."""
 
 GAPS_KEPT: Final = 7
-"""Times between frames of which the median tells when the next one comes."""
+"""Intervals between frames whose median predicts the next one."""
 
 GROUPS_BACK_MAX: Final = 2
 PARTS_BACK_MAX: Final = 8
@@ -45,21 +46,21 @@ RENEW_AT: Final = 2**31
 
 @dataclass(frozen=True, slots=True)
 class Limits:
-    """How a link over datagrams may be used."""
+    """Limits and settings of a link over datagrams."""
 
     datagram_bytes: int = 1_167  # of the longest datagram, without its seal
-    wait_ms: int = 8  # a group ends so long after its first part at the latest
-    bytes_per_s: int = 1_000_000  # pace
-    in_flight_bytes_max: int = 4 * 1024 * 1024  # of frames that nobody reported whole yet
-    parts_per_group_max: int = 16  # a group with so many is full
+    wait_ms: int = 8  # a group ends at most so long after its first part
+    bytes_per_s: int = 1_000_000  # the pace
+    in_flight_bytes_max: int = 4 * 1024 * 1024  # of frames not reported as complete yet
+    parts_per_group_max: int = 16  # a group with so many parts is full
     repairs_max: int = 16  # repair packets of one window, at most
     failing_max: float = 0.0005  # share of groups of which a part may stay lost
-    late_max: float = 0.0015  # share of groups that their own window may not mend
+    late_max: float = 0.0015  # share of groups that their own window may not repair
 
 
 @dataclass(slots=True)
 class SenderCounters:
-    """Counts of what happened since the start."""
+    """Counts since the start."""
 
     frames: int = 0
     parts: int = 0
@@ -73,22 +74,22 @@ class SenderCounters:
 
 @dataclass(slots=True)
 class _Group:
-    """Parts that left one after the other."""
+    """Parts that were sent one after the other."""
 
-    first: int  # number of a part
+    first: int  # number of its first part
     due_ms: Millis  # when its window, and later its second one, is to follow
     contents: list[bytes] = field(default_factory=list)
-    repairs: int = 0  # packets behind it
-    done: bool = False  # no window follows any more
-    waiting: int = 0  # datagrams for it that wait for their turn
+    repairs: int = 0  # repair packets after it
+    done: bool = False  # no further window follows
+    waiting: int = 0  # datagrams for it that wait to be sent
     last_number: int = 0  # of the last datagram for it so far
-    sent_ms: Millis = Millis(0)  # when that one left
+    sent_ms: Millis = Millis(0)  # when that one was sent
 
 
 @dataclass(frozen=True, slots=True)
 class _Flight:
     frame: bytes
-    group: _Group  # that holds its last part
+    group: _Group  # the group with its last part
 
 
 @dataclass(slots=True)
@@ -96,8 +97,8 @@ class Outcome:
     """What follows from one datagram, or from a deadline."""
 
     datagrams: list[bytes] = field(default_factory=list)  # to be sealed and sent, in order
-    given_back: list[bytes] = field(default_factory=list)  # frames that must go by the broker
-    frames: list[bytes] = field(default_factory=list)  # of the neighbour
+    given_back: list[bytes] = field(default_factory=list)  # frames that must go through the broker
+    frames: list[bytes] = field(default_factory=list)  # received from the neighbour
 
 
 @dataclass(eq=False)
@@ -107,9 +108,10 @@ class Sender:
     limits: Limits
     coder: Coder
     stream: int  # greater than any to this neighbour before, under the same keys
-    plr: float = 0.0  # share of datagrams the link loses, as the other side says
+    plr: float = 0.0  # share of datagrams the link loses, as the other side reports
     abl: float = 1.0  # how many in a row, likewise
-    asked_ms: Millis | None = None  # when something left last that the other side has to report
+    # When a datagram was last sent that the other side has to report.
+    asked_ms: Millis | None = None
     round_trip_ms: float | None = None  # smoothed; ``None`` before the first report
 
     def __post_init__(self) -> None:
@@ -118,27 +120,27 @@ class Sender:
         self._number = 0
         self._frame = 0
         self._part = 0
-        self._open: _Group | None = None  # takes parts
-        self._past: deque[_Group] = deque()  # wait for another window
+        self._open: _Group | None = None  # parts are added to it
+        self._past: deque[_Group] = deque()  # groups that wait for another window
         self._gaps_ms: deque[int] = deque(maxlen=GAPS_KEPT)
         self._offered_ms: Millis | None = None
         self._flights: dict[int, _Flight] = {}
         self._in_flight_bytes = 0
         self._queue: deque[tuple[int, bytes, tuple[_Group, ...]]] = deque()
         self._queued_bytes = 0
-        self._credit = 0.0  # bytes that may leave now
+        self._credit = 0.0  # bytes that may be sent now
         self._credited_ms: Millis | None = None
         self._sent_at: deque[tuple[int, Millis]] = deque(maxlen=SENT_TIMES_MAX)
         self._deviation_ms = 0.0
 
     @property
     def in_flight(self) -> int:
-        """Frames that nobody reported whole yet."""
+        """Frames not reported as complete yet."""
         return len(self._flights)
 
     @property
     def timeout_ms(self) -> int:
-        """How long after the last datagram for it a frame is waited for."""
+        """How long after the last datagram for it a frame's report may take."""
         if self.round_trip_ms is None:
             return TIMEOUT_FIRST_MS
         spread = 4 * self._deviation_ms
@@ -157,7 +159,7 @@ class Sender:
         return Millis(int(min(times)) + 1) if times else None
 
     def head(self, kind: int, now_ms: Millis) -> bytes:
-        """The head of a datagram that leaves now, out of turn."""
+        """The head of a datagram that is sent now, before queued ones."""
         self._number += 1
         if kind == wire.PROBE:
             self.asked_ms = now_ms
@@ -165,7 +167,7 @@ class Sender:
         return wire.head(kind, stream=self.stream, number=self._number)
 
     def offer(self, frame: bytes, *, now_ms: Millis) -> list[bytes] | None:
-        """What leaves now for ``frame``; ``None``: there is no room for it, or it is too long."""
+        """The datagrams to send now for ``frame``; ``None``: no room, or it is too long."""
         parts = -(-len(frame) // self._piece_bytes)
         limits = self.limits
         if (
@@ -198,9 +200,9 @@ class Sender:
         return gaps[len(gaps) // 2] if gaps else 0
 
     def on_report(self, report: wire.Report, *, now_ms: Millis) -> Outcome | None:
-        """Forget what arrived; give back what must be lost.
+        """Handle a report: drop what arrived; give back what must be lost.
 
-        ``None``: the report is not about our stream, or tells of what we did not send.
+        ``None``: the report is not about our stream, or names numbers that we did not send.
         """
         if report.stream != self.stream or report.newest > self._number:
             return None
@@ -217,7 +219,7 @@ class Sender:
         return Outcome(self._pump(now_ms), lost)
 
     def on_deadline(self, *, now_ms: Millis) -> Outcome:
-        """Send repair packets and what waits for its turn, give back what was not reported."""
+        """Send repair packets and queued datagrams; give back frames that were not reported."""
         if self._open is not None:
             if now_ms >= self._open.due_ms:
                 self._close(now_ms)
@@ -227,9 +229,9 @@ class Sender:
         return Outcome(datagrams, self._give_back(lambda g: now_ms >= g.sent_ms + timeout_ms))
 
     def give_all_back(self) -> list[bytes]:
-        """Return all frames that nobody reported whole: the link is not used for now.
+        """Return all frames not reported as complete: the link is not used for now.
 
-        Another stream begins, so that nobody waits for them over there.
+        Another stream begins, so that the receiver does not wait for them.
         """
         frames = [flight.frame for flight in self._flights.values()]
         self.counters.given_back += len(frames)
@@ -275,7 +277,7 @@ class Sender:
             past.popleft().done = True
 
     def _look_back(self) -> None:
-        """Send the second window of a group that nothing followed, with other repair packets."""
+        """Send the second window of a group without a next one, with other repair packets."""
         last = self._past[-1]
         self._repair(self._repairs_for(last, late_max=1.0), last.repairs)
         for group in self._past:
@@ -316,7 +318,7 @@ class Sender:
         self._queued_bytes += len(body)
 
     def _pump(self, now_ms: Millis) -> list[bytes]:
-        """Let go what may leave by now. One datagram may overdraw; the next one waits for it."""
+        """Return the datagrams to send now. One may overdraw; the next one waits for it."""
         datagrams: list[bytes] = []
         rate = self.limits.bytes_per_s
         burst = max(rate * BURST_MS / 1000, self.limits.datagram_bytes)
@@ -346,7 +348,7 @@ class Sender:
         return datagrams
 
     def _can_number(self) -> bool:
-        """Whether numbers are left; a stream that had many is followed once nothing is out."""
+        """Whether numbers are left; a stream that used many is replaced once it is idle."""
         if self._number < RENEW_AT:
             return True
         if not self._flights and not self._queue and self._open is None and not self._past:
@@ -362,7 +364,7 @@ class Sender:
     # -- what arrived -----------------------------------------------------------------------------
 
     def _time(self, report: wire.Report, now_ms: Millis) -> None:
-        """Learn a round trip from the newest datagram that came, unless we did before."""
+        """Measure the round trip of the newest reported datagram, unless it was measured before."""
         sent_ms: Millis | None = None
         while self._sent_at and self._sent_at[0][0] <= report.newest:
             number, at_ms = self._sent_at.popleft()
@@ -383,7 +385,7 @@ class Sender:
         return frame
 
     def _give_back(self, is_lost: Callable[[_Group], bool]) -> list[bytes]:
-        """Give back the oldest frames, as long as all that is for them left and counts as lost."""
+        """Give back the oldest frames whose datagrams were all sent and count as lost."""
         frames: list[bytes] = []
         for number, flight in list(self._flights.items()):
             group = flight.group

@@ -1,15 +1,15 @@
-"""What stands in a datagram, inside its seal.
+"""The format of a datagram, inside its seal.
 
-Every datagram says of which stream it is and which number it has there; numbers tell the receiver
-what the link loses. A frame is cut into **parts**, one in a datagram, numbered as well. Parts that
-follow one another, of any frames, make a **window**; its repair packets stand in for any of them.
-What a code protects of each part is its length, its place in its frame and its bytes, so a part
-that is rebuilt says all that the lost datagram said.
+Every datagram names its stream and its number there; from the numbers the receiver learns what the
+link loses. A frame is cut into **parts**, one in a datagram, numbered as well. Consecutive parts,
+of any frames, make a **window**; its repair packets replace any of them. The code protects the
+length of each part, its place in its frame and its bytes, so a rebuilt part has all that the lost
+datagram had.
 
 Layout, big-endian, after kind (1 byte), stream (4) and number (4):
 
     part    its number 4, longest wait 1, then frame 4, part 2, parts 2, bytes
-    repair  the window's first part 4, place 1 (behind the parts), parts 1, then a symbol
+    repair  the window's first part 4, place 1 (after the parts), parts 1, then a symbol
     report  see ``Report``
     probe   anything
 
@@ -28,10 +28,10 @@ PARTS_PER_WINDOW_MAX: Final = 64
 REPAIRS_PER_WINDOW_MAX: Final = 64
 PARTS_PER_FRAME_MAX: Final = 512
 WINDOW: Final = 512
-"""Frames that one report tells of."""
+"""How many frames one report covers."""
 
 SECOND_WAITS: Final = 3
-"""The second window of a part follows so many ``wait_ms`` after its first at most."""
+"""The second window of a part follows at most so many ``wait_ms`` after its first."""
 
 SYMBOL_ALIGNMENT: Final = 8
 SYMBOL_BYTES_MAX: Final = 1_496
@@ -55,8 +55,8 @@ SYMBOL_EXTRA: Final = _LENGTH.size + _PLACE.size
 class Part(NamedTuple):
     """One part of a frame.
 
-    Repair packets for it leave at most ``wait_ms`` after it, others at most ``SECOND_WAITS`` times
-    so long after those.
+    Repair packets for it are sent at most ``wait_ms`` after it, others at most ``SECOND_WAITS``
+    times so long after those.
     """
 
     ordinal: int  # among the parts of the stream
@@ -74,19 +74,19 @@ class Repair(NamedTuple):
 
 
 class Report(NamedTuple):
-    """Tells the sender of a stream what arrived."""
+    """Reports to the sender of a stream what arrived."""
 
-    stream: int  # which one this is about
-    newest: int  # the highest number of a datagram that came
+    stream: int  # the stream it is about
+    newest: int  # the highest number of a datagram that arrived
     held_ms: int  # how long ago that was
-    top: int  # the highest frame of which something came
-    whole: int  # which frames are whole: bit i is frame ``top - i``
-    plr_ppm: int  # datagrams lost of a million
+    top: int  # the highest frame of which a part arrived
+    whole: int  # which frames are complete: bit i is frame ``top - i``
+    plr_ppm: int  # datagrams lost per million
     abl_hundredths: int  # datagrams lost in a row, times 100
 
 
 class Place(NamedTuple):
-    """Where a part belongs in its frame."""
+    """The place of a part in its frame."""
 
     frame: int
     part: int
@@ -94,7 +94,7 @@ class Place(NamedTuple):
 
 
 Body = Part | Repair | Report | None
-"""What a datagram says beside its number; ``None``: it is a probe."""
+"""The content of a datagram after its head; ``None``: it is a probe."""
 
 
 def head(kind: int, *, stream: int, number: int) -> bytes:
@@ -108,24 +108,24 @@ def content(place: Place, piece: bytes | memoryview) -> bytes:
 
 
 def part_body(part: Part) -> bytes:
-    """The wire form of ``part``, behind the head."""
+    """The wire form of ``part``, after the head."""
     return _PART.pack(part.ordinal, part.wait_ms) + part.content
 
 
 def repair_body(repair: Repair) -> bytes:
-    """The wire form of ``repair``, behind the head."""
+    """The wire form of ``repair``, after the head."""
     return _REPAIR.pack(repair.first, repair.place, repair.parts) + repair.symbol
 
 
 def report_body(report: Report) -> bytes:
-    """The wire form of ``report``, behind the head."""
+    """The wire form of ``report``, after the head."""
     stream, newest, held_ms, top, whole, plr_ppm, abl_hundredths = report
     facts = _REPORT.pack(stream, newest, held_ms, top, abl_hundredths, plr_ppm)
     return facts + whole.to_bytes(_WINDOW_BYTES, "little")
 
 
 def unpack(datagram: bytes) -> tuple[int, int, Body]:
-    """The stream and the number of a datagram, and what it says.
+    """The stream and the number of a datagram, and its content.
 
     Raises:
         DecodeError: A field is out of range or contradicts another.
@@ -190,18 +190,17 @@ def open_content(protected: bytes) -> tuple[Place, bytes]:
 
 
 def symbol_bytes(contents: Sequence[bytes]) -> int:
-    """How long the symbols of a window are."""
+    """The length of the symbols of a window."""
     longest = _LENGTH.size + max(map(len, contents))
     return -(-longest // SYMBOL_ALIGNMENT) * SYMBOL_ALIGNMENT
 
 
 def to_symbol(protected: bytes, size: int) -> bytes:
-    """Return a part as a symbol of ``size`` bytes."""
     return (_LENGTH.pack(len(protected)) + protected).ljust(size, b"\0")
 
 
 def from_symbol(symbol: bytes) -> bytes:
-    """The part that was made a symbol.
+    """The part in a symbol.
 
     Raises:
         DecodeError: The symbol was not made by ``to_symbol``.

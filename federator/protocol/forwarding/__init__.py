@@ -1,1 +1,1 @@
-"""Where publications go, pure: tables by filter, frames, and the runs of packets inside them."""
+"""Where publications go, without I/O: tables by filter, frames, and runs of packets."""

@@ -1,15 +1,15 @@
 """Several frames of one origin in one PUBLISH, and the order of their packets.
 
-A frame holds publications of one route and one kind (QoS 0, or QoS 1 and 2). What a publisher sends
-in turn on two topics may have two routes, so one read of the origin becomes two frames, and the
+A frame holds publications of one route and one kind (QoS 0, or QoS 1 and 2). When a publisher
+alternates between two topics with two routes, one read of the origin becomes two frames, and the
 order between them would be lost. A bundle keeps it: beside the frames it lists from which of them
-the next packets come, as a list of *runs*. Each frame stays what it is, with a number, keys and
-chains of its own: an agent that passes only some of them on lists the runs of these.
+the next packets come, as a list of *runs*. Each frame is unchanged, with a number, keys and chains
+of its own: an agent that forwards only some of them lists the runs of these.
 
 Neighbours that do not know bundles get the frames one by one.
 
-Layout, big-endian: version, number of frames, number of runs; the length of each frame; of each run
-the frame and the number of packets; the frames. No runs: each frame is one run.
+Layout, big-endian: version, number of frames, number of runs; the length of each frame; for each
+run the frame and the number of packets; the frames. No runs: each frame is one run.
 
 Source: docs/protocol.md section 8.
 """
@@ -23,25 +23,25 @@ from federator.protocol.forwarding.frames import CUSTODY_FLAG, Frame, unpack
 from federator.protocol.forwarding.publications import read_variable_byte_integer
 
 BUNDLE_VERSION: Final = 3
-"""In the place of a frame's version."""
+"""Takes the place of a frame's version."""
 
 FRAMES_MAX: Final = 1_024
 RUNS_MAX: Final = 8_192
-"""What one turn of the loop takes at most."""
+"""How much one turn of the loop handles at most."""
 
 RUN_MAX: Final = 65_535
 
 _HEADER = struct.Struct(">BHI")
 
 Run = tuple[int, int]
-"""Which frame, and how many of its packets come next."""
+"""The position of a frame, and how many of its packets come next."""
 
 
 def runs_of(frames: Sequence[Frame]) -> Sequence[Run]:
-    """The order of the packets of ``frames``, all or some of one bundle, by their places among
-    these.
+    """The order of the packets of ``frames``, which are all or some of one bundle.
 
-    A frame that lost packets on its way, by a rule of a link, is one run where it began.
+    A run names a frame by its position in ``frames``. A frame that lost packets on its way, by a
+    link policy, is one run, at the position of its first packet.
     """
     order = frames[0].order
     left = [frame.publications for frame in frames]
@@ -71,7 +71,7 @@ def runs_of(frames: Sequence[Frame]) -> Sequence[Run]:
 def pack_bundle(
     frames: Sequence[tuple[Sequence[bytes | memoryview], int]], runs: Sequence[Run]
 ) -> list[bytes | memoryview]:
-    """The wire form of a bundle, in pieces; ``frames``: the pieces of each, and its length."""
+    """The wire form of a bundle, in pieces; ``frames``: the pieces and length of each."""
     if len(runs) == len(frames) and all(at == index for at, (index, _) in enumerate(runs)):
         runs = ()
     short = [
@@ -95,7 +95,7 @@ def frames_of(payload: bytes) -> list[tuple[Frame, int]]:
     """The frames in ``payload``, a frame or a bundle, and the length of each.
 
     Raises:
-        DecodeError: It is neither.
+        DecodeError: ``payload`` is neither.
     """
     if is_bundle(payload):
         return unpack_bundle(payload)
@@ -106,7 +106,7 @@ def unpack_bundle(payload: bytes) -> list[tuple[Frame, int]]:
     """The frames of a bundle, and the length of each.
 
     Raises:
-        DecodeError: When it is none.
+        DecodeError: ``payload`` is no valid bundle.
     """
     try:
         _, count, run_count = _HEADER.unpack_from(payload)

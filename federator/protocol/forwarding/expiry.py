@@ -1,13 +1,14 @@
-"""Message expiry through the federation: what waits with us must not come out younger than it is.
+"""Message expiry across the federation: waiting here counts as it does on a broker.
 
-A broker counts a publication's expiry interval down while it holds it, and hands the rest over.
-Frames are passed on unread, so what happens to them between two brokers is counted by nobody. On a
-live link that is milliseconds and MQTT counts in whole seconds; in a log it can be minutes. Whoever
-lets frames wait for long measures that wait **on its own clock** and takes it off here. Two clocks
-are never compared: an hour of skew would make every publication of a broker expire, or none.
+A broker counts a publication's expiry interval down while it holds the publication, and sends the
+rest with it. Frames are forwarded unread, so no broker counts the time between two brokers. On a
+live link that is milliseconds, and MQTT counts in whole seconds; in a log it can be minutes. An
+agent that lets frames wait for long measures that wait **on its own clock** and subtracts it here.
+Two clocks are never compared: an hour of skew would make every publication of a broker expire, or
+none.
 
-Seconds are counted as brokers count them: a wait of 1.9 s takes 1 off. What has nothing left is not
-delivered.
+Seconds are counted as brokers count them: a wait of 1.9 s subtracts 1. A publication with nothing
+left is not delivered.
 
 Source: OASIS MQTT 5.0, section 3.3.2.3.3; docs/guarantees.md, "Message expiry".
 """
@@ -26,11 +27,11 @@ _EXPIRY_BYTES = FIXED_BYTES[EXPIRY]
 
 
 def age_expiry(run: bytearray, places: Iterable[Place], *, age_s: int) -> list[Place]:
-    """Take ``age_s`` off every expiry interval in ``run``, in place.
+    """Subtract ``age_s`` from every expiry interval in ``run``, in place.
 
     Args:
         run: PUBLISH packets as ``RunChecker`` accepted them; every packet keeps its length.
-        age_s: Whole seconds that they waited, by the clock of one machine; what is below 0 (that
+        age_s: Whole seconds that they waited, by the clock of one machine; a negative value (that
             clock was set back) counts as 0.
 
     Returns:
@@ -52,7 +53,7 @@ def age_expiry(run: bytearray, places: Iterable[Place], *, age_s: int) -> list[P
 
 
 def _expiry_at(run: bytearray, at: int, packet_end: int) -> int | None:
-    """Where the expiry interval stands in the properties that begin at ``at``, if there is one."""
+    """The position of the expiry interval in the properties that begin at ``at``, if any."""
     if not run[at]:
         return None
     length, at = read_variable_byte_integer(run, at)

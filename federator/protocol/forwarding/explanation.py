@@ -23,7 +23,7 @@ class Explanation(msgspec.Struct, frozen=True):
     filters: tuple[MatchedFilter, ...]
     next_hops: tuple[BrokerId, ...]
     why: str
-    planned: bool = False  # by a steerer's tree, as far as that leads
+    planned: bool = False  # by a steerer's tree, as far as the tree leads
     kept: bool = False  # here, as a steerer's plan says
 
 
@@ -33,13 +33,13 @@ def explain(forwarder: Forwarder, topic: str) -> Explanation:
         return Explanation(topic, (), (), "topics that begin with $ stay on their broker")
     routes = forwarder.matching(topic)
     matched = tuple(MatchedFilter(f, route, _why(forwarder, route)) for f, route in routes.items())
-    hops = sorted({hop for found in matched for hop in _hops_of(forwarder, found.route)})
+    hops = sorted({hop for match in matched for hop in _hops_of(forwarder, match.route)})
     if not forwarder.allows_export(topic):
         return Explanation(topic, matched, (), "this broker's [rules] keep it here")
     tree = forwarder.trees.of_flow([f for f, route in routes.items() if route.wanted])
     going = forwarder.route_topic(topic)
     if going is KEPT:
-        by = sorted({each for found in matched for each in found.route.destinations})
+        by = sorted({broker for match in matched for broker in match.route.destinations})
         return Explanation(topic, matched, (), _why_kept(by), kept=True)
     if tree and going is not None and tree in keys_in(going.keys):
         hops = [hop for hop, _ in going.sends]
@@ -48,7 +48,7 @@ def explain(forwarder: Forwarder, topic: str) -> Explanation:
         why = "goes to the next hops" + _why_not_kept(forwarder, matched)
     elif not matched:
         why = "no filter in the federation matches it, as far as we heard"
-    elif any(found.route.wanted for found in matched):
+    elif any(match.route.wanted for match in matched):
         why = "others want it, but no neighbour leads to them now"
     else:
         why = "only our own clients want it"
@@ -66,7 +66,7 @@ def _why_kept(by: list[BrokerId]) -> str:
 
 
 def _why_not_kept(forwarder: Forwarder, matched: tuple[MatchedFilter, ...]) -> str:
-    """What a plan that keeps topics here lacks for this one, if somebody collects it."""
+    """Why a plan that keeps topics here does not keep this one, if some broker collects it."""
     if forwarder.keeping.policy is None:
         return ""
     if not all(m.route.collected for m in matched if m.route.wanted or m.route.next_hops):
@@ -75,7 +75,6 @@ def _why_not_kept(forwarder: Forwarder, matched: tuple[MatchedFilter, ...]) -> s
 
 
 def _hops_of(forwarder: Forwarder, route: FilterRoute) -> set[BrokerId]:
-    """All next hops of ``route``."""
     ways = map(forwarder.next_hop_to, route.destinations)
     return {*route.next_hops, *(way for way in ways if way is not None)}
 

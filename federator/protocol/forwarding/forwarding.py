@@ -1,17 +1,18 @@
-"""Where a publication goes: tables by filter, asked by topic (origins) and by filter key (others).
+"""Where a publication goes: tables by filter, looked up by topic (origins) or by key (other
+agents).
 
-The control plane writes one ``FilterRoute`` per filter; the data plane asks, and remembers answers,
-because the same topics and the same frames come again and again. An answer about a topic is a
-photograph: it stays true until a filter changes that matches the topic. So a change leaves a note,
-the literal beginning of its filter (``a/b`` of ``a/b/+/c``), and a photograph is used again when
-its topic starts with none of the beginnings noted since it was taken. Ten thousand clients
-subscribing one by one then disturb only the topics they are about.
+The control plane writes one ``FilterRoute`` per filter; the data plane looks routes up and caches
+the answers, because the same topics and the same frames come again and again. An answer about a
+topic stays true until a filter changes that matches the topic. So a change leaves a note, the
+literal beginning of its filter (``a/b`` of ``a/b/+/c``), and a cached answer is valid if its topic
+starts with none of the beginnings noted since the answer was found. So ten thousand clients that
+subscribe one by one invalidate only the topics that their filters may match.
 
 Brokers that want a filter over the shortest path are named in a frame one by one, each with a key
-of its own, and each goes by way of its own next hop.
+of its own, and each is reached through its own next hop.
 
-Two filters with one 64-bit key are told apart nowhere on the wire. A frame for either is treated as
-a frame for both: more is delivered, nothing is lost, and ``set_route`` says so.
+Two filters with the same 64-bit key cannot be distinguished on the wire. A frame for either is
+treated as a frame for both: more is delivered, nothing is lost, and ``set_route`` reports it.
 
 Source: docs/protocol.md section 8.
 """
@@ -42,30 +43,30 @@ from federator.protocol.types import BrokerId
 
 TOPIC_CACHE_MAX = 65_536
 FRAME_CACHE_MAX = 16_384
-CACHED_TOPIC_CHARS_MAX = 256  # longer topics are looked up every time: the cache stays small
+CACHED_TOPIC_CHARS_MAX = 256  # longer topics are not cached: the cache stays small
 CACHED_KEYS_BYTES_MAX = 64 * KEY_BYTES
 MATCHES_PER_TURN_MAX = 4_096  # filters, 2.5 us each
-FRAME_IN_MATCHES = 24  # what a frame costs, 60 us, in matches
-NOTES_MAX = 256  # changes since which a cached answer can still be checked
+FRAME_IN_MATCHES = 24  # the cost of a frame, 60 us, in matches
+NOTES_MAX = 256  # older cached answers can no longer be checked against the notes
 
 _EVICTED_SHARE = 16  # a full cache loses this part, oldest first, in one sweep
 
 Sends = tuple[tuple[BrokerId, bytes], ...]
-"""Per next hop, ascending: the wire mask of the filters it must carry on."""
+"""Per next hop, ascending: the wire mask of the filters that it must forward."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class TopicRoute:
     """What the origin does with a topic. Equal routes are one object: compare with ``is``."""
 
-    # The keys of the matching filters that others want, as on the wire, and behind them those of
-    # their destinations.
+    # The keys of the matching filters that others want, as on the wire, followed by those of their
+    # destinations.
     keys: bytes
     sends: Sends  # next hops; empty when no route is known now
 
 
 KEPT: Final = TopicRoute(b"", ())
-"""Of topics that somebody collects, and that stay here all the same."""
+"""The route of topics that are collected elsewhere, but kept here."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,15 +76,15 @@ class FrameRoute:
     deliver: bool  # some client of ours subscribes to one of its filters
     sends: Sends  # next hops
     unknown: int  # filters of the frame that we have no route for
-    # Which of its filters our clients subscribe to, as positions among its keys.
+    # The positions, among the frame's keys, of filters that our clients subscribe to.
     local: tuple[int, ...] = ()
-    in_doubt: bool = False  # all of these only because we do not know what they subscribe to
-    rescue: int = 0  # destinations that its tree does not reach from here: to carry on as well
+    in_doubt: bool = False  # delivered only because we do not know what our clients subscribe to
+    rescue: int = 0  # destinations that its tree does not reach from here: forward to these as well
     torn: bytes = b""  # the key of that tree
 
 
 class Forwarder:
-    """The tables of one agent."""
+    """The routing tables of one agent."""
 
     def __init__(
         self,
@@ -94,29 +95,31 @@ class Forwarder:
         allows_export: Callable[[str], bool] = lambda topic: True,
         here: Translate | None = None,
     ) -> None:
-        self.searches = 0  # topics whose route was not remembered
+        self.searches = 0  # topics whose route was not in the cache
         self.matches = 0  # filters that they matched
-        self.trees = TreeTable()  # planned ways of some flows
+        self.trees = TreeTable()  # planned trees of some flows
         self.keeping = Keeping()
-        # The key of a filter, in 0..2**64-1. All agents must use the same.
+        # The key of a filter, in 0..2**64-1. All agents must use the same function.
         self._key_of = key_of
         # Whether what our clients publish on a topic may leave our broker.
         self.allows_export = allows_export
-        # What a filter is called on our broker, where names differ there.
+        # The name of a filter on our broker, where names differ there.
         self._here = None if here is None else TranslatedFilters(here)
-        # Told what others want and want no more, by the names of our broker, as the cover changes.
+        # Called, as the cover changes, with the filters that others want now and no longer want, by
+        # their names on our broker.
         self.on_wanted: Callable[[Sequence[str], Sequence[str]], None] | None = None
-        self._topic_cache_max = topic_cache_max  # topics whose route is remembered
-        self._frame_cache_max = frame_cache_max  # kinds of frames whose route is remembered
+        self._topic_cache_max = topic_cache_max  # limit of the topic cache
+        self._frame_cache_max = frame_cache_max  # limit of the frame cache
         self._routes: dict[str, FilterRoute] = {}
         self._filter_by_key: dict[bytes, str] = {}
-        self._twins: dict[bytes, tuple[str, ...]] = {}  # others with a key, by a rare accident
+        # Further filters with the same key, a rare accident.
+        self._twins: dict[bytes, tuple[str, ...]] = {}
         self._by_way_of: dict[BrokerId, BrokerId] = {}
-        self._destined: Counter[BrokerId] = Counter()  # filters that each destination wants
+        self._destined: Counter[BrokerId] = Counter()  # how many filters each destination wants
         self._trie = FilterTrie()
         self._cover = Cover()
         self._shared: frozenset[str] = frozenset()
-        self._wanted_before: dict[str, bool] = {}  # of filters changed since cover_change
+        self._wanted_before: dict[str, bool] = {}  # of filters that changed since cover_change
         self._topics: dict[str, tuple[int, TopicRoute | None]] = {}
         self._topic_routes: dict[tuple[bytes, Sends], TopicRoute] = {}
         self._notes: list[str] = []
@@ -132,24 +135,24 @@ class Forwarder:
 
     @property
     def widened(self) -> bool:
-        """Deliver every frame: what our clients subscribe to is not known for sure."""
+        """Deliver every frame: we are not sure what our clients subscribe to."""
         return self._widened
 
     def widen(self, widened: bool, doubted: frozenset[str] = frozenset()) -> None:
-        """Be ``widened``, or not; ``doubted`` are local for no other reason."""
+        """Set ``widened``; ``doubted`` filters are local for no other reason."""
         before, self._widened, self._doubted = self._doubted, widened, doubted
         self._frames.clear()
         if doubted != before and self.keeping.policy:
             self._note("")
 
     def keep(self, policy: KeepPolicy | None) -> None:
-        """Keep here what nobody but a collector wants, as ``policy`` says; ``None``: nothing."""
+        """Keep here what only collectors want, as ``policy`` says; ``None``: nothing."""
         if policy is not self.keeping.policy:
             self.keeping.policy = policy
-            self._note("")  # with which every topic begins
+            self._note("")  # the empty string matches every topic
 
     def keeps(self, topic: str) -> bool:
-        """Whether ``topic`` stays here, although somebody collects it."""
+        """Whether ``topic`` stays here, although some broker collects it."""
         return self.keeping.policy is not None and self.route_topic(topic) is KEPT
 
     @property
@@ -158,14 +161,14 @@ class Forwarder:
         return len(self._topics)
 
     def wants(self, filter: str) -> bool:
-        """Whether others want ``filter``."""
+        """Whether other brokers want ``filter``."""
         route = self._routes.get(filter)
         return route is not None and route.wanted
 
     def set_route(self, filter: str, route: FilterRoute | None) -> tuple[str, ...]:
         """Replace the route of ``filter``, which may travel; ``None`` forgets it.
 
-        Returns filters found to have the key of a new ``filter``: none, unless by a rare accident.
+        Returns the filters that have the same key as a new ``filter``: almost always none.
         """
         others: tuple[str, ...] = ()
         before = self._routes.get(filter)
@@ -181,46 +184,47 @@ class Forwarder:
             self._discard_key(filter)
         else:
             self._routes[filter] = route
-        known = () if before is None else before.destinations
+        former = () if before is None else before.destinations
         destinations = () if route is None else route.destinations
-        if known is not destinations:  # mostly there are none: counting nothing takes its time
-            self._destined.subtract(known)
+        # Mostly neither has any, and counting nothing takes time, too.
+        if former is not destinations:
+            self._destined.subtract(former)
             self._destined.update(destinations)
         self._frames.clear()
         self._forget_topics(filter)
         return others
 
     def set_destination(self, broker: BrokerId, next_hop: BrokerId | None) -> None:
-        """Send what is for ``broker`` by way of ``next_hop``; ``None``: no way is known now."""
+        """Send what is for ``broker`` to ``next_hop``; ``None``: no route is known now."""
         if next_hop is None:
             self._by_way_of.pop(broker, None)
         else:
             self._by_way_of[broker] = next_hop
         self._frames.clear()
         if self.is_destination(broker):
-            self._note("")  # with which every topic begins
+            self._note("")  # the empty string matches every topic
 
     def reach(self, neighbour: BrokerId, up: bool) -> None:
-        """Whether ``neighbour`` can be reached."""
+        """Record whether ``neighbour`` can be reached."""
         self.trees.reach(neighbour, up)
         if self.trees.known:
             self.trees_changed()
 
     def trees_changed(self) -> None:
-        """Planned trees are others, or hold no more, or again."""
+        """Invalidate the caches: planned trees changed, or began or ceased to hold."""
         self._frames.clear()
-        self._note("")  # with which every topic begins
+        self._note("")  # the empty string matches every topic
 
     def next_hop_to(self, broker: BrokerId) -> BrokerId | None:
-        """By way of whom frames for ``broker`` go."""
+        """The next hop for frames to ``broker``."""
         return self._by_way_of.get(broker)
 
     def follow_rules(self) -> None:
-        """Ask again which topics may leave: the rules are others."""
+        """Forget cached topics: the rules that decide which may leave changed."""
         self._topics.clear()
 
     def share(self, filters: frozenset[str]) -> None:
-        """Subscribe exactly these besides: shared groups of other brokers want them."""
+        """Subscribe exactly ``filters`` in addition: shared groups of other brokers want them."""
         for filter in sorted(filters ^ self._shared):
             self._wanted_before.setdefault(filter, self._is_wanted(filter))
         self.keeping.share(filters - self._shared, self._shared - filters)
@@ -232,7 +236,7 @@ class Forwarder:
         return self._routes.get(filter)
 
     def cover_change(self) -> CoverChange:
-        """The subscriptions to alter on our broker since this was last asked."""
+        """The subscriptions to change on our broker since the last call."""
         before, self._wanted_before = self._wanted_before, {}
         changed = [f for f, was_wanted in before.items() if was_wanted != self._is_wanted(f)]
         added = [f for f in changed if not before[f]]
@@ -262,9 +266,9 @@ class Forwarder:
         return {filter: self._routes[filter] for filter in self._trie.match(topic)}
 
     def route_topic(self, topic: str) -> TopicRoute | None:
-        """The route of a publication of our own clients; ``None`` when nobody else wants it.
+        """The route of a publication of our own clients; ``None`` when no other broker wants it.
 
-        ``KEPT``: who wants it only collects, and it stays here.
+        ``KEPT``: only collectors want it, and it stays here.
         """
         cached = self._topics.get(topic)
         if cached is not None:
@@ -285,8 +289,8 @@ class Forwarder:
     def share_of_turn(self, topics: Sequence[str]) -> int:
         """How many of ``topics`` may be routed in one turn of the loop, at least one.
 
-        A topic costs as much as it matches filters, and each route a frame of its own. Routes that
-        are found are remembered.
+        A topic costs as much as the number of filters that match it, and each distinct route costs
+        a frame. Routes that are found are cached.
         """
         before, frames = self.matches, 0
         seen: set[TopicRoute | None] = set()
@@ -307,9 +311,9 @@ class Forwarder:
 
         Args:
             keys: Its filter keys, as on the wire.
-            mask: The filters to carry on: not taken on with an earlier copy.
-            sender: Who sent this copy; gets none back.
-            origin: Who made the frame; gets none either.
+            mask: The filters to forward for: those that no earlier copy was responsible for.
+            sender: The neighbour that sent this copy; it gets none back.
+            origin: The broker that made the frame; it gets none either.
         """
         question = (keys, mask, sender, origin)
         route = self._frames.get(question)
@@ -345,31 +349,31 @@ class Forwarder:
         return self._topic_routes.setdefault((keys, sends), TopicRoute(keys, sends))
 
     def route_chains(self, keys: bytes) -> tuple[bytes, Sends]:
-        """Where a frame of our own goes that concerns these filters, whatever their topics.
+        """The keys and next hops of a frame of our own about these filters, whatever their topics.
 
-        Returns its keys, which are ``keys`` and those of destinations, and its next hops.
+        The keys returned are ``keys`` and those of destinations.
         """
-        found = []
+        hops_of_keys = []
         destinations: set[BrokerId] = set()
         for key in keys_in(keys):
             hops: set[BrokerId] = set()
             for filter in self.filters_with(key):
                 hops.update(self._routes[filter].next_hops)
                 destinations.update(self._routes[filter].destinations)
-            found.append((key, tuple(sorted(hops))))
-        return self._label(found, destinations)
+            hops_of_keys.append((key, tuple(sorted(hops))))
+        return self._label(hops_of_keys, destinations)
 
     def route_flow(self, flow: Iterable[str]) -> tuple[bytes, Sends]:
-        """Keys and next hops for topics that exactly these filters match, of what others want."""
-        found = []
+        """Keys and next hops for topics that exactly the filters of ``flow`` match."""
+        hops_of_keys = []
         destinations: set[BrokerId] = set()
         for filter in flow:
             if (route := self._routes.get(filter)) is not None:
-                found.append((self.key(filter), route.next_hops))
+                hops_of_keys.append((self.key(filter), route.next_hops))
                 destinations.update(route.destinations)
-        found.sort()
-        found = found[: max(1, FRAME_FILTERS_MAX - len(destinations))]
-        return self._label(found, destinations, self.trees.of_flow(flow))
+        hops_of_keys.sort()
+        hops_of_keys = hops_of_keys[: max(1, FRAME_FILTERS_MAX - len(destinations))]
+        return self._label(hops_of_keys, destinations, self.trees.of_flow(flow))
 
     def _label(
         self,
@@ -377,9 +381,9 @@ class Forwarder:
         destinations: set[BrokerId],
         tree: bytes = b"",
     ) -> tuple[bytes, Sends]:
-        """Keys and next hops of a frame for these filters, with the hops of each in its mesh.
+        """Keys and next hops of a frame; ``found``: each filter key with its mesh hops.
 
-        As many destinations as can be are reached by the tree with the key ``tree``.
+        Destinations are reached by the tree with the key ``tree`` as far as possible.
         """
         children, left = self.trees.steps(tree, frozenset(destinations))
         names = [key for key, _ in found] + [tree for _ in children]
@@ -400,10 +404,10 @@ class Forwarder:
     ) -> FrameRoute:
         unknown = 0
         local: list[int] = []
-        known = not self._widened
+        certain = not self._widened
         masks: dict[BrokerId, int] = {}
         rescue, torn = 0, b""
-        # Around a planned tree the way may lead back by its origin.
+        # Around a planned tree the path may lead back through its origin.
         barred = (sender,) if names_tree(keys) else (sender, origin)
         for index, key in enumerate(keys_in(keys)):
             bit = mask & (1 << index)
@@ -424,7 +428,7 @@ class Forwarder:
                 continue
             if ours := [filter for filter in filters if self._routes[filter].local]:
                 local.append(index)
-                known = known or not self._doubted.issuperset(ours)
+                certain = certain or not self._doubted.issuperset(ours)
             for filter in filters:
                 route = self._routes[filter]
                 if bit:
@@ -433,7 +437,7 @@ class Forwarder:
                             masks[hop] = masks.get(hop, 0) | bit
         sends = _sends(masks, len(keys) // KEY_BYTES)
         deliver = self._widened or bool(local)
-        return FrameRoute(deliver, sends, unknown, tuple(local), not known, rescue, torn)
+        return FrameRoute(deliver, sends, unknown, tuple(local), not certain, rescue, torn)
 
     def _add_key(self, filter: str) -> tuple[str, ...]:
         key = self.key(filter)
@@ -455,16 +459,16 @@ class Forwarder:
             self._twins.pop(key, None)
 
     def filters_with(self, key: bytes) -> tuple[str, ...]:
-        """The filters that frames call ``key``: one, unless by a rare accident, or none."""
+        """The filters with ``key``: one, or none; several are a rare accident."""
         first = self._filter_by_key.get(key)
         return () if first is None else (first, *self._twins.get(key, ()))
 
     def key(self, filter: str) -> bytes:
-        """What frames call ``filter``."""
+        """The key of ``filter`` in frames."""
         return self._key_of(filter).to_bytes(KEY_BYTES, "big")
 
     def _forget_topics(self, filter: str) -> None:
-        """Note that answers about topics ``filter`` may match are no longer true."""
+        """Invalidate cached answers about topics that ``filter`` may match."""
         beginning = _literal_beginning(filter)
         if beginning == filter:
             self._topics.pop(filter, None)

@@ -1,15 +1,15 @@
-"""One hop of a batch: a frame is the payload of a PUBLISH between two agents.
+"""A frame: the payload of a PUBLISH between two agents.
 
 A frame is a parcel with a label. The label says where the parcel was made, by which filters it was
-routed and which of them this copy must still be carried on for; the parcel is the run of PUBLISH
+routed, and for which of them this copy must still be forwarded; the parcel is the run of PUBLISH
 packets exactly as the origin's broker sent them. A relay replaces the label and never opens the
 parcel.
 
 Layout, big-endian: the header below, ``k`` filter keys of 8 bytes (ascending), ``ceil(k / 8)`` mask
 bytes, the body. Bit ``i`` of the mask is bit ``i % 8`` of byte ``i // 8``, so that the mask is a
 little-endian integer. Frames under custody and tails have ``k`` chain numbers of 8 bytes after the
-mask; a repair has, after those, the number of brokers it still has to pass in one byte, and their
-ids in 4 bytes each; then comes the proof of its origin, if it has one, behind its length in 2.
+mask. A repair has, after those, the number of brokers it still has to pass in one byte, and their
+ids in 4 bytes each. Then comes the proof of its origin, if it has one, after its length in 2 bytes.
 
 Source: docs/protocol.md sections 8 and 11.
 """
@@ -25,11 +25,11 @@ from federator.protocol.types import BrokerId, Epoch
 
 FRAME_VERSION = 2
 CUSTODY_FLAG = 0x01  # the body holds QoS 1 or 2 packets; otherwise only QoS 0
-TAIL_FLAG = 0x02  # tells the heads of chains; no publications
+TAIL_FLAG = 0x02  # names the heads of chains; no publications
 REPAIR_FLAG = 0x04  # under custody, sent again for one broker
 LAST_FLAG = 0x08  # the last repair of an answer
 VOID_FLAG = 0x10  # a repair: its chain has nothing up to this number
-TRACE_FLAG = 0x20  # carried as if of QoS 0, but holds no publications: see tracing
+TRACE_FLAG = 0x20  # forwarded like QoS 0, but holds no publications: see tracing
 WORD_FLAG = 0x40  # a repair: the origin's word on numbers that were doubted
 PROOF_FLAG = 0x80  # on the wire only: ``Frame.proof`` is not empty
 KEY_BYTES = 8
@@ -59,7 +59,7 @@ _KINDS = frozenset(
 
 
 class Frame(msgspec.Struct, gc=False):
-    """A decoded frame. Of the kind that is made fastest, one per arriving frame."""
+    """A decoded frame. One is made per arriving frame, so this is the fastest kind of class."""
 
     flags: int  # what kind of frame it is
     hops: int  # links travelled before the one it just came over
@@ -71,18 +71,18 @@ class Frame(msgspec.Struct, gc=False):
     origin_time_us: int  # the origin's wall clock when it made the frame, in microseconds
     publications: int  # how many PUBLISH packets the body holds, as the origin says
     keys: bytes  # the filter keys as on the wire, ``KEY_BYTES`` each, ascending
-    mask: int  # which of the filters the receiver must carry on; bit ``i`` is the ``i``-th key
-    # PUBLISH packets, back to back. A view of what ``unpack`` was given. A tail has the epoch of
-    # its numbers, in 8 bytes; a trace has what ``tracing`` says, a word what ``custody.doubts``.
+    mask: int  # the filters that the receiver must forward for; bit ``i`` is the ``i``-th key
+    # PUBLISH packets, back to back: a view of the bytes given to ``unpack``. A tail has the epoch
+    # of its numbers here, in 8 bytes; for traces see ``tracing``, for words ``custody.doubts``.
     body: memoryview
-    # Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the one before this one on
-    # that filter, or of a tail the last one.
+    # Per key the number of a frame as on the wire, ``CHAIN_BYTES`` each: the frame before this one
+    # on that filter, or in a tail the last one.
     chain: bytes = b""
     # The brokers that a repair has to pass after the receiver; the last one asked for it.
     route: tuple[BrokerId, ...] = ()
     proof: bytes = b""  # the origin's signature, with its certificate: see ``custody.proofs``
-    # Of a frame that came or goes with others: which of them it is, and the order of all packets,
-    # as (place, how many packets of that frame come next). See ``bundles``.
+    # In a bundle: the position of this frame, and the order of all packets as (position of the
+    # frame, how many of its packets come next). See ``bundles``.
     place: int = 0
     order: Sequence[tuple[int, int]] = ()
 
@@ -105,7 +105,7 @@ class OwnFrames:
             raise ValueError(f"hop_limit must be 1 to 255, got {hop_limit}")
         self.self_id = self_id
         self.hop_limit = hop_limit  # links that our frames may travel
-        self.epoch = epoch  # of the numbers of frames that are not under custody
+        self.epoch = epoch  # the epoch of frames that are not under custody
         self.seq = 0
         self._plain = self.label(0, epoch, 0, 0, 0, b"", b"")
 
@@ -122,7 +122,7 @@ class OwnFrames:
     def plain(self, keys: bytes, count: int, time_us: int) -> Frame:
         """The next frame of ``count`` publications of QoS 0, without its body.
 
-        One object, filled in again each time: it is read before the next is asked for.
+        One object, filled in again for each call: use it before the next call.
         """
         self.seq += 1
         frame = self._plain
@@ -147,14 +147,14 @@ def mask_bytes(mask: int, k: int) -> bytes:
 
 
 def label_bytes(keys: bytes) -> int:
-    """The length of a frame's label, but for what is only in frames under custody."""
+    """The length of a frame's label, without the fields that only frames under custody have."""
     return HEADER_BYTES + len(keys) + (len(keys) // KEY_BYTES + 7) // 8
 
 
 def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> bytes:
-    """Everything of ``frame`` before the body, for its next hop.
+    """The label of ``frame``: everything before the body, for its next hop.
 
-    Until there it travelled ``hops`` links; what it must carry on is ``mask``, as on the wire.
+    ``hops``: the links travelled so far; ``mask``: what the next hop must forward, as on the wire.
     """
     keys = frame.keys
     label = (
@@ -185,16 +185,15 @@ def pack_label(frame: Frame, *, hops: int, sender: BrokerId, mask: bytes) -> byt
 
 
 def pack(frame: Frame) -> bytes:
-    """The wire form of ``frame``."""
     mask = mask_bytes(frame.mask, frame.k)
     return pack_label(frame, hops=frame.hops, sender=frame.sender, mask=mask) + frame.body
 
 
 def unpack(payload: bytes) -> Frame:
-    """The frame in ``payload``. The packets of its body are not looked at.
+    """The frame in ``payload``. The packets of its body are not checked.
 
     Raises:
-        DecodeError: When a field is out of range or contradicts another.
+        DecodeError: A field is out of range or contradicts another.
     """
     size = len(payload)
     if size < HEADER_BYTES:
@@ -259,7 +258,7 @@ def chain_bytes(numbers: Sequence[int]) -> bytes:
 
 
 def keys_in(keys: bytes) -> list[bytes]:
-    """The keys of filters that stand back to back."""
+    """The single keys in ``keys``, which has them back to back."""
     return [keys[at : at + KEY_BYTES] for at in range(0, len(keys), KEY_BYTES)]
 
 

@@ -1,10 +1,10 @@
-"""Topics that stay at the edge: what our clients publish there, and nobody but a collector wants.
+"""Topics that stay at the edge: what our clients publish there, and only collectors want.
 
-A hub that collects wants everything, as an archive does, and most of it is of use where it was
-published only. While a steerer's plan says so, the agent there **keeps** a topic: it sends it to
-nobody, as long as all who want it only collect. It hears what everybody wants, so that no list of
-topics is needed, and none grows old: when anybody else wants the topic, it goes to all again, the
-collector among them.
+A hub that collects wants everything, as an archive does, and most of it is of use only where it was
+published. While a steerer's plan says so, the agent there **keeps** a topic: it sends the topic to
+no other broker, as long as all brokers that want it only collect. The agent knows what every broker
+wants, so it needs no list of topics, which might be out of date: when any other broker wants the
+topic, it goes to all of them again, the collector included.
 
 Source: Fawwaz 2022, 3.2; docs/placement.md 4; docs/protocol.md 18.8.
 """
@@ -18,17 +18,17 @@ from federator.protocol.filters import FilterTrie
 
 
 class KeepPolicy(StrEnum):
-    """What may be kept of what nobody but a collector wants."""
+    """Which of the topics that only collectors want may be kept."""
 
     NS = "ns"  # all of it
-    LP = "lp"  # what some client of the same broker subscribes to
+    LP = "lp"  # those that some client of the same broker subscribes to
 
 
 POLICIES: Final = {policy.value: policy for policy in KeepPolicy}
 
 
 class Keeping:
-    """Which topics of our clients stay here.
+    """Decides which topics of our clients stay here.
 
     Attributes:
         policy: What is kept; ``None``: nothing.
@@ -39,9 +39,9 @@ class Keeping:
         self._shared = FilterTrie()
 
     def share(self, added: Iterable[str], removed: Iterable[str]) -> None:
-        """Shared groups of other brokers want, or no longer want, these: no topic of theirs stays.
+        """Record which filters shared groups of other brokers want, or no longer: no topic stays.
 
-        They get publications one by one, and are no destination of any filter.
+        Groups get publications one by one, and are no destination of any filter.
         """
         for filter in removed:
             self._shared.discard(filter)
@@ -58,7 +58,7 @@ class Keeping:
 
         Args:
             topic: By its name in the federation.
-            matching: All filters that match it, of which somebody elsewhere wants some.
+            matching: All filters that match it, of which other brokers want some.
             doubted: Filters that are local only because it is not known what our clients want.
         """
         if self.policy is None:

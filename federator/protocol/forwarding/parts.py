@@ -1,12 +1,12 @@
-"""A frame that is longer than what the next broker takes travels in parts.
+"""A frame that is longer than the next broker accepts travels in parts.
 
-A broker says in CONNACK how long a packet it takes (Mosquitto's ``max_packet_size``). One
-publication beyond that must not hold up what comes behind it, nor must many short ones in a long
-frame. So such a frame, or a bundle, is cut. Only agents see parts. What is too long for the broker
-whose clients want it is refused there, when it is published.
+A broker says in CONNACK how long a packet it accepts (Mosquitto's ``max_packet_size``). One
+publication beyond that must not hold up those behind it, nor must many short ones in a long frame.
+So such a frame, or a bundle, is cut. Only agents see parts. A publication that is too long for a
+subscriber's broker is refused there, when it is published.
 
-Layout of a part, big-endian: version, sender, its number for what is cut, length of the whole,
-where the part begins; then the bytes, in order. Each part is sealed as a frame is.
+Layout of a part, big-endian: version, sender, the number of the whole, its length, the offset of
+the part; then the bytes, in order. Each part is sealed as a frame is.
 
 Source: docs/protocol.md section 8.
 """
@@ -19,21 +19,21 @@ from federator.errors import DecodeError
 from federator.protocol.types import BrokerId
 
 PART_VERSION: Final = 4
-"""In the place of a frame's version."""
+"""Takes the place of a frame's version."""
 
 WHOLE_BYTES_MAX: Final = 17 * 1024 * 1024
 WHOLES_MAX: Final = 2
-"""What one neighbour sends at a time: its urgent frames take turns with others."""
+"""How many wholes one neighbour sends at a time: its urgent frames alternate with others."""
 
 PART_BYTES_MIN: Final = 512
-"""Parts are as long, where a broker takes still less: nothing passes there."""
+"""The least length of a part: a broker that accepts still less gets nothing."""
 
 _HEADER = struct.Struct(">BIIII")
 PART_HEADER_BYTES: Final = _HEADER.size
 
 
 def cut(content: bytes, part_bytes: int, *, sender: BrokerId, number: int) -> Iterator[bytes]:
-    """The parts of ``content``, of ``part_bytes`` each, but the last."""
+    """The parts of ``content``, of ``part_bytes`` each, except the last."""
     size = part_bytes - PART_HEADER_BYTES
     for at in range(0, len(content), size):
         head = _HEADER.pack(PART_VERSION, sender, number, len(content), at)
@@ -46,23 +46,23 @@ def is_part(payload: bytes) -> bool:
 
 
 def sender_of(payload: bytes) -> BrokerId:
-    """The agent that says it cut this part. Raises ``DecodeError``: it is none."""
+    """The agent that claims to have cut this part. Raises ``DecodeError`` if it is no part."""
     if len(payload) <= PART_HEADER_BYTES:
         raise DecodeError(f"part: {len(payload)} bytes, more than {PART_HEADER_BYTES} wanted")
     return BrokerId(int.from_bytes(payload[1:5], "big"))
 
 
 class Assembly:
-    """What was cut is put together, per neighbour; a part that is missing voids the others."""
+    """Reassembles parts, per neighbour; a missing part voids the others."""
 
     def __init__(self) -> None:
         self._begun: dict[BrokerId, dict[int, bytearray]] = {}
 
     def put(self, payload: bytes) -> bytes | None:
-        """Take a part of ``sender_of(payload)``; the whole once it is complete.
+        """Take a part of ``sender_of(payload)``; return the whole once it is complete.
 
         Raises:
-            DecodeError: It contradicts itself.
+            DecodeError: The part contradicts itself.
         """
         _, sender, number, total, at = _HEADER.unpack_from(payload)
         content = memoryview(payload)[PART_HEADER_BYTES:]
@@ -85,5 +85,5 @@ class Assembly:
         return bytes(whole)
 
     def forget(self, sender: BrokerId) -> None:
-        """Nothing more comes of what ``sender`` began."""
+        """Drop the incomplete parts of ``sender``."""
         self._begun.pop(sender, None)

@@ -1,9 +1,9 @@
-"""Runs of PUBLISH packets, as bytes: where each begins, and whether a broker will take them.
+"""Runs of PUBLISH packets, as bytes: where each begins, and whether a broker will accept them.
 
-A frame's body ends up on a broker's socket as it came. One byte out of place there, or a topic that
-clients may not publish, and the broker hangs up on us; so the destination looks at every packet
-first, without building objects: the lengths, the topic (most were seen before) and, where there are
-any, the properties. It is the conveyor belt at the customs, not the laboratory.
+A frame's body is written to a broker's socket as it came. After one wrong byte, or a topic that
+clients may not publish, the broker closes our connection. So the destination checks every packet
+first, without building objects: the lengths, the topic (most are cached) and, where there are any,
+the properties. It is the conveyor belt at the customs, not the laboratory.
 
 Source: OASIS MQTT 5.0, sections 1.5 (data types), 2.1 (fixed header), 3.3 (PUBLISH).
 """
@@ -17,23 +17,23 @@ from federator.errors import DecodeError
 from federator.protocol.filters import LEVELS_MAX, unwelcome_in
 
 RETAIN_BIT, QOS_BITS, DUP_BIT = 0x01, 0x06, 0x08
-"""Of the first byte of a PUBLISH."""
+"""Bits of the first byte of a PUBLISH."""
 
 KNOWN_TOPICS_MAX = 65_536
 KNOWN_TOPIC_BYTES_MAX = 256  # longer topics are checked every time
 
 Place = tuple[int, int, int, int]
-"""Where a packet begins and ends, where its packet identifier stands, and its QoS."""
+"""Where a packet begins and ends, the position of its packet identifier, and its QoS."""
 
 _NO_PUBLISH = 3
-# By first byte: the QoS of the PUBLISH it begins. DUP without QoS and QoS 3 do not exist.
+# By first byte: the QoS of the PUBLISH that begins so. DUP without QoS and QoS 3 do not exist.
 _QOS_OF = bytes(
     (byte & 6) >> 1 if byte & 0xF0 == 0x30 and byte & 0x0E != 0x08 else _NO_PUBLISH
     for byte in range(256)
 )
 
 EXPIRY = 0x02
-"""The property that says for how long a message lives."""
+"""The property with the lifetime of a message."""
 
 # Properties of a PUBLISH that may travel. Subscription identifiers and topic aliases belong to one
 # connection.
@@ -41,13 +41,15 @@ FIXED_BYTES = {0x01: 1, EXPIRY: 4}
 """Payload format and expiry: the size of their value."""
 
 LENGTHS = {0x03: 1, 0x08: 1, 0x09: 1, 0x26: 2}
-"""Content type, response topic, correlation data, user property: how many lengths of 2 bytes."""
+"""Content type, response topic, correlation data, user property: how many values, each after a
+2-byte length, the property has.
+"""
 
-_BINARY = 0x09  # the one that is no text
+_BINARY = 0x09  # the only one that is not text
 
 
 class RunChecker:
-    """Checks runs, and remembers up to ``known_topics_max`` topics that were in order."""
+    """Checks runs, and caches up to ``known_topics_max`` valid topics."""
 
     def __init__(self, *, known_topics_max: int = KNOWN_TOPICS_MAX) -> None:
         self.retained = False  # some publication of the last run is retained
@@ -56,7 +58,7 @@ class RunChecker:
         self._known: set[bytes] = set()
 
     def check(self, run: bytes, *, acknowledged: bool, publications: int) -> list[Place]:
-        """The places of the packets of ``run``; none for QoS 0, which nobody needs.
+        """The places of the packets of ``run``; none for QoS 0, where they are not needed.
 
         Args:
             run: PUBLISH packets, back to back.
@@ -64,9 +66,9 @@ class RunChecker:
             publications: How many there must be.
 
         Raises:
-            DecodeError: When a broker would not take the run as that.
+            DecodeError: A broker would not accept the run.
         """
-        known, qos_of = self._known, _QOS_OF
+        known_topics, qos_of = self._known, _QOS_OF
         qos_min, qos_max = (1, 2) if acknowledged else (0, 0)
         places: list[Place] = []
         at, size, count, first_bytes, properties = 0, len(run), 0, 0, False
@@ -86,7 +88,7 @@ class RunChecker:
                 if properties_at >= end or end > size:
                     raise DecodeError("run: a packet is too short for its topic")
                 topic = run[head + 2 : topic_end]
-                if topic not in known:
+                if topic not in known_topics:
                     self._check_topic(topic)
                 if run[properties_at]:
                     properties = True
@@ -115,12 +117,12 @@ class RunChecker:
 
 
 def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
-    """Where each packet of ``run`` begins and ends, and its topic. Nothing else is looked at.
+    """Where each packet of ``run`` begins and ends, and its topic. Nothing else is checked.
 
     Raises:
-        DecodeError: When ``run`` is no run of PUBLISH packets.
+        DecodeError: ``run`` is no run of PUBLISH packets.
     """
-    found: list[tuple[int, int, bytes]] = []
+    topics: list[tuple[int, int, bytes]] = []
     at, size = 0, len(run)
     try:
         while at < size:
@@ -131,15 +133,15 @@ def topics_of(run: bytes | memoryview) -> list[tuple[int, int, bytes]]:
             topic_end = head + 2 + (run[head] << 8 | run[head + 1])
             if topic_end >= end or end > size:
                 raise DecodeError("run: a packet is too short for its topic")
-            found.append((at, end, bytes(run[head + 2 : topic_end])))
+            topics.append((at, end, bytes(run[head + 2 : topic_end])))
             at = end
     except IndexError as error:
         raise DecodeError("run: ends inside a packet") from error
-    return found
+    return topics
 
 
 def packets_in(run: bytes | memoryview) -> Iterator[PublishPacket]:
-    """The packets of a run that is known to be well-formed, parsed."""
+    """The parsed packets of a run that was found well-formed."""
     rest = memoryview(run)
     while rest:
         packet, size = mqtt5.read(rest)
@@ -151,7 +153,7 @@ def packets_in(run: bytes | memoryview) -> Iterator[PublishPacket]:
 def joined(
     packets: Iterable[tuple[PublishPacket, bytes | memoryview]],
 ) -> tuple[memoryview, list[tuple[PublishPacket, int, int]]]:
-    """``packets`` and their bytes, as if one read had brought them: each with its place in it."""
+    """``packets`` and their bytes, as if one read had brought them: each packet with its place."""
     publishes: list[tuple[PublishPacket, int, int]] = []
     parts: list[bytes | memoryview] = []
     at = 0
@@ -169,9 +171,7 @@ def remade(
     response_topic: str | None = None,
     user_properties: list[tuple[str, str]] | None = None,
 ) -> PublishPacket:
-    """A copy of ``packet`` with what is given here, and all else as it is that may travel:
-    Subscription Identifiers are of one connection.
-    """
+    """A copy of ``packet`` with changes, without Subscription Identifiers (of one connection)."""
     return PublishPacket(
         topic or packet.topic,
         packet.payload,
@@ -189,12 +189,11 @@ def remade(
 
 
 def qos_of(packet: bytes | bytearray | memoryview) -> int:
-    """The QoS of a PUBLISH packet."""
     return (packet[0] & QOS_BITS) >> 1
 
 
 def not_retained(packet: memoryview) -> bytes | memoryview:
-    """``packet`` so that no broker keeps it for later subscribers."""
+    """``packet`` without the retain flag."""
     if packet[0] & RETAIN_BIT:
         return bytes((packet[0] & ~RETAIN_BIT,)) + bytes(packet[1:])
     return packet

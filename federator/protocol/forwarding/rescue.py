@@ -1,4 +1,4 @@
-"""The ordinary way on for what a planned tree does not reach.
+"""Ordinary routes to the destinations that a planned tree does not reach.
 
 Source: docs/protocol.md 18.
 """
@@ -16,10 +16,10 @@ from federator.protocol.types import BrokerId
 def rescued(
     frame: Frame, route: FrameRoute, seen: DuplicateLog, forwarder: Forwarder, self_id: BrokerId
 ) -> FrameRoute:
-    """``route`` of ``frame``, and besides the ordinary ways to those whom its tree does not reach.
+    """``route`` of ``frame``, with ordinary routes where its tree does not reach.
 
-    No copy was responsible for them, unless somebody else rescued them already, which ``seen``
-    knows. The way may lead back to the sender: that one took on the tree only.
+    No copy was responsible for these destinations, unless another broker sent one already, which
+    ``seen`` records. The route may lead back to the sender: the sender took on the tree only.
     """
     origin = frame.origin
     _, left = seen.admit(
@@ -30,10 +30,10 @@ def rescued(
 
 
 def returned(frame: Frame, mask: int, trees: TreeTable) -> int:
-    """What of ``mask`` our own ``frame``, which came back, still has to be sent on for.
+    """The part of ``mask`` that our own ``frame``, which came back, must still be sent on for.
 
-    Who rescues what a tree that he does not know should have reached rescues everybody, also those
-    to whom we sent it the ordinary way at first.
+    A broker that does not know the tree sends to all destinations the ordinary way, also to those
+    to which we sent it the ordinary way at first.
     """
     for key in keys_in(frame.keys):
         branch = trees.branch(key) if is_tree_key(key) else None
@@ -44,7 +44,7 @@ def returned(frame: Frame, mask: int, trees: TreeTable) -> int:
 
 
 def _joined(one: Sends, other: Sends, k: int) -> Sends:
-    """Both, in one copy for each next hop."""
+    """Both, with one copy for each next hop."""
     masks: dict[BrokerId, int] = {}
     for hop, mask in (*one, *other):
         masks[hop] = masks.get(hop, 0) | int.from_bytes(mask, "little")

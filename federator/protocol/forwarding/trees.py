@@ -1,11 +1,12 @@
-"""The planned trees that pass one broker: who gets a flow by a tree, and who the ordinary way.
+"""The planned trees that pass one broker: what goes by a tree, and what by ordinary routes.
 
 A frame of a planned flow names its tree by a key, beside the keys of its filters and destinations.
-Its copies along the tree bear the tree's bit in their masks and no destination's. So whoever cannot
-go on with the tree, because a child cannot be reached or the tree is not known, sends on for the
-destinations behind it the ordinary way: their bits were taken on by nobody yet. And it tells who
-brought the frame that the tree is **torn** there, which then does the same one hop earlier, and so
-on up to the origin. A tear is forgotten after a while, and the tree tried again.
+Its copies along the tree have the tree's bit in their masks and no destination's. So a broker that
+cannot go on with the tree, because a child cannot be reached or the tree is not known, forwards to
+the destinations behind it by ordinary routes: no copy has taken on their bits yet. It also reports
+to the neighbour that sent the frame that the tree is **torn** there. That neighbour then does the
+same one hop earlier, and so on up to the origin. After a while a tear is forgotten, and the tree is
+tried again.
 
 Source: docs/protocol.md 18.
 """
@@ -20,11 +21,12 @@ from federator.protocol.messages.steering import Tree, below, children_of, paren
 from federator.protocol.types import BrokerId, Millis
 
 FORMER_MAX: Final = 256
-"""Trees no longer followed by which frames under way go on: our neighbours may hear of it later,
-and what is in a queue must not overtake what went out of it."""
+"""Trees that are no longer followed stay usable for frames under way: our neighbours may learn of
+the change later, and frames in a queue must not be overtaken by those after them.
+"""
 
 TORN_MS: Final = Millis(10_000)
-"""How long a torn branch is not tried again."""
+"""For how long a torn branch is not tried again."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,15 +43,15 @@ class Branch:
 class Steps(NamedTuple):
     """What one broker of a tree does with a frame."""
 
-    children: tuple[BrokerId, ...]  # who gets it by the tree
-    left: frozenset[BrokerId]  # destinations that this does not reach
+    children: tuple[BrokerId, ...]  # the children that get it by the tree
+    left: frozenset[BrokerId]  # destinations that they do not reach
 
 
 def branch_of(tree: Tree, broker: BrokerId) -> Branch:
     """``tree`` as ``broker`` sees it.
 
     Raises:
-        ValueError: It is no tree, or ``broker`` has nothing to do with it.
+        ValueError: It is no tree, or ``broker`` is not in it.
     """
     parents = parents_of(tree)
     if broker != tree.origin and broker not in parents:
@@ -73,7 +75,7 @@ class TreeTable:
         return len(self._trees)
 
     def replace(self, trees: Iterable[Tree], self_id: BrokerId) -> bool:
-        """Follow exactly ``trees``; whether that is a change. Tears of those that stay, stay.
+        """Follow exactly ``trees``; return whether that is a change. Tears of remaining trees stay.
 
         Raises:
             ValueError: One of them is no tree, or does not pass us.
@@ -93,7 +95,7 @@ class TreeTable:
 
     @property
     def known(self) -> int:
-        """How many trees are known, with those that are no longer followed."""
+        """How many trees are known, including those that are no longer followed."""
         return len(self._trees) + len(self._former)
 
     @property
@@ -102,20 +104,20 @@ class TreeTable:
         return frozenset(self._own)
 
     def reach(self, neighbour: BrokerId, up: bool) -> None:
-        """Whether ``neighbour`` can be reached."""
+        """Record whether ``neighbour`` can be reached."""
         (self._reachable.add if up else self._reachable.discard)(neighbour)
 
     def tear(self, key: bytes, child: BrokerId, now_ms: Millis) -> bool:
-        """``child`` says that the tree does not hold there; whether it was thought to hold."""
+        """Record that the tree does not hold at ``child``; return whether that is new."""
         branch = self._trees.get(key)
         if branch is None or child not in branch.below or child not in self._reachable:
             return False
-        known = (key, child) in self._torn
+        is_torn = (key, child) in self._torn
         self._torn[key, child] = Millis(now_ms + TORN_MS)
-        return not known
+        return not is_torn
 
     def mend(self, now_ms: Millis) -> bool:
-        """Forget tears that are old; whether there were any."""
+        """Forget old tears; return whether there were any."""
         old = [torn for torn, until_ms in self._torn.items() if until_ms <= now_ms]
         for torn in old:
             del self._torn[torn]
@@ -123,7 +125,6 @@ class TreeTable:
 
     @property
     def due_ms(self) -> Millis | None:
-        """When ``mend`` has something to do."""
         return min(self._torn.values(), default=None)
 
     @property
@@ -132,13 +133,11 @@ class TreeTable:
         return len(self._torn)
 
     def branch(self, key: bytes) -> Branch | None:
-        """The tree with that key, be it one that is no longer followed."""
+        """The tree with that key, even if it is no longer followed."""
         return self._trees.get(key) or self._former.get(key)
 
     def of_flow(self, filters: Iterable[str]) -> bytes:
-        """The key of the tree for what our clients publish that exactly ``filters`` match; empty
-        when there is none.
-        """
+        """The key of the tree for our clients' flow with exactly ``filters``; empty without one."""
         return self._own.get(tuple(sorted(filters)), b"") if self._own else b""
 
     def steps(
@@ -146,9 +145,9 @@ class TreeTable:
     ) -> Steps:
         """What we do with a frame for ``destinations`` by the tree with that key.
 
-        ``origin`` is who made the frame, when that was not us. At the origin all that the tree does
-        not reach is left; further down only what was to be reached by us, or, when we do not know
-        the tree, everything.
+        ``origin`` is the broker that made the frame, if not us. At the origin all destinations that
+        the tree does not reach are left; further down only those that we were to reach, or, if we
+        do not know the tree, all of them.
         """
         branch = self.branch(key)
         if branch is None or origin not in (None, branch.origin):
@@ -156,10 +155,10 @@ class TreeTable:
         children: list[BrokerId] = []
         left = destinations if origin is None else frozenset[BrokerId]()
         for child, brokers in branch.below.items():
-            if wanted := brokers & destinations:
+            if behind := brokers & destinations:
                 if child in self._reachable and (key, child) not in self._torn:
                     children.append(child)
-                    left -= wanted
+                    left -= behind
                 else:
-                    left |= wanted
+                    left |= behind
         return Steps(tuple(children), left)

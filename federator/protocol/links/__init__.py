@@ -1,1 +1,1 @@
-"""Who our neighbours are, which of them we can talk with, and what crossing a link costs."""
+"""Which brokers are our neighbours, which links are up, and what crossing a link costs."""

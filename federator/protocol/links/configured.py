@@ -1,10 +1,10 @@
-"""Links follow what the operator says of them while they are in use.
+"""Applies the operator's changes to links while they are in use.
 
-Costs change as measured ones do: each is a signal, and routes move without a loop
-(docs/protocol.md 6). A neighbour that is named no more is said goodbye to, in words that tell it
-not to call back; what it said before it heard of that is no reason to call it back either. One
-whose own operator names us goes on speaking here, and then is dialled back: a link is made by
-either end.
+Costs change as measured ones do: each change is a signal, and routes move without a loop
+(docs/protocol.md 6). A neighbour that is no longer configured gets a bye with ``given_up``, so that
+it does not dial back; hellos that it sent before it received the bye do not make us dial back
+either. A neighbour whose own operator configured us continues to send hellos, and is then dialled
+back: either end can make a link.
 """
 
 from federator.protocol import effects as e
@@ -17,21 +17,21 @@ from federator.protocol.signals import LinkCostChanged, Step
 from federator.protocol.types import Cost, Millis
 
 LET_BE_TIMEOUTS = 2
-"""Who was given up may still be heard for a timeout, and what it says then counts for another."""
+"""A neighbour that was given up may send hellos for one timeout, and these count for another."""
 
 
 def follow(word: LinksConfigured, links: Links, *, now_ms: Millis) -> list[Step]:
-    """Let ``links`` be as the operator's ``word`` has them."""
-    named = {each.address: each for each in word.neighbours}
+    """Make ``links`` follow the operator's ``word``."""
+    named = {entry.address: entry for entry in word.neighbours}
     steps: list[Step] = []
     for _, connection in sorted(links.connections.items()):
         if connection.address in word.given_up:
             steps += _give_up(connection, links, now_ms)
             continue
-        said = named.get(connection.address)
-        if said is not None and said.expected_id != connection.expected_id:
-            steps += _expect(said, connection, links)
-        cost = None if said is None else said.cost
+        named_neighbour = named.get(connection.address)
+        if named_neighbour is not None and named_neighbour.expected_id != connection.expected_id:
+            steps += _expect(named_neighbour, connection, links)
+        cost = None if named_neighbour is None else named_neighbour.cost
         steps += _weigh(connection, cost, word.link_cost, links)
     return steps
 
@@ -53,7 +53,7 @@ def _give_up(connection: LinkConnection, links: Links, now_ms: Millis) -> list[S
 
 
 def _expect(said: NamedNeighbour, connection: LinkConnection, links: Links) -> list[Step]:
-    """Another id is wanted at an address than before: who is there may not be the one."""
+    """Handle another expected id for an address: the broker there may not be the one."""
     connection.expected_id = said.expected_id
     if connection.neighbour is None or said.expected_id in (None, connection.neighbour):
         return []
@@ -65,12 +65,12 @@ def _expect(said: NamedNeighbour, connection: LinkConnection, links: Links) -> l
 def _weigh(
     connection: LinkConnection, cost: Cost | None, link_cost: LinkCost, links: Links
 ) -> list[Step]:
-    """What is measured from now on keeps its cost until the next hello."""
+    """Change the cost; a link measured from now on keeps its cost until the next hello."""
     connection.measured = cost is None and link_cost is LinkCost.DELAY
-    wanted = connection.cost if connection.measured else cost or Cost(1)
-    if wanted == connection.cost:
+    new_cost = connection.cost if connection.measured else cost or Cost(1)
+    if new_cost == connection.cost:
         return []
-    connection.cost = wanted
-    who = connection.neighbour
-    in_use = who is not None and links.neighbours[who].up
-    return [LinkCostChanged(who)] if who is not None and in_use else []
+    connection.cost = new_cost
+    neighbour = connection.neighbour
+    in_use = neighbour is not None and links.neighbours[neighbour].up
+    return [LinkCostChanged(neighbour)] if neighbour is not None and in_use else []

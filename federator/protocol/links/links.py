@@ -1,10 +1,10 @@
-"""Links: who our neighbours are, and which of them we can talk with.
+"""Links: which brokers are our neighbours, and which links are up.
 
-We *send* to a neighbour over a connection to its broker; we *hear* it because it publishes on ours.
-Neither direction says anything about the other, so every hello lists whom its sender hears, and a
-link is up only while each side finds itself in the other's list. The list also returns the number
-of the connection that carried our hello, which tells us who is at the other end of an address: a
-new broker joins by naming any one existing broker, and is dialled back.
+We *send* to a neighbour over a connection to its broker; we *receive* from it because it publishes
+on ours. Neither direction says anything about the other, so every hello lists the neighbours whose
+hellos its sender receives, and a link is up only while each side finds itself in the other's list.
+The list also returns the number of the connection that carried our hello, which shows us which
+broker is at an address: a new broker joins by naming any one existing broker, and is dialled back.
 
 Think of a radio check: "I hear you on channel 3" answers both "are you there" and "which channel".
 
@@ -25,24 +25,26 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch, Millis
 
 DIAL_BACK_HELLOS = 2
-"""Hello intervals that a new sender has to turn up behind a connection we already have."""
+"""For so many hello intervals a new sender may turn out to be behind a connection of ours."""
 
 UNCONNECTED_MAX = 256
-"""Senders of hellos that no connection of ours leads to. Anybody who may publish on our broker can
-invent some, so the one unheard for longest makes room."""
+"""Senders of hellos that no connection of ours leads to. A client that may publish on our broker
+can invent some, so the one silent for longest makes room.
+"""
 
 DIALS_PER_S_MAX = 16
-"""Senders dialled back in a second, and at once; the others wait."""
+"""Senders dialled back per second, and at once; the others wait."""
 
 SHELVED_MS = 10_000
-"""A connection that leads where another does, or to ourselves, is not used for so long."""
+"""For so long a connection to our own broker, or to one with another connection, is not used."""
 
 BEHIND_TIMEOUTS = 3
-"""A neighbour is given up after so many timeouts while we are behind with what we hear. Who sends
-us much can hide for so long that another one died."""
+"""While we are behind with reading, a neighbour is given up only after so many timeouts. A
+neighbour that sends us a lot can hide the death of another for so long.
+"""
 
 COMPLAINT_GAP_MS = 600_000
-"""Least time between two complaints about the same thing, which hellos would repeat for ever."""
+"""Least time between two notices about the same fact, which hellos would repeat for ever."""
 
 
 @dataclass(slots=True)
@@ -51,12 +53,12 @@ class Links:
 
     self_id: BrokerId
     epoch: Epoch  # our incarnation; ``renew`` raises it
-    address: str  # where others reach our broker; empty when they cannot
+    address: str  # where other agents reach our broker; empty when they cannot
     parameters: Parameters
     connections: dict[ConnId, LinkConnection] = field(default_factory=dict)
     neighbours: dict[BrokerId, Neighbour] = field(default_factory=dict)
     listening: bool = False
-    double: tuple[str, Millis] | None = None  # where another agent spoke under our id, and when
+    double: tuple[str, Millis] | None = None  # where another agent used our id, and when
     _timers: Timers[tuple[str, int]] = field(default_factory=Timers)
     _said: RateLimiter[tuple[str, BrokerId]] = field(
         default_factory=lambda: RateLimiter(
@@ -75,40 +77,39 @@ class Links:
         }
 
     def cost_to(self, neighbour: BrokerId) -> Cost | None:
-        """The cost of the live link to ``neighbour``, or ``None`` when it is not up."""
-        known = self.neighbours.get(neighbour)
-        if known is None or not known.up or known.conn is None:
+        """The cost of the live link to ``neighbour``; ``None`` when it is not up."""
+        state = self.neighbours.get(neighbour)
+        if state is None or not state.up or state.conn is None:
             return None
-        return self.connections[known.conn].cost
+        return self.connections[state.conn].cost
 
     def send(self, neighbour: BrokerId, message: c.Message) -> list[Step]:
         """Orders to send ``message``; none when the link is not up."""
-        known = self.neighbours.get(neighbour)
-        if known is None or not known.up or known.conn is None:
+        state = self.neighbours.get(neighbour)
+        if state is None or not state.up or state.conn is None:
             return []
-        return [e.Send(known.conn, message)]
+        return [e.Send(state.conn, message)]
 
     def addressee(self, conn: ConnId) -> BrokerId | None:
-        """Whom a greeting over ``conn`` is for: nobody in particular, unless one speaks there."""
-        known = self.connections.get(conn)
-        if known is None or known.neighbour is None:
+        """The neighbour that a greeting over ``conn`` is for; ``None`` before its first hello."""
+        connection = self.connections.get(conn)
+        if connection is None or connection.neighbour is None:
             return None
-        return None if self.neighbours[known.neighbour].hello is None else known.neighbour
+        return None if self.neighbours[connection.neighbour].hello is None else connection.neighbour
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``on_deadline`` is due."""
         return self._timers.next_deadline_ms()
 
     # -- our own broker ---------------------------------------------------------------------
 
     def on_local_up(self, *, now_ms: Millis) -> list[Step]:
-        """Greet everyone: our own broker answers again."""
+        """Greet all neighbours: our own broker answers again."""
         self.listening = True
         self._timers.set(("hello", 0), Millis(now_ms + self.parameters.hello_interval_ms))
         return self._greet(list(self.connections), now_ms)
 
     def on_local_down(self, *, now_ms: Millis) -> list[Step]:
-        """Say bye to everyone and take every link down: without our own broker we are deaf."""
+        """Send byes and take every link down: without our own broker we receive nothing."""
         if not self.listening:
             return []
         self.listening = False
@@ -119,13 +120,13 @@ class Links:
         return steps
 
     def farewell(self) -> list[Step]:
-        """Orders to say bye over each connection."""
+        """Orders to send a bye over each connection."""
         return [
             e.Send(conn, c.Bye(self.self_id, self.epoch, conn)) for conn in sorted(self.connections)
         ]
 
     def renew(self, epoch: Epoch, *, now_ms: Millis) -> list[Step]:
-        """Go on under a newer epoch."""
+        """Continue under a newer epoch."""
         assert epoch > self.epoch, "epochs only grow"
         self.epoch = epoch
         return self._greet(list(self.connections), now_ms) if self.listening else []
@@ -133,13 +134,13 @@ class Links:
     # -- our connections to others' brokers -----------------------------------------------------
 
     def on_connected(self, connection: LinkConnection, *, now_ms: Millis) -> list[Step]:
-        """Greet whoever listens at the other end of a connection that has just opened."""
+        """Greet the neighbour behind a connection that has just opened."""
         self.connections[connection.conn] = connection
         connection.since_ms = now_ms
         return self._greet([connection.conn], now_ms) if self.listening else []
 
     def on_disconnected(self, conn: ConnId) -> list[Step]:
-        """Take down the link that the lost connection carried, if any."""
+        """Take down the link that used the lost connection, if any."""
         gone = self.connections.get(conn)
         if gone is None:
             return []
@@ -152,12 +153,12 @@ class Links:
         return steps
 
     def drop(self, neighbour_id: BrokerId) -> list[Step]:
-        """Give up the link with a neighbour, or whatever was dialled to make one."""
+        """Give up the link with a neighbour, and all connections that were dialled for it."""
         steps: list[Step] = []
         neighbour = self.neighbours.get(neighbour_id)
         for conn, connection in sorted(self.connections.items()):
-            told = connection.neighbour
-            if (connection.expected_id if told is None else told) == neighbour_id:
+            found_id = connection.neighbour
+            if (connection.expected_id if found_id is None else found_id) == neighbour_id:
                 steps += [e.Send(conn, c.Bye(self.self_id, self.epoch, conn)), e.HangUp(conn)]
                 del self.connections[conn]
         if neighbour is not None:
@@ -165,18 +166,18 @@ class Links:
             neighbour.conn = None
         return steps
 
-    # -- what we hear ----------------------------------------------------------------------------
+    # -- what we receive ---------------------------------------------------------------------------
 
     def has_namesake(self, hello: c.Hello, *, now_ms: Millis) -> bool:
-        """Whether an agent with the sender's id speaks to us elsewhere: then it stays the one."""
-        known = self.neighbours.get(hello.sender)
-        if known is None or known.hello is None or hello.epoch == known.epoch:
+        """Whether another agent with this id sends hellos from elsewhere: that one stays."""
+        state = self.neighbours.get(hello.sender)
+        if state is None or state.hello is None or hello.epoch == state.epoch:
             return False
-        lately = now_ms - known.heard_at_ms < 2 * self.parameters.hello_interval_ms
-        return lately and place_of(known.hello.address) != place_of(hello.address)
+        lately = now_ms - state.heard_at_ms < 2 * self.parameters.hello_interval_ms
+        return lately and place_of(state.hello.address) != place_of(hello.address)
 
     def on_hello(self, hello: c.Hello, *, now_ms: Millis) -> list[Step]:
-        """Learn who is there, whether it hears us, and over which of our connections."""
+        """Handle a hello: note the sender, whether it receives ours, and over which connection."""
         if not self.listening:
             return []
         if hello.sender == self.self_id:
@@ -211,10 +212,10 @@ class Links:
         neighbour.note_whether_it_hears(self.self_id, self.epoch)
         silent_at_ms = Millis(now_ms + self.parameters.hello_timeout_ms)
         self._timers.set(("silent", neighbour.id), silent_at_ms)
-        for heard in hello.hears:
-            if heard.id == self.self_id:
-                news |= self._identify(neighbour, heard, now_ms, steps)
-                places = map(place_of, heard.namesakes)
+        for entry in hello.hears:
+            if entry.id == self.self_id:
+                news |= self._identify(neighbour, entry, now_ms, steps)
+                places = map(place_of, entry.namesakes)
                 if other := next((at for at in places if at != self.address), None):
                     steps += self._complain_of_double(other, now_ms)
         was_up = neighbour.up
@@ -229,16 +230,17 @@ class Links:
         if neighbour is None or neighbour.hello is None:
             return []
         if (bye.epoch, bye.conn) != (neighbour.epoch, neighbour.hello.conn):
-            # It is the Will of a connection that was replaced since: such a bye comes late.
+            # This is the Will of a connection that was replaced since: such a bye comes late.
             return []
         steps = self.forget_hello(neighbour, "said bye or died")
-        if bye.given_up and self.parameters.calls_back:  # what we dialled would only call it back
+        # The connection that we dialled for it would only make it dial back.
+        if bye.given_up and self.parameters.calls_back:
             neighbour.dialled = None
             steps.append(e.CallOff(neighbour.id))
         return steps
 
     def on_deadline(self, *, behind: bool = False, now_ms: Millis) -> list[Step]:
-        """Send what is due, notice who is silent, unless its hello may wait ``behind`` others."""
+        """Send hellos that are due, and detect silent neighbours, later if we read ``behind``."""
         steps: list[Step] = []
         for kind, key in self._timers.pop_due(now_ms):
             if kind == "hello":
@@ -260,19 +262,20 @@ class Links:
     # -- inside ----------------------------------------------------------------------------------
 
     def _on_own_hello(self, hello: c.Hello, now_ms: Millis) -> list[Step]:
-        """Judge a hello with our own id: it is ours, or of another agent with our id."""
+        """Handle a hello with our own id: ours, or that of another agent with our id."""
         mine = self.connections.get(hello.conn)
         is_at_ours = place_of(hello.address) == self.address
         ours = hello.epoch == self.epoch and is_at_ours
         if ours and mine is not None and mine.neighbour is None:
-            # The connection leads to our own broker: the operator gave our own address. Or somebody
-            # says here what we say there: then we shall find out who is there when that has ended.
+            # The connection leads to our own broker: the operator configured our own address. Or a
+            # client replays our hello here: then we learn which broker is there when the replay has
+            # ended.
             mine.shelved_until_ms = Millis(now_ms + SHELVED_MS)
             mine.found = self.self_id
             details: dict[str, int | str] = {"address": mine.address}
             return self._complain("neighbour.is_own_broker", "error", details, now_ms)
         if hello.epoch <= self.epoch and is_at_ours:
-            return []  # of an earlier start of ours, or delayed
+            return []  # from an earlier start of ours, or delayed
         return self._complain_of_double(hello.address, now_ms)
 
     def _complain_of_double(self, address: str, now_ms: Millis) -> list[Step]:
@@ -283,25 +286,25 @@ class Links:
     def _other_incarnation(
         self, neighbour: Neighbour, hello: c.Hello, now_ms: Millis
     ) -> list[Step] | None:
-        """Why ``hello`` is not believed, or ``None`` when the neighbour simply restarted."""
-        known = neighbour.hello
-        if known is not None and self.has_namesake(hello, now_ms=now_ms):
+        """Why ``hello`` is not accepted; ``None`` when the neighbour simply restarted."""
+        last_hello = neighbour.hello
+        if last_hello is not None and self.has_namesake(hello, now_ms=now_ms):
             neighbour.namesake = (hello.address, now_ms)
             details: dict[str, int | str] = {"neighbour": hello.sender, "address": hello.address}
-            details["also_at"] = known.address
+            details["also_at"] = last_hello.address
             return self._complain("neighbour.id_conflict", "error", details, now_ms)
         if hello.epoch > neighbour.epoch:
             return None
         lately = now_ms - neighbour.heard_at_ms < 2 * self.parameters.hello_interval_ms
-        if known is not None and lately:
-            return []  # a delayed hello of the incarnation before
-        # It restarted with its clock set back and without its state. Our hello names the epoch
-        # that we know it by, so that it renews its own.
-        heard = c.HeardNeighbour(
+        if last_hello is not None and lately:
+            return []  # a delayed hello of the previous incarnation
+        # It restarted with its clock set back and without its state. Our hello names the epoch that
+        # we know, so that it renews its own.
+        entry = c.HeardNeighbour(
             neighbour.id, neighbour.epoch, hello.conn, hello.sent_at_ms, held_ms=0, ups=0
         )
-        steps = self._greet_with((heard,), self._ways_to(neighbour), now_ms)
-        # Connections that may turn out to lead to it may as well lead elsewhere.
+        steps = self._greet_with((entry,), self._ways_to(neighbour), now_ms)
+        # Connections that may turn out to lead to it may as well lead to another broker.
         if neighbour.conn is None and self._may_dial(neighbour, hello) and self._dials.take(now_ms):
             neighbour.dialled = hello.address
             steps.append(e.Dial(neighbour.id, hello.address))
@@ -310,11 +313,12 @@ class Links:
     def _identify(
         self, neighbour: Neighbour, heard: c.HeardNeighbour, now_ms: Millis, steps: list[Step]
     ) -> bool:
-        """The neighbour hears us over ``heard.conn``: note who is at the other end of it."""
+        """The neighbour receives us over ``heard.conn``: record that the connection leads to it."""
         connection = self.connections.get(heard.conn)
         if connection is None:
             return False
-        # Only an answer to a recent hello of ours says under which epoch we are known now.
+        # Only an answer to a recent hello of ours shows the epoch that the neighbour knows of us
+        # now.
         if heard.epoch > self.epoch and self._sent_lately(heard, now_ms):
             steps.append(OwnIdHeard(heard.epoch, neighbour.id, proven=False, greeted=True))
         if heard.epoch != self.epoch:
@@ -329,14 +333,15 @@ class Links:
             details |= {"address": connection.address, "wanted": int(connection.expected_id or 0)}
             steps += self._complain("neighbour.unexpected_id", "error", details, now_ms)
             return False
-        # Two connections lead to one neighbour, or somebody makes it look so: the first counts.
+        # Two connections lead to one neighbour, or a client fakes that: the first counts.
         if neighbour.conn is not None and neighbour.conn != connection.conn:
             if connection.neighbour is None:
                 connection.shelved_until_ms = Millis(now_ms + SHELVED_MS)
             return False
         if connection.neighbour is not None:
             other = self.neighbours[connection.neighbour]
-            if other.hello is not None:  # it speaks there: ``neighbour`` claims its connection
+            # ``other`` sends hellos over it: ``neighbour`` claims its connection.
+            if other.hello is not None:
                 details = {"neighbour": neighbour.id, "also": other.id}
                 details["address"] = connection.address
                 steps += self._complain("neighbour.id_conflict", "error", details, now_ms)
@@ -355,7 +360,7 @@ class Links:
         now_ms: Millis,
         steps: list[Step],
     ) -> None:
-        """Let the round trip of ``heard`` change what the link costs, where cost is measured."""
+        """Update the cost of the link by the round trip of ``heard``, where cost is measured."""
         if not connection.measured or not self._sent_lately(heard, now_ms):
             return
         assert neighbour.round_trip_ms is not None, "it was measured just now"
@@ -382,8 +387,8 @@ class Links:
             neighbour.reason = ""
             steps.append(e.NeighbourReachable(neighbour.id, conn, hello.takes_bundles))
             steps.append(e.Notice("link.up", "info", {"neighbour": neighbour.id}))
-        # A link may flap at the other end without our noticing, and what we said before that end
-        # came up was thrown away: its count tells when to say everything again.
+        # A link may flap at the other end unnoticed, and that end dropped what we sent before it
+        # came up: its count shows when to send everything again.
         peer_came_up = ups[-1] != neighbour.peer_ups
         neighbour.peer_ups = ups[-1]
         if neighbour.peer_ups and (comes_up or peer_came_up):
@@ -391,7 +396,7 @@ class Links:
         return steps
 
     def _on_deaf(self, neighbour: Neighbour, connection: LinkConnection) -> list[Step]:
-        """Take the link down, and in the end believe no more that the connection leads there."""
+        """Take the link down; after a timeout, no longer assume where the connection leads."""
         now_ms = neighbour.heard_at_ms
         if neighbour.deaf_since_ms is None:
             neighbour.deaf_since_ms = now_ms
@@ -402,7 +407,7 @@ class Links:
         return self.take_down(neighbour, "does not hear us")
 
     def take_down(self, neighbour: Neighbour, reason: str) -> list[Step]:
-        """The link is down, if it was up, for this ``reason``."""
+        """Take the link down, if it is up, for this ``reason``."""
         neighbour.reason = reason
         if not neighbour.up:
             return []
@@ -414,14 +419,14 @@ class Links:
         ]
 
     def forget_hello(self, neighbour: Neighbour, reason: str) -> list[Step]:
-        """It speaks here no more, so the link is down."""
+        """The neighbour no longer sends hellos, so the link is down."""
         neighbour.hello = neighbour.unheard_since_ms = None
         self._timers.clear(("silent", neighbour.id))
         self._timers.clear(("dial", neighbour.id))
         return self.take_down(neighbour, reason)
 
     def _make_room(self) -> None:
-        """Forget the unconnected sender unheard for longest, when there are as many as may be."""
+        """When the table is full, forget the unconnected sender that was silent for longest."""
         unconnected = [n for n in self.neighbours.values() if n.conn is None]
         if len(unconnected) < UNCONNECTED_MAX and len(self.neighbours) < c.NEIGHBOURS_MAX:
             return
@@ -433,22 +438,26 @@ class Links:
             del self.neighbours[gone.id]
 
     def _sent_lately(self, heard: c.HeardNeighbour, now_ms: Millis) -> bool:
-        """Whether the time in ``heard`` is one that a recent hello of ours may have named."""
+        """Whether the time in ``heard`` may come from a recent hello of ours."""
         age_ms = now_ms - heard.sent_at_ms - heard.held_ms
         return 0 <= age_ms <= self.parameters.hello_timeout_ms
 
     def _complain(
         self, name: str, level: str, details: dict[str, int | str], now_ms: Millis
     ) -> list[Step]:
-        """A notice about a neighbour, unless the same was said lately."""
+        """A notice about a neighbour, unless the same one was made lately."""
         about = BrokerId(int(details.get("neighbour", self.self_id)))
         return [e.Notice(name, level, details)] if self._said.allow((name, about), now_ms) else []
 
     def _ways_to(self, neighbour: Neighbour) -> list[ConnId]:
-        """The connection to ``neighbour``, or every connection that may turn out to be it."""
+        """The connection to ``neighbour``, or every connection that may turn out to lead to it."""
         if neighbour.conn is not None:
             return [neighbour.conn]
-        return [each.conn for each in self.connections.values() if each.neighbour is None]
+        return [
+            connection.conn
+            for connection in self.connections.values()
+            if connection.neighbour is None
+        ]
 
     def _dial_back(self, neighbour: Neighbour, now_ms: Millis) -> list[Step]:
         hello = neighbour.hello
@@ -477,7 +486,7 @@ class Links:
     def _greet(self, conns: list[ConnId], now_ms: Millis) -> list[Step]:
         for_ms = self.parameters.hello_timeout_ms
         hears = (n.as_heard(now_ms, for_ms=for_ms) for _, n in sorted(self.neighbours.items()))
-        return self._greet_with(tuple(each for each in hears if each is not None), conns, now_ms)
+        return self._greet_with(tuple(entry for entry in hears if entry is not None), conns, now_ms)
 
     def _greet_with(
         self, hears: tuple[c.HeardNeighbour, ...], conns: list[ConnId], now_ms: Millis

@@ -1,11 +1,11 @@
-"""What is known of one neighbour and its link, and what crossing that link costs.
+"""The state of one neighbour and its link, and what crossing that link costs.
 
-Where cost is delay, it is the round trip, calmed.
+Where cost is delay, it is the smoothed round trip.
 
 Every hello brings a round trip. A busy machine answers late now and then, and never early, so of a
 few round trips the smallest counts, as a hurried postman is late more often than he is early; their
-moving average is the delay. The cost follows only when that has gone well away from it: routes
-that move make copies late or lost, and two links of nearly the same delay are equally good.
+moving average is the delay. The cost follows only when the delay has moved well away from it:
+routes that move make copies late or lost, and two links of nearly the same delay are equally good.
 
 Source: RFC 9616 (delay-based metric for Babel: smoothing, and hysteresis against oscillation);
 docs/protocol.md 14.
@@ -27,7 +27,7 @@ WEIGHT: Final = 0.25
 
 SLACK_SHARE: Final = 0.25
 SLACK_MS: Final = 2.0
-"""The delay must be off the cost by more than both, or the cost stays."""
+"""The cost changes only if the delay differs from it by more than both."""
 
 COST_MAX: Final = 1_000_000
 
@@ -36,9 +36,9 @@ class LinkDelay:
     """The round trips of one link."""
 
     def __init__(self) -> None:
-        # The delay there and back, ``None`` before the first round trip.
+        # The smoothed round trip; ``None`` before the first one.
         self.smoothed_ms: float | None = None
-        self.cost = Cost(1)  # one unit per millisecond there and back, at least 1
+        self.cost = Cost(1)  # one unit per millisecond of round trip, at least 1
         self._latest: deque[int] = deque(maxlen=ROUND_TRIPS)
 
     def measure(self, round_trip_ms: int) -> None:
@@ -65,13 +65,14 @@ class LinkConnection:
     cost: Cost
     neighbour: BrokerId | None = None  # unknown until a hello returns ``conn``
     measured: bool = False  # the cost is the link's delay
-    shelved_until_ms: Millis = Millis(0)  # seen to lead where no connection is wanted
-    found: BrokerId | None = None  # who was seen to answer there, link or not
+    # Not used until then: it leads where no connection is wanted.
+    shelved_until_ms: Millis = Millis(0)
+    found: BrokerId | None = None  # the broker that answered there, link or not
     since_ms: Millis = Millis(0)  # when it was opened
-    takes_outbox: bool = False  # over it we hear what is said to us there
+    takes_outbox: bool = False  # on it we subscribe to our outbox there
 
     def address_told(self, ours: str) -> str:
-        """Where who is at its other end is to speak to us, whose broker is at ``ours``."""
+        """The address to announce to the neighbour behind it; our broker is at ``ours``."""
         return outbox_of(ours) if self.takes_outbox else ours
 
 
@@ -79,7 +80,7 @@ class LinkConnection:
 class Neighbour:
     """A broker whose agent published a hello on ours.
 
-    ``hello`` is the last one heard, ``None`` once it went silent or said bye.
+    ``hello`` is the last one received, ``None`` once it went silent or sent a bye.
     """
 
     id: BrokerId
@@ -90,26 +91,27 @@ class Neighbour:
     conn: ConnId | None = None
     up: bool = False
     ups: int = 0  # how often our end came up
-    peer_ups: int = 0  # how often its end did, by its last hello; 0 while that is down
+    peer_ups: int = 0  # how often its end came up, by its last hello; 0 while that end is down
     round_trip_ms: int | None = None
     delay: LinkDelay = field(default_factory=LinkDelay)
     dialled: str | None = None  # the address we asked the driver to dial
-    deaf_since_ms: Millis | None = None  # it speaks, and does not hear us where we reach it
-    unheard_since_ms: Millis | None = None  # it speaks, and does not hear us, wherever we speak
-    namesake: tuple[str, Millis] | None = None  # where another agent spoke under its id, and when
+    # Since when its hellos do not list us although we have a connection to it.
+    deaf_since_ms: Millis | None = None
+    unheard_since_ms: Millis | None = None  # since when its hellos do not list us at all
+    namesake: tuple[str, Millis] | None = None  # where another agent used its id, and when
     let_be_until_ms: Millis = Millis(0)  # not dialled back before: the operator gave it up
     reason: str = "not heard yet"
 
     def note_whether_it_hears(self, self_id: BrokerId, epoch: Epoch) -> None:
-        """Keep since when its hellos do not list us."""
+        """Update since when its hellos do not list us."""
         assert self.hello is not None
-        if any((each.id, each.epoch) == (self_id, epoch) for each in self.hello.hears):
+        if any((entry.id, entry.epoch) == (self_id, epoch) for entry in self.hello.hears):
             self.unheard_since_ms = None
         elif self.unheard_since_ms is None:
             self.unheard_since_ms = self.heard_at_ms
 
     def as_heard(self, now_ms: Millis, *, for_ms: Millis) -> HeardNeighbour | None:
-        """What a hello of ours says of it, if it is heard; ``for_ms`` as for ``namesakes``."""
+        """The entry for it in our hellos, if it sends hellos; ``for_ms`` as for ``namesakes``."""
         if self.hello is None:
             return None
         return HeardNeighbour(
@@ -123,7 +125,7 @@ class Neighbour:
         )
 
     def namesakes(self, now_ms: Millis, *, for_ms: Millis) -> tuple[str, ...]:
-        """The addresses of two that spoke under its id in the last ``for_ms``, if any did."""
+        """The addresses of two agents that used its id in the last ``for_ms``, if any."""
         if self.hello is None or self.namesake is None:
             return ()
         address, at_ms = self.namesake

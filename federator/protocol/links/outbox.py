@@ -1,18 +1,18 @@
-"""Outboxes: how an agent speaks to one whose broker it cannot reach.
+"""Outboxes: how an agent sends to another whose broker it cannot reach.
 
-A broker behind NAT can dial and cannot be dialled. Its agent says in its hellos, instead of where
-its broker is, that it comes for what is said to it: then the other end keeps an *outbox* for it, a
-topic of its own on its own broker, and the agent that dials subscribes that over the connection
-that it dialled anyway. It is a letter box: who has no door that the postman can reach calls at the
-post office.
+A broker behind NAT can dial and cannot be dialled. Its agent announces in its hellos, instead of
+its broker's address, that it fetches its messages. The other end then keeps an *outbox* for it, a
+topic of its own on its own broker, and the agent that dials subscribes to that topic over the
+connection that it dialled anyway. It is a letter box: a customer whose door the postman cannot
+reach calls at the post office.
 
-To links this is an address as any other, and an outbox is a connection as any other: hellos, Wills
-and counts of ups mean what they always do. One thing is missing. Over TCP a sender feels how fast
-the other end takes what it is sent; here the sender's own broker takes everything at once, and
-would keep it, or drop it. So the sender has a *credit*: so much may be on its way. Among what it
-publishes are marks that say how much that was so far; whoever hears one says so back, and by then
-has all that came before. Marks count from the beginning, so neither lost data nor lost marks leave
-the two with different ideas.
+To links this is an address like any other, and an outbox is a connection like any other: hellos,
+Wills and counts of ups mean what they always do. One thing is missing. Over TCP a sender notices
+how fast the other end receives; here the sender's own broker accepts everything at once, and would
+keep it, or drop it. So the sender has a *credit*: so much may be under way. Among its messages it
+publishes marks that say how much it has sent so far; the receiver of a mark returns it, and by then
+has received everything sent before. Marks count from the beginning, so neither lost data nor lost
+marks make the two ends disagree.
 
 Source: docs/protocol.md 19.
 """
@@ -22,36 +22,37 @@ from typing import Final
 PREFIX: Final = "outbox:"
 
 WINDOW_BYTES: Final = 1_048_576
-"""What may be on its way. Our broker keeps as much for one that does not read. Over 100 ms it makes
-80 Mbit/s."""
+"""What may be under way. Our broker keeps as much for a receiver that does not read. With a round
+trip of 100 ms it allows 80 Mbit/s.
+"""
 
 WINDOW_PACKETS: Final = 800
-"""The same in packets: Mosquitto drops what comes for a client for which 1,000 wait."""
+"""The same in packets: Mosquitto drops messages for a client for which 1,000 wait."""
 
 MARKS: Final = 8
-"""So many in a window: credit comes back in pieces, and what carries it is next to nothing."""
+"""Marks per window: credit comes back in pieces, and marks cost next to nothing."""
 
 
 def outbox_of(address: str) -> str:
-    """The address of an agent that comes for what is said to it; its broker is at ``address``."""
+    """The address of an agent that fetches its messages; its broker is at ``address``."""
     return PREFIX + address
 
 
 def is_outbox(address: str) -> bool:
-    """Whether an agent with this address must be spoken to in an outbox."""
+    """Whether an agent with this address must be sent to by an outbox."""
     return address.startswith(PREFIX)
 
 
 def place_of(address: str) -> str:
-    """Where the broker is: the same however its agent wants to be spoken to."""
+    """The broker's address, whether or not its agent fetches its messages."""
     return address.removeprefix(PREFIX)
 
 
 class Credit:
-    """What one sender may still publish for one receiver, and when to mark how far it is.
+    """What one sender may still publish for one receiver, and when it must send a mark.
 
     Args:
-        window_bytes: While less than this is on its way, another packet may go.
+        window_bytes: While less than this is under way, another packet may be sent.
         window_packets: The same in packets.
     """
 
@@ -65,7 +66,7 @@ class Credit:
 
     @property
     def owed_bytes(self) -> int:
-        """Sent, and not yet known to be taken."""
+        """Sent, and not yet confirmed as taken."""
         return self.sent_bytes - self.taken_bytes
 
     @property
@@ -75,11 +76,11 @@ class Credit:
 
     @property
     def open(self) -> bool:
-        """Whether another packet may go now."""
+        """Whether another packet may be sent now."""
         return self.owed_bytes < self._bytes_max and self.owed_packets < self._packets_max
 
     def on_sent(self, size: int) -> bool:
-        """Count a packet of ``size`` bytes; whether a mark is to follow it."""
+        """Count a packet of ``size`` bytes; return whether a mark is to follow it."""
         self.sent_bytes += size
         self.sent_packets += 1
         since_bytes = self.sent_bytes - self._marked_bytes
@@ -91,12 +92,12 @@ class Credit:
         )
 
     def mark(self) -> tuple[int, int]:
-        """How much was sent so far, in bytes and packets; it is marked now."""
+        """The bytes and packets sent so far, for a mark that is sent now."""
         self._marked_bytes, self._marked_packets = self.sent_bytes, self.sent_packets
         return self.sent_bytes, self.sent_packets
 
     def on_taken(self, taken_bytes: int, taken_packets: int) -> None:
-        """The receiver heard the mark that says so; an old one, or one never made, says nothing."""
+        """Handle a returned mark; an old one, or one that was never sent, changes nothing."""
         if taken_bytes <= self.sent_bytes and taken_packets <= self.sent_packets:
             self.taken_bytes = max(self.taken_bytes, taken_bytes)
             self.taken_packets = max(self.taken_packets, taken_packets)

@@ -1,9 +1,10 @@
-"""How an agent stands in the federation, in one word, and why it is not a better one.
+"""How an agent stands in the federation, in one word, and what keeps it from a better one.
 
-Whether an agent serves its own broker is one question, whether anybody listens at the other end is
-another: a shop may be open in a street that is closed. What hinders a link shows at one of its ends
-only, and mostly by what does not come. So from what came (connections, hellos, whom they list, what
-was turned away) the likeliest reason is told for each address, in words that say what to look at.
+Whether an agent serves its own broker is one question; whether any agent at the other end listens
+is another: a shop may be open in a street that is closed. What hinders a link shows at one of its
+ends only, and mostly by missing messages. So from what was received (connections, hellos, the
+neighbours they list, refused hellos) the likeliest reason is reported for each address, in words
+that say what to check.
 
 Source: docs/observability.md, "Alone, partly, joined, degraded".
 """
@@ -20,8 +21,9 @@ from federator.protocol.links.neighbour import LinkConnection, Neighbour
 from federator.protocol.types import BrokerId, ConnId, Millis
 
 MISSED_MS: Final = 3_600_000
-"""So long a broker is missed that had found us by itself: whoever takes one out for good must not
-hear of it for ever."""
+"""For so long a broker is missed that had found us by itself: an operator that removes a broker for
+good must not be reminded for ever.
+"""
 
 REASONS_MAX: Final = 20
 
@@ -32,12 +34,12 @@ TO_MEND: Final = 'correct broker.advertise there, or set links.dial = "out" ther
 
 
 class Word(StrEnum):
-    """How we stand, from nothing wrong to wrong."""
+    """Our standing, from nothing wrong to wrong."""
 
-    JOINED = "joined"  # every link that is wanted is up
+    JOINED = "joined"  # every link that is configured or missed is up
     ALONE = "alone"  # no link is up; without reasons: none is wanted
     PARTLY = "partly"  # some links are up, others that are wanted are not
-    DEGRADED = "degraded"  # somebody refuses us, or we them: it will not heal by itself
+    DEGRADED = "degraded"  # a neighbour refuses us, or we refuse one: it will not heal by itself
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,17 +48,17 @@ class Way:
 
     address: str
     expected_id: BrokerId | None
-    kept: bool  # the operator named it
+    kept: bool  # the operator configured it
     conn: ConnId | None  # ``None`` while it is not connected,
-    failure: str = ""  # and then why
-    refused: bool = False  # because the broker there wants no connection of ours
+    failure: str = ""  # and then the reason
+    refused: bool = False  # because the broker there refuses our connection
     peer: str = ""  # the IP address that was connected to, if any
-    outbox_refused: bool = False  # the broker there keeps from us what is said to us there
+    outbox_refused: bool = False  # the broker there does not let us subscribe to our outbox
 
 
 @dataclass(frozen=True, slots=True)
 class TurnedAway:
-    """A hello that was not believed; who sent it and from where is what it says itself."""
+    """A hello that was refused; id and address are what the hello says."""
 
     id: BrokerId
     address: str
@@ -65,30 +67,30 @@ class TurnedAway:
 
 @dataclass(frozen=True, slots=True)
 class LinkFinding:
-    """What became of one address. ``reason`` is empty where a link is up."""
+    """The state of one address. ``reason`` is empty where a link is up."""
 
     neighbour: BrokerId | None
     up: bool
     reason: str = ""
-    refuses: bool = False  # it is nobody's absence
-    unheard: bool = False  # as things are, we can never hear it
+    refuses: bool = False  # one side refuses the other: it is not a mere absence
+    unheard: bool = False  # without a change there will never be a hello from it
 
 
 @dataclass(frozen=True, slots=True)
 class Standing:
-    """How we stand, and what hinders."""
+    """Our standing, and what is in the way."""
 
     word: Word
     reasons: tuple[str, ...] = ()
 
     @property
     def settling(self) -> bool:
-        """Whether more will be known of some link soon."""
+        """Whether the state of some link will be clear soon."""
         return any(reason.endswith(SHAKING_HANDS) for reason in self.reasons)
 
     @property
     def well(self) -> bool:
-        """Whether nothing is to be mended."""
+        """Whether there is nothing to repair."""
         return self.word is Word.JOINED or (self.word is Word.ALONE and not self.reasons)
 
     def __str__(self) -> str:
@@ -97,11 +99,11 @@ class Standing:
 
 @dataclass(frozen=True, slots=True)
 class LinkJudge:
-    """Finds what became of addresses.
+    """Finds the state of addresses.
 
     Args:
-        turned_away: Lately, the newest of each broker.
-        leaf: We are one, and speak with a hub.
+        turned_away: Hellos refused lately, the newest of each broker.
+        leaf: We are a leaf, and connect to a hub.
     """
 
     links: Links
@@ -109,7 +111,7 @@ class LinkJudge:
     leaf: bool = False
 
     def find(self, way: Way, *, now_ms: Millis) -> LinkFinding:
-        """What became of ``way``."""
+        """The state of ``way``."""
         links = self.links
         connection = links.connections.get(way.conn) if way.conn is not None else None
         if connection is None:
@@ -122,23 +124,23 @@ class LinkJudge:
         if way.expected_id not in (None, id_):
             reason = f"broker {id_} is there, not {way.expected_id}"
             return LinkFinding(way.expected_id, up=False, reason=reason, refuses=True)
-        known = links.neighbours.get(id_) if id_ is not None else None
-        if known is not None and known.up:
-            same = known.conn == way.conn
+        neighbour = links.neighbours.get(id_) if id_ is not None else None
+        if neighbour is not None and neighbour.up:
+            same = neighbour.conn == way.conn
             return LinkFinding(id_, up=same, reason="" if same else "another address leads there")
-        return self._down(way, connection, id_, known, now_ms)
+        return self._down(way, connection, id_, neighbour, now_ms)
 
     def _why_not_there(self, way: Way, id_: BrokerId | None) -> str:
-        """Why the address is not connected; where its agent speaks to us, that is half a link."""
+        """Why the address is not connected; if its agent sends us hellos, that is half a link."""
         failure = way.failure or "connecting"
-        known = self.links.neighbours.get(id_) if id_ is not None else None
-        if not way.failure or known is None or known.hello is None or known.up:
+        neighbour = self.links.neighbours.get(id_) if id_ is not None else None
+        if not way.failure or neighbour is None or neighbour.hello is None or neighbour.up:
             return failure
         one_way = f"one way only: its agent speaks here, and we do not reach its broker ({failure})"
         return f"{one_way}: {TO_MEND}"
 
     def _unheard(self, way: Way, connection: LinkConnection, id_: BrokerId | None) -> LinkFinding:
-        """Why nothing comes from where we speak, as far as that shows here."""
+        """The likeliest reason why we receive nothing from a broker that we send to."""
         ours = self.links.address
         if way.outbox_refused:
             reason = "its broker does not let us read what is said to us there: let its operator "
@@ -164,10 +166,10 @@ class LinkJudge:
         return LinkFinding(id_, up=False, reason=reason)
 
     def _who(self, connection: LinkConnection) -> BrokerId | None:
-        """Who is at the other end, as it said, as was expected, or as it seems."""
-        for told in (connection.neighbour, connection.found, connection.expected_id):
-            if told is not None:
-                return told
+        """The broker at the other end: as identified, as expected, or as the addresses suggest."""
+        for candidate in (connection.neighbour, connection.found, connection.expected_id):
+            if candidate is not None:
+                return candidate
         if (id_ := self._speaks_from(connection.address)) is not None:
             return id_
         nameless = [c for c in self.links.connections.values() if c.neighbour is None]
@@ -176,16 +178,16 @@ class LinkJudge:
         return seen[0] if len(nameless) == 1 and len(seen) == 1 else None
 
     def _speaks_from(self, address: str) -> BrokerId | None:
-        """Whose agent says that its broker is at ``address``, believed or not."""
-        for known in self.links.neighbours.values():
-            if known.hello is not None and known.hello.address == address:
-                return known.id
+        """The broker whose agent announces ``address``, in an accepted or a refused hello."""
+        for neighbour in self.links.neighbours.values():
+            if neighbour.hello is not None and neighbour.hello.address == address:
+                return neighbour.id
         strangers = self.turned_away.values()
-        return next((each.id for each in strangers if each.address == address), None)
+        return next((stranger.id for stranger in strangers if stranger.address == address), None)
 
     def _is_no_link(self, id_: BrokerId) -> bool:
-        known = self.links.neighbours.get(id_)
-        return known is None or known.hello is None
+        neighbour = self.links.neighbours.get(id_)
+        return neighbour is None or neighbour.hello is None
 
     def _down(
         self,
@@ -219,10 +221,11 @@ class LinkJudge:
 
 
 def leads_nowhere(ours: str, peer: str) -> bool:
-    """Whether who is at the IP address ``peer`` can surely not connect to ``ours``, a URL.
+    """Whether a host with the IP address ``peer`` surely cannot connect to ``ours``, a URL.
 
-    Surely not to a loopback of ours from another host, nor from the internet to a private address.
-    Names may be anything, and private addresses of two hosts may be in one network.
+    That is the case for a loopback address of ours from another host, and for a private address
+    from the internet. Names may be anything, and private addresses of two hosts may be in one
+    network.
     """
     host = urlsplit(ours).hostname or ""
     try:
@@ -237,24 +240,26 @@ def leads_nowhere(ours: str, peer: str) -> bool:
 def stand(
     judge: LinkJudge, ways: Sequence[Way], *, hindrances: Iterable[str] = (), now_ms: Millis
 ) -> Standing:
-    """How we stand.
+    """Determine our standing.
 
     Args:
-        hindrances: What else is wrong and will not heal by itself.
+        hindrances: Other faults that will not heal by themselves.
     """
     links = judge.links
     wrong = [*hindrances, *_doubles(links, now_ms)]
     missing: list[str] = []
     reached = set[BrokerId | None]()
     for way in ways:
-        found = judge.find(way, now_ms=now_ms)
-        reached.add(found.neighbour)
-        known = links.neighbours.get(found.neighbour) if found.neighbour is not None else None
-        elsewhere = known is not None and known.up and not found.refuses
-        if found.up or elsewhere or not (way.kept or _is_missed(known, now_ms)):
+        finding = judge.find(way, now_ms=now_ms)
+        reached.add(finding.neighbour)
+        neighbour = (
+            links.neighbours.get(finding.neighbour) if finding.neighbour is not None else None
+        )
+        elsewhere = neighbour is not None and neighbour.up and not finding.refuses
+        if finding.up or elsewhere or not (way.kept or _is_missed(neighbour, now_ms)):
             continue
-        who = f"broker {found.neighbour} at " if found.neighbour is not None else ""
-        (wrong if found.refuses else missing).append(f"{who}{way.address}: {found.reason}")
+        prefix = f"broker {finding.neighbour} at " if finding.neighbour is not None else ""
+        (wrong if finding.refuses else missing).append(f"{prefix}{way.address}: {finding.reason}")
     missing += _unreached(links, reached, now_ms)
     reasons = tuple((wrong + missing)[:REASONS_MAX])
     if wrong:
@@ -265,30 +270,30 @@ def stand(
 
 
 def _unreached(links: Links, reached: Set[BrokerId | None], now_ms: Millis) -> Iterable[str]:
-    """Brokers whose agents speak to us, and that we shall not reach: we ought to dial back."""
+    """Brokers whose agents send us hellos, and that we should dial back but do not reach."""
     if not links.parameters.dial_back:
         return
-    for known in links.neighbours.values():
-        if known.hello is None or known.up or known.id in reached:
+    for neighbour in links.neighbours.values():
+        if neighbour.hello is None or neighbour.up or neighbour.id in reached:
             continue
-        if now_ms - known.first_heard_ms > links.parameters.hello_timeout_ms:
-            at = known.hello.address
+        if now_ms - neighbour.first_heard_ms > links.parameters.hello_timeout_ms:
+            at = neighbour.hello.address
             how = f"is not dialled at {at}" if at else "names no address (its broker.advertise)"
-            yield f"broker {known.id}: its agent speaks here, and {how}"
+            yield f"broker {neighbour.id}: its agent speaks here, and {how}"
 
 
 def _is_missed(known: Neighbour | None, now_ms: Millis) -> bool:
-    """Whether a broker that we were not told of ought to be there: it speaks, or did."""
+    """Whether a broker that is not configured should be there: it sends hellos, or did lately."""
     if known is None:
         return False
     return known.hello is not None or bool(known.ups and now_ms - known.heard_at_ms < MISSED_MS)
 
 
 def _doubles(links: Links, now_ms: Millis) -> Iterable[str]:
-    """Two agents of one id, ours or a neighbour's."""
+    """Two agents with the same id, ours or a neighbour's."""
     for_ms = links.parameters.hello_timeout_ms
     if links.double is not None and now_ms - links.double[1] < for_ms:
         yield f"another agent has our id {links.self_id}, at {links.double[0]}: stop one of them"
-    for known in links.neighbours.values():
-        if at := known.namesakes(now_ms, for_ms=for_ms):
-            yield f"two agents have id {known.id}, at {at[0]} and {at[1]}: stop one of them"
+    for neighbour in links.neighbours.values():
+        if at := neighbour.namesakes(now_ms, for_ms=for_ms):
+            yield f"two agents have id {neighbour.id}, at {at[0]} and {at[1]}: stop one of them"

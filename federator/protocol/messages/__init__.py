@@ -1,1 +1,1 @@
-"""What agents, gateways and operators say to each other: the messages, and their wire forms."""
+"""The messages between agents, gateways and operators, and their wire forms."""

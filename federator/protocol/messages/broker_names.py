@@ -1,8 +1,9 @@
-"""What operators call a broker: a label beside its id, for people. Nothing decides by it.
+"""The name that operators give a broker: a label beside its id, for people; it decides nothing.
 
-Two brokers may bear one name, so it is always shown with the id: ``hall-3 (7)``. It is told by its
-own broker, in its record among the announcements, and travels to people's terminals, browsers and
-log files; so it is held to what does no harm in any of them, by who tells it and by who hears it.
+Two brokers may have the same name, so it is always shown with the id: ``hall-3 (7)``. A broker
+announces its own name, in its record among the announcements, and the name reaches people's
+terminals, browsers and log files. So both the sender and each receiver check that it is harmless in
+all of them.
 
 Source: docs/protocol.md 15.
 """
@@ -13,11 +14,11 @@ NAME_BYTES_MAX: Final = 64
 
 
 def objection_to(name: str) -> str:
-    """Why ``name`` is no name of a broker; empty when it is one, or there is none."""
+    """Why ``name`` is not valid as a broker's name; empty when it is valid, or empty itself."""
     what = ""
     if len(name) > NAME_BYTES_MAX:
         what = "is too long"
-    elif not name.isprintable():  # nor what reorders or hides the text around it
+    elif not name.isprintable():  # nor may it reorder or hide the text around it
         what = "holds characters that cannot be printed"
     elif len(name.encode()) > NAME_BYTES_MAX:
         what = "is too long"
@@ -27,10 +28,10 @@ def objection_to(name: str) -> str:
 
 
 def sound_name(told: object) -> str:
-    """The name that was ``told`` by whomever, if it is one, otherwise none."""
+    """The received name ``told`` if it is valid, otherwise the empty name."""
     return told if isinstance(told, str) and not objection_to(told) else ""
 
 
 def named(id: object, name: str) -> str:
-    """The broker for people: its id, with its name before it if it has one."""
+    """The broker as shown to people: its id, after its name if it has one."""
     return f"{name} ({id})" if name else str(id)

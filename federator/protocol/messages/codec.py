@@ -56,7 +56,6 @@ def kind_of(message: c.Message) -> str:
 
 
 def encode(message: c.Message) -> bytes:
-    """The wire form of ``message``."""
     return _encoder.encode(message)
 
 
@@ -64,19 +63,20 @@ def decode(kind: str, payload: bytes) -> c.Message:
     """The message in ``payload``, received on the control topic ``kind``.
 
     Raises:
-        DecodeError: When the payload is too long, malformed, out of range, or not of ``kind``.
+        DecodeError: The payload is too long, malformed, out of range, or not of ``kind``.
     """
     message: c.Message = decoded(_decoder, kind, payload, CONTROL_BYTES_MAX)
     if kind_of(message) != kind:
         raise DecodeError(f"{kind}: carries a {type(message).__name__}")
     filters = _filters_in(message)
     if isinstance(message, c.CoreAnn | c.MeshMembAnn | c.FilterListPage):
-        size = sum(map(len, filters))  # each a byte or more; to look at them costs far more
+        # Each character is a byte or more; checking the filters costs far more.
+        size = sum(map(len, filters))
         if size > c.FILTER_LIST_BYTES_MAX:
             text = f"{kind}: {size} characters of filters, at most {c.FILTER_LIST_BYTES_MAX} wanted"
             raise DecodeError(text)
     for filter_ in filters:
-        if kind == "retained":  # records between agents name no topics that could be retained
+        if kind == "retained":  # records between agents match no topic that could be retained
             _check_travels(kind, filter_)
         _check_filter(kind, filter_)
     for topic in _topics_in(message):

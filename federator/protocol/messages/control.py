@@ -1,4 +1,4 @@
-"""What agents say to each other, decoded. The wire form is in ``codec``.
+"""The messages between agents, decoded. The wire form is in ``codec``.
 
 Every message names its sender: all neighbours of a broker publish on the same few topics there.
 
@@ -18,7 +18,7 @@ PROTOCOL_VERSION = 1
 FILTER_BYTES_MAX = 65_535
 FILTERS_PER_MESSAGE_MAX = 8_192
 FILTER_LIST_BYTES_MAX = 65_536
-"""Of all filters of a change or a page."""
+"""Limit for all filters of a change or a page."""
 NEIGHBOURS_MAX = 1_024
 SOLICIT_HOPS_MAX = 255
 PATH_MAX = 64
@@ -41,12 +41,12 @@ _Address = Annotated[str, msgspec.Meta(max_length=512)]
 
 
 class HeardNeighbour(msgspec.Struct, frozen=True, array_like=True):
-    """One neighbour in a hello: which of its hellos was heard last, and how long ago.
+    """One neighbour in a hello: which of its hellos arrived last, and how long ago.
 
-    ``sent_at_ms`` comes back to its author, so ``now - sent_at_ms - held_ms`` is a round trip
-    measured with one clock. ``ups`` counts how often the sender's end of the link came up, 0 while
-    it is down: the other end learns when to tell everything (again). ``namesakes``: where two
-    agents speak under this id, if they do; the first address is of the one that is believed.
+    ``sent_at_ms`` returns to its author, so ``now - sent_at_ms - held_ms`` is a round trip measured
+    with one clock. ``ups`` counts how often the sender's end of the link came up, 0 while it is
+    down: it shows the other end when to send its whole state (again). ``namesakes``: the addresses
+    of two agents that use this id, if there are two; the first is the accepted one.
     """
 
     id: Id
@@ -59,11 +59,12 @@ class HeardNeighbour(msgspec.Struct, frozen=True, array_like=True):
 
 
 class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
-    """Says: I am alive, and these are the neighbours I hear.
+    """Says: I am alive, and these are the neighbours whose hellos I receive.
 
     ``conn`` names the connection that carries this copy; a neighbour returns it in ``hears``, which
-    tells the sender who is at the other end of that connection.
-    ``takes_bundles``: frames may come several in one PUBLISH; earlier agents do not say so.
+    shows the sender which neighbour is at the other end of that connection.
+
+    ``takes_bundles``: the sender accepts several frames in one PUBLISH; older agents do not say so.
     """
 
     version: Natural
@@ -79,7 +80,7 @@ class Hello(msgspec.Struct, frozen=True, array_like=True, tag=1):
 class Bye(msgspec.Struct, frozen=True, array_like=True, tag=2):
     """Says that the sender is leaving, died (as its Will), or lost its own broker.
 
-    ``given_up``: its operator wants no link with us, so that it need not be dialled back.
+    ``given_up``: its operator wants no link with us, so we need not dial back.
     """
 
     sender: Id
@@ -94,13 +95,16 @@ class CoreAnn(msgspec.Struct, frozen=True, array_like=True, tag=3):
     The set travels as the change made by this announcement, with the digest and the size of the
     result; a receiver that ends with another digest asks for the whole list.
 
-    ``cost`` of ``UNREACHABLE`` takes the sender's route back. ``in_mesh`` says that the sender
-    belongs to a mesh of this core: a non-member prefers it as the one parent it relays to.
-    ``gave_up``: nobody in the core's meshes wants what is removed; otherwise it moved elsewhere or
-    went out of reach.
-    ``path``: the brokers from the sender to the core, both included; empty when it is longer than
-    ``PATH_MAX``. For people, and to tell whether a way to the core leads back to us.
-    ``proof``: the core's signature, passed on as it is; empty in an open federation.
+    ``cost`` of ``UNREACHABLE`` retracts the sender's route. ``in_mesh`` says that the sender
+    belongs to a mesh of this core: a non-member prefers such a parent as the one to relay to.
+
+    ``gave_up``: no broker in the core's meshes wants the removed filters; otherwise they moved
+    elsewhere or went out of reach.
+
+    ``path``: the brokers from the sender to the core, both included; empty when longer than
+    ``PATH_MAX``. It is for people, and shows whether a way to the core leads back to us.
+
+    ``proof``: the core's signature, forwarded unchanged; empty in an open federation.
     """
 
     sender: Id
@@ -124,8 +128,8 @@ class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
     The set travels as in ``CoreAnn``.
 
-    ``gave_up``: nobody behind the sender wants what is removed; otherwise it moved elsewhere or
-    went out of reach.
+    ``gave_up``: no broker behind the sender wants the removed filters; otherwise they moved
+    elsewhere or went out of reach.
     """
 
     sender: Id
@@ -140,14 +144,14 @@ class MeshMembAnn(msgspec.Struct, frozen=True, array_like=True, tag=4):
 
 
 class ListKind(IntEnum):
-    """Whose filters a list holds."""
+    """Which filters a list holds."""
 
     CORE = 0  # announced by the core
     MEMBERSHIP = 1  # wanted by the child
 
 
 class FilterListRequest(msgspec.Struct, frozen=True, array_like=True, tag=5):
-    """Asks for the whole list: the sender's digest differs from ours."""
+    """Asks for the whole list: our digest differs from the sender's."""
 
     sender: Id
     kind: ListKind
@@ -168,13 +172,14 @@ class FilterListPage(msgspec.Struct, frozen=True, array_like=True, tag=6):
 
 
 class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
-    """Asks the core, for a broker without a parent, to announce more than (epoch, seq).
+    """Asks the core, for a broker without a parent, to announce a number above (epoch, seq).
 
-    ``hops_left`` of 0 is not passed on: on a cycle that is slower than the core is dead, nothing
-    else would end it.
+    A solicit with ``hops_left`` of 0 is not forwarded: nothing else would stop it on a slow cycle
+    once the core is dead.
 
     ``shown``: an announcement of the core with its signature, without filters and path, for a core
-    that seems to have come back under a smaller epoch: it renews its epoch on its own word only.
+    that seems to have restarted with a smaller epoch: it renews its epoch only if it sees its own
+    signature.
     """
 
     sender: Id
@@ -186,9 +191,9 @@ class Solicit(msgspec.Struct, frozen=True, array_like=True, tag=7):
 
 
 class DrainOrder(msgspec.Struct, frozen=True, array_like=True, tag=9):
-    """An operator's order to the agent of ``broker``, passed on towards it.
+    """An operator's order to the agent of ``broker``, forwarded towards it.
 
-    One that is lost is not repeated here: the operator sees whether it was obeyed.
+    A lost order is not repeated: the operator sees whether it was obeyed.
     """
 
     sender: Id
@@ -198,7 +203,7 @@ class DrainOrder(msgspec.Struct, frozen=True, array_like=True, tag=9):
 
 
 class Revoked(msgspec.Struct, frozen=True, array_like=True, tag=10):
-    """Names revoked certificates: lists that federation keys signed, passed on to everyone."""
+    """Names revoked certificates: lists that federation keys signed, forwarded to all agents."""
 
     sender: Id
     lists: Annotated[
@@ -225,7 +230,7 @@ class AskedChain(NamedTuple):
 
 
 class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
-    """Asks for what the first broker of ``path`` missed; the others brought it here, in that order.
+    """Asks for what the first broker of ``path`` misses; the others forwarded it, in that order.
 
     The answer goes back the same way: see ``frames``. ``asked_us`` is 0, or names a question: then
     only the origin's word is wanted on each chain's greatest number up to ``after``.
@@ -241,17 +246,17 @@ class RepairRequest(msgspec.Struct, frozen=True, array_like=True, tag=8):
 
 
 class RetainedWant(msgspec.Struct, frozen=True, array_like=True):
-    """A filter whose retained values are wanted, and the digest of those known."""
+    """A filter whose retained values are wanted, and the digest of those that the asker has."""
 
     filter: _Filter
     digest: _Digest
 
 
 class RetainedRequest(msgspec.Struct, frozen=True, array_like=True, tag=20):
-    """Asks who knows other retained values than we. Passed on to everyone, once.
+    """Asks for retained values that differ from ours. Every agent forwards it once.
 
-    ``path`` begins with who asks and ends with the sender: answers go back along it. ``rally`` asks
-    everyone to compare: two parts of the federation may just have met.
+    ``path`` begins with the asker and ends with the sender: answers go back along it. ``rally``
+    asks every agent to compare: two parts of the federation may just have met.
     """
 
     sender: Id
@@ -263,7 +268,7 @@ class RetainedRequest(msgspec.Struct, frozen=True, array_like=True, tag=20):
 
 
 class RetainedOffer(msgspec.Struct, frozen=True, array_like=True, tag="offer"):
-    """Says that the sender knows something else below ``filter``: the digests of its buckets."""
+    """Says that the sender has other entries below ``filter``: the digests of its buckets."""
 
     filter: _Filter
     buckets: Annotated[tuple[tuple[_Bucket, _Digest], ...], msgspec.Meta(max_length=64)]
@@ -278,7 +283,7 @@ class RetainedPull(msgspec.Struct, frozen=True, array_like=True, tag="pull"):
 
 
 class RetainedEntry(msgspec.Struct, frozen=True, array_like=True):
-    """The newest version that an agent knows of one topic."""
+    """The newest version that an agent has of one topic."""
 
     topic: _Filter
     time_us: Natural
@@ -294,8 +299,8 @@ _Entries = Annotated[tuple[RetainedEntry, ...], msgspec.Meta(max_length=RETAINED
 class RetainedPage(msgspec.Struct, frozen=True, array_like=True, tag="page"):
     """Entries, ascending by topic.
 
-    They are all of those behind ``after``, as far as ``upto``; ``last``: no more are behind these.
-    Rules of links may have taken some out.
+    They are all of those behind ``after``, as far as ``upto``; ``last``: there are no more behind
+    these. Link policies may have removed some.
     """
 
     filter: _Filter
@@ -315,8 +320,8 @@ class RetainedNews(msgspec.Struct, frozen=True, array_like=True, tag="news"):
 class RetainedAsk(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
     """Asks for the values of these topics, all below ``filter``.
 
-    ``at``: of the first one the part that begins there, if it is longer than a letter; -1: no parts
-    are taken.
+    ``at``: send the first value from this byte on, if it is longer than a letter; -1: the asker
+    accepts no parts.
     """
 
     filter: _Filter
@@ -325,8 +330,8 @@ class RetainedAsk(msgspec.Struct, frozen=True, array_like=True, tag="ask"):
 
 
 class RetainedValues(msgspec.Struct, frozen=True, array_like=True, tag="values"):
-    """Carries as many of the values asked for as fit: whole PUBLISH packets; or a part of one,
-    which begins ``at`` and is of ``size`` bytes as a whole.
+    """Carries as many of the requested values as fit: whole PUBLISH packets; or a part of one,
+    which begins at byte ``at`` of ``size`` in all.
     """
 
     filter: _Filter
@@ -354,13 +359,13 @@ RetainedMessage = RetainedRequest | RetainedLetter
 
 
 class Wave(msgspec.Struct, frozen=True, array_like=True, tag=30):
-    """Asks whether everybody behind the receiver routes what ``origin`` wants.
+    """Asks whether every broker behind the receiver routes what ``origin`` wants.
 
     An ``Echo`` answers.
 
-    Each filter stands with the broker it leads to: ``origin``, or the core of the filter's mesh.
-    With a ``core`` it goes up its mesh instead: are you my parent there for ``filters``, and is
-    yours, up to the core? Waves of one origin have the number of its question.
+    Each filter comes with the broker it leads to: ``origin``, or the core of the filter's mesh.
+    With a ``core`` the wave goes up its mesh instead: are you my parent there for ``filters``, and
+    is yours, up to the core? Waves of one origin have the number of its question.
     """
 
     sender: Id
@@ -389,28 +394,29 @@ TRACE_HOPS_MAX = 64
 TRACE_WHY_MAX = 256
 
 TransportName = Annotated[str, msgspec.Meta(max_length=16)]
-"""How frames reach a neighbour, as ``links.transport`` says; a later agent may have more."""
+"""How frames reach a neighbour, as ``links.transport`` says; a later agent may have more values."""
 
 
 class TraceEcho(msgspec.Struct, frozen=True, array_like=True, tag=40):
-    """Tells the origin of a trace that it came by here.
+    """Reports to the origin of a trace that the trace reached a broker.
 
-    Goes back along ``path``; the sender is at ``at``.
+    It goes back along ``path``; the sender is at ``at``.
     """
 
     sender: Id
     epoch: EpochField  # the epoch of the trace's number
     number: Natural  # the number of the trace
-    path: _Path  # its way here, from the origin to who tells
-    # When it was at each of them, by their own clocks.
+    path: _Path  # its way here, from the origin to the reporting broker
+    # When the trace was at each of them, by their own clocks.
     times_us: Annotated[tuple[Natural, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
     at: Annotated[int, msgspec.Meta(ge=0, lt=PATH_MAX)]
     first: bool  # whether it had not been here before; otherwise it goes no further
     delivers: bool  # whether a publication would be delivered here
-    # Where it goes on to, and the bytes that wait before it.
+    # The next hops, and the bytes that wait before the trace.
     next_hops: Annotated[tuple[tuple[Id, Natural], ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)]
-    why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]  # what stops it, if anything does
-    # How it goes to each of ``next_hops``; an earlier agent does not say.
+    # What stops the trace, if anything does.
+    why: Annotated[str, msgspec.Meta(max_length=TRACE_WHY_MAX)]
+    # How the trace goes to each of ``next_hops``; an older agent does not say.
     transports: Annotated[tuple[TransportName, ...], msgspec.Meta(max_length=TRACE_HOPS_MAX)] = ()
 
 
@@ -418,7 +424,7 @@ LOSSES_MAX = 256
 
 
 class LinkLoss(NamedTuple):
-    """What a link to the sender loses: datagrams of a million, and how many in a row, times 100."""
+    """What a link to the sender loses: datagrams per million, and how many in a row, times 100."""
 
     neighbour: Id
     plr_ppm: Annotated[int, msgspec.Meta(ge=0, le=1_000_000)]
@@ -426,7 +432,7 @@ class LinkLoss(NamedTuple):
 
 
 class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
-    """Says that frames for the sender may come to ``address`` in datagrams; empty: no more."""
+    """Says that frames for the sender may go to ``address`` in datagrams; empty: no longer."""
 
     sender: Id
     epoch: EpochField
@@ -435,14 +441,15 @@ class DatagramOffer(msgspec.Struct, frozen=True, array_like=True, tag=50):
 
 
 TOKEN_BYTES = 16
-"""Of what an agent shows when it comes straight to another one."""
+"""Length of the token that an agent shows when it connects directly to another agent."""
 
 
 class DirectOffer(msgspec.Struct, frozen=True, array_like=True, tag=51):
-    """Says that frames for the sender may come straight to its agent, at ``address``.
+    """Says that frames for the sender may go directly to its agent, at ``address``.
 
-    Who comes there shows ``token``, which was made for the receiver alone. ``places``: whether it
-    seals what is said there for its place (``trust.sealed_connection``); older agents do not.
+    An agent that connects there shows ``token``, which was made for the receiver alone. ``places``:
+    whether the sender seals what it sends there for its place (``trust.sealed_connection``); older
+    agents do not.
     """
 
     sender: Id
@@ -455,7 +462,7 @@ class DirectOffer(msgspec.Struct, frozen=True, array_like=True, tag=51):
 class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
     """Says that a planned tree leads no further from the sender.
 
-    For a while whoever hears it reaches what is behind the sender the ordinary way.
+    For a while every receiver uses the ordinary routes to what is behind the sender.
     """
 
     sender: Id
@@ -464,9 +471,9 @@ class TreeTorn(msgspec.Struct, frozen=True, array_like=True, tag=60):
 
 
 class OutboxMark(msgspec.Struct, frozen=True, array_like=True, tag=70):
-    """Says how much was sent in the receiver's outbox before, since connection ``conn`` was opened.
+    """Says how much was sent to the receiver's outbox before, since connection ``conn`` was opened.
 
-    It goes the way of data. ``roll``: the receiver is to subscribe again when this is another one.
+    It goes the way of data. ``roll``: when this number changes, the receiver is to subscribe again.
     """
 
     sender: Id
@@ -477,7 +484,7 @@ class OutboxMark(msgspec.Struct, frozen=True, array_like=True, tag=70):
 
 
 class OutboxTaken(msgspec.Struct, frozen=True, array_like=True, tag=71):
-    """Answers an ``OutboxMark``: what came before it was taken."""
+    """Answers an ``OutboxMark``: everything sent before it was taken."""
 
     sender: Id
     conn: _Conn
@@ -488,7 +495,7 @@ class OutboxTaken(msgspec.Struct, frozen=True, array_like=True, tag=71):
 NodeMessage = (
     Hello | Bye | CoreAnn | MeshMembAnn | FilterListRequest | FilterListPage | Solicit | DrainOrder
 )
-"""What the control plane hears and says."""
+"""What the control plane receives and sends."""
 
 Message = (
     NodeMessage
@@ -506,5 +513,5 @@ Message = (
 
 
 def sender_of(message: Message) -> BrokerId:
-    """Which neighbour says ``message``: of a repair request, the last who brought it on."""
+    """The neighbour that sent ``message``: for a repair request, the last one that forwarded it."""
     return message.path[-1] if isinstance(message, RepairRequest) else message.sender

@@ -1,13 +1,14 @@
-"""How a broker says that it wants a filter over the shortest path, and how frames name it.
+"""How a broker announces that it wants a filter over the shortest path, and how frames name it.
 
 A broker under shortest-path routing announces, instead of the filter itself, a **destination
-record**: ``$fed/to/<filter>``, a string that no client's topic matches. Everybody learns from it
+record**: ``$fed/to/<filter>``, a string that no client's topic matches. Every agent learns from it
 that the announcer is a destination of the filter, and the announcement that carries it leaves a
 shortest path behind. So a parcel service needs the recipient's name only: each depot knows its way.
 
-In frames a destination has a key of a kind of its own, 2^64 - 2^33 + ``<id>``, just below those of
-inboxes, and a planned tree by which some destinations are reached has one just below those, 2^64 -
-2^34 + its number. Keys are ascending, so those of filters, which custody counts along, come first.
+In frames a destination has a key of its own kind, 2^64 - 2^33 + ``<id>``, just below those of
+inboxes. A planned tree by which some destinations are reached has a key just below those, 2^64 -
+2^34 + its number. Keys are ascending, so those of filters, on which custody has its chains, come
+first.
 
 Source: Chen 2020, 3.2; docs/protocol.md 14 and 18.
 """
@@ -33,21 +34,21 @@ _TREES_BASE: Final = 2**64 - 2**34
 
 
 def destination_record(filter: str) -> str | None:
-    """What a broker announces that wants ``filter``; ``None`` when that would be too long."""
+    """The record of a broker that wants ``filter``; ``None`` when it would be too long."""
     record = _TO + filter
     return record if len(record.encode()) <= RECORD_BYTES_MAX else None
 
 
 def is_destination_record(text: str) -> bool:
-    """Whether ``text`` looks like a record; what an agent keeps of others was checked before."""
+    """Whether ``text`` looks like a record; records of other brokers were checked on receipt."""
     return text.startswith(_TO)
 
 
 def destination_filter(record: str) -> str:
-    """The filter that is wanted.
+    """The filter that the broker wants.
 
     Raises:
-        ValueError: ``record`` is no destination record, or its filter stays on one broker.
+        ValueError: ``record`` is no destination record, or its filter must not travel.
     """
     if not is_destination_record(record):
         raise ValueError(f"{record[:80]!r} is no destination record")
@@ -63,7 +64,7 @@ def destination_key(broker: BrokerId) -> bytes:
 
 
 def destination_of(key: bytes) -> BrokerId | None:
-    """The broker that a key of a frame names; ``None`` when it is a filter's or an inbox's."""
+    """The broker that a key of a frame names; ``None`` when the key names no destination."""
     return BrokerId(int.from_bytes(key[4:], "big")) if key.startswith(_MARK) else None
 
 
@@ -76,9 +77,9 @@ def destinations_in(keys: bytes) -> frozenset[BrokerId]:
 
 def positions_of(destinations: Collection[BrokerId], keys: bytes) -> int:
     """The bits of ``destinations`` in a mask over the keys of a frame."""
-    wanted = set(map(destination_key, destinations))
+    named = set(map(destination_key, destinations))
     count = len(keys) // KEY_BYTES
-    return sum(1 << i for i in range(count) if keys[i * KEY_BYTES : (i + 1) * KEY_BYTES] in wanted)
+    return sum(1 << i for i in range(count) if keys[i * KEY_BYTES : (i + 1) * KEY_BYTES] in named)
 
 
 def tree_key(number: int) -> bytes:
@@ -105,5 +106,5 @@ def filter_part(keys: bytes) -> bytes:
 
 
 def outside_reserved(key: int) -> int:
-    """The key of a filter, which names nothing else: one in 2^30 would look as if it did."""
+    """``key`` of a filter, moved out of the reserved range: one in 2^30 would be in it."""
     return key ^ 1 << 63 if key >> 34 == RESERVED_FROM else key

@@ -1,4 +1,4 @@
-"""What messages share: fields, with what is checked of each, and how bytes become one."""
+"""Field types that messages share, with their checks, and decoding."""
 
 from typing import Annotated, Any, Final, TypeVar
 
@@ -25,19 +25,19 @@ _anything: Final = msgspec.json.Decoder()
 
 
 def json_value(what: str, data: bytes, bytes_max: int) -> Any:  # noqa: ANN401 - of any shape
-    """The JSON in ``data``, as ``decoded``: Python's own reader is stopped by deep nesting alone.
+    """The JSON in ``data``, as ``decoded``: Python's own parser fails on deep nesting.
 
     Raises:
-        DecodeError: It is too long, or no JSON.
+        DecodeError: ``data`` is too long, or no JSON.
     """
     return decoded(_anything, what, data, bytes_max)
 
 
 def decoded(decoder: Decoder[_T], what: str, data: bytes, bytes_max: int) -> _T:
-    """The value in ``data``, which somebody sent or stored as ``what``.
+    """The value in ``data``, which was received or stored as ``what``.
 
     Raises:
-        DecodeError: It is too long, or malformed.
+        DecodeError: ``data`` is too long, or malformed.
     """
     if len(data) > bytes_max:
         raise DecodeError(f"{what}: {len(data)} bytes, at most {bytes_max} wanted")

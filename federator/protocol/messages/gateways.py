@@ -1,7 +1,8 @@
 """What gateways report and ask, and what agents and other gateways answer, as JSON.
 
-A gateway tells the agent of each broker which clients it has there, asks it what the federation
-knows and what is in its custody, and tells other gateways which clients it has taken over.
+A gateway reports to the agent of each broker which clients it has there, asks the agent what the
+federation knows and what is in its custody, and announces to other gateways which clients it has
+taken over.
 
 Source: docs/protocol.md 15; docs/gateway.md.
 """
@@ -20,13 +21,15 @@ SETTLED_ALSO_MAX = 1_023
 RECALL_FILTERS_MAX = 1_024
 FETCH_FILTERS_MAX = 1_024
 SESSIONS_INTERVAL_S = 10
-"""Between a gateway's whole reports to one broker; missing three, its sessions are forgotten."""
+"""Seconds between a gateway's whole reports to one broker. After three missing reports the broker's
+agent drops the gateway's sessions.
+"""
 
 _Topics = Annotated[tuple[Name, ...], msgspec.Meta(max_length=TOPICS_PER_SESSION_MAX)]
 
 
 class ReportedSession(msgspec.Struct, frozen=True):
-    """One client of a gateway, on the broker that is told."""
+    """One client of a gateway, on the broker that gets the report."""
 
     client: Name  # its client id
     on: bool  # whether it is connected; otherwise only its session lasts
@@ -53,7 +56,7 @@ class SessionReport(msgspec.Struct, frozen=True):
 
 
 class Settle(msgspec.Struct, frozen=True):
-    """A gateway asks to be told when everyone in reach knows that ``filters`` are wanted here."""
+    """A gateway asks: answer when all brokers in reach know that ``filters`` are wanted here."""
 
     gateway: Token  # the gateway that asks; the answer goes to ``settled_topic(..., gateway)``
     token: Natural  # returned in the answer
@@ -62,19 +65,19 @@ class Settle(msgspec.Struct, frozen=True):
 
 
 class Settled(msgspec.Struct, frozen=True):
-    """The answer to a ``Settle``; ``known`` is false when the bound passed first."""
+    """The answer to a ``Settle``; ``known`` is false when the time limit passed first."""
 
     token: Natural
     known: bool
-    # Other questions with this answer; only where it is signed, so that many share a signature.
+    # Other questions with this answer; only in a signed answer, so that many share a signature.
     also: Annotated[tuple[Natural, ...], msgspec.Meta(max_length=SETTLED_ALSO_MAX)] = ()
 
 
 class Mark(msgspec.Struct, frozen=True):
-    """A gateway's question: tell me when all that this broker acknowledged is in your custody.
+    """A gateway asks: answer when everything that this broker acknowledged is in your custody.
 
-    It reaches the agent behind these publications, for it comes by the same connection. The answer,
-    ``Taken``, covers everything its broker had handled when it took the mark.
+    The mark reaches the agent after these publications, for it comes by the same connection. The
+    answer, ``Taken``, covers everything that the broker had handled when it took the mark.
     """
 
     gateway: Token
@@ -88,9 +91,9 @@ class Taken(msgspec.Struct, frozen=True):
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """A gateway's word to the others: this client is mine now, and its session is on ``broker``."""
+    """A gateway announces: this client is mine now, and its session is on ``broker``."""
 
-    gateway: Token  # the gateway that says so
+    gateway: Token  # the claiming gateway
     # Grows with every claim of the gateway, restarts included; copies come by several brokers.
     number: Natural
     client: Name  # its client id
@@ -100,7 +103,7 @@ class Claim(msgspec.Struct, frozen=True):
 
 
 class Recall(msgspec.Struct, frozen=True):
-    """A gateway's question to the others when a broker died: what did your clients publish then?"""
+    """A gateway asks the others when a broker died: what did your clients publish lately?"""
 
     gateway: Token  # the gateway that asks; answers go to ``recalled_topic(..., gateway)``
     number: Natural  # grows with every question of the gateway; copies come by several brokers
@@ -119,9 +122,9 @@ class Recalled(msgspec.Struct, frozen=True):
 
 
 class Fetch(msgspec.Struct, frozen=True):
-    """A gateway's question to the agent beside its clients' new broker: what did they miss?
+    """A gateway asks the agent of its clients' new broker: what did they miss?
 
-    Asked when their subscriptions stand there. What is published later comes to them by itself.
+    It asks when the clients' subscriptions stand there. Later publications reach them anyway.
     """
 
     gateway: Token  # the gateway that asks; answers go to ``fetched_topic(..., gateway)``
@@ -132,7 +135,7 @@ class Fetch(msgspec.Struct, frozen=True):
 
 
 class Fetched(msgspec.Struct, frozen=True):
-    """A part of the answer to a ``Fetch``: publications at QoS 1 and 2, whoever published them."""
+    """A part of the answer to a ``Fetch``: publications at QoS 1 and 2, of any client."""
 
     number: Natural  # the number of the question
     packets: tuple[bytes, ...]  # PUBLISH packets of MQTT 5

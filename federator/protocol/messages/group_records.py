@@ -1,6 +1,6 @@
-"""What a broker says about its groups, written as filters that no client can subscribe.
+"""What a broker announces about its groups, written as filters that no client can subscribe.
 
-The announcements carry filters to everybody, keep them in step after losses, and notice when the
+The announcements carry filters to all agents, keep them in step after losses, and notice when the
 broker that announced them is gone. A shared group needs exactly that, so a broker announces two
 kinds of filters that match no client's topic:
 
@@ -9,8 +9,8 @@ kinds of filters that match no client's topic:
 - ``$fed/members/<id>/<members>/<crossed>/<group>/<filter>``: ``<id>`` has so many members of the
   group. ``crossed`` is 1 while ordinary subscribers of ``<id>`` want topics of ``<filter>`` too.
 
-An inbox has a key of its own kind in frames (the upper half all ones), so that a broker that knows
-nothing of groups yet never takes a parcel for publications.
+An inbox has a key of its own kind in frames (the upper half all ones), so that an agent that does
+not know groups never takes a parcel for publications.
 
 Source: docs/protocol.md 12.
 """
@@ -44,14 +44,14 @@ class MemberRecord:
     filter: str
 
     def encode(self) -> str | None:
-        """The filter that says so; ``None`` when that would be too long."""
+        """The record as a filter; ``None`` when it would be too long."""
         head = f"{_MEMBERS}{self.broker}/{self.members}/{int(self.crossed)}/{self.group}/"
         text = head + self.filter
         return text if len(text.encode()) <= RECORD_BYTES_MAX else None
 
 
 def inbox_filter(broker: BrokerId) -> str:
-    """What parcels for ``broker`` are routed by."""
+    """The filter by which parcels for ``broker`` are routed."""
     return f"{_INBOX}{broker}"
 
 
@@ -73,9 +73,7 @@ def is_inbox_key(keys: bytes) -> bool:
 
 
 def frame_key(filter: str) -> int:
-    """The key of any filter in frames: an inbox has its own, and no other filter has one of a kind
-    that names brokers.
-    """
+    """The key of any filter in frames. Only inboxes have a key in the reserved range."""
     broker = inbox_of(filter)
     if broker is not None:
         return _INBOX_BASE + broker
@@ -101,10 +99,10 @@ def parse_record(filter: str) -> MemberRecord | None:
 
 
 def share_filter(group: str, filter: str) -> str:
-    """What members of a group subscribe.
+    """The filter that members of a group subscribe.
 
     Raises:
-        ValueError: No client can be a member of such a group, or its topics stay home.
+        ValueError: No client can be a member of such a group, or its topics must not travel.
     """
     shared = f"$share/{group}/{filter}"
     validate_filter(shared)
@@ -114,7 +112,7 @@ def share_filter(group: str, filter: str) -> str:
 
 
 def is_record(filter: str) -> bool:
-    """Whether ``filter`` is one of ours, and well made."""
+    """Whether ``filter`` is a well-formed group record or inbox."""
     return inbox_of(filter) is not None or parse_record(filter) is not None
 
 

@@ -23,7 +23,6 @@ _encoder: Final = msgspec.json.Encoder()
 
 
 def encode(message: msgspec.Struct) -> bytes:
-    """The JSON form of ``message``."""
     return _encoder.encode(message)
 
 
@@ -31,7 +30,7 @@ def decode(kind: type[_M], payload: bytes) -> _M:
     """The message of this ``kind`` in ``payload``.
 
     Raises:
-        DecodeError: When the payload is too long, malformed, out of range or not of ``kind``.
+        DecodeError: The payload is too long, malformed, out of range or not of ``kind``.
     """
     message: _M = decoded(_decoder(kind), kind.__name__, payload, MESSAGE_BYTES_MAX)
     if isinstance(message, Guide) and message.version != GUIDE_VERSION:

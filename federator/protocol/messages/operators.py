@@ -10,8 +10,9 @@ import msgspec
 from federator.protocol.messages.fields import Id, Name, Natural, Token
 
 Page = Literal["live", "explain", "mesh", "search"]
-"""What an agent can be asked for over MQTT: how it and its links are; where a topic goes; its part
-in the mesh of a filter; clients, topics and filters that have to do with a text."""
+"""The pages of an agent over MQTT: its state and its links'; where a topic goes; its part in the
+mesh of a filter; clients, topics and filters that match a text.
+"""
 
 
 class Drain(msgspec.Struct, frozen=True):
@@ -31,17 +32,18 @@ class Trace(msgspec.Struct, frozen=True):
 class Traced(msgspec.Struct, frozen=True):
     """One broker's answer to a ``Trace``; the first is the asked agent's own."""
 
-    # The trace's way there, from the asked broker to the one that tells.
+    # The trace's way there, from the asked broker to the reporting one.
     path: Annotated[tuple[Id, ...], msgspec.Meta(min_length=1)]
-    times_us: tuple[Natural, ...]  # when it was at each of them, by their own clocks
-    back_us: Natural  # when that was known to the asked agent, by its clock
-    first: bool  # whether it had not been there before; otherwise it goes no further
+    times_us: tuple[Natural, ...]  # when the trace was at each of them, by their own clocks
+    back_us: Natural  # when the asked agent received the report, by its clock
+    first: bool  # whether the trace had not been there before; otherwise it goes no further
     delivers: bool  # whether a publication would be delivered there
-    # Where it goes on to, and the bytes that wait before it.
+    # The next hops, and the bytes that wait before the trace.
     next_hops: tuple[tuple[Id, Natural], ...]
     why: str  # what the asked agent would do with the topic, or what stops it
-    names: dict[str, str] = {}  # of those of these brokers that have one, by id
-    transports: tuple[str, ...] = ()  # to each of ``next_hops``; an earlier agent does not say
+    names: dict[str, str] = {}  # the names of those of these brokers that have one, by id
+    # How it goes to each of ``next_hops``; an older agent does not say.
+    transports: tuple[str, ...] = ()
 
 
 class PageQuestion(msgspec.Struct, frozen=True):
@@ -54,10 +56,10 @@ class PageQuestion(msgspec.Struct, frozen=True):
 
 
 class PageAnswer(msgspec.Struct, frozen=True):
-    """What the agent of ``broker`` answers to a ``PageQuestion``."""
+    """The answer of the agent of ``broker`` to a ``PageQuestion``."""
 
     broker: Id
-    number: Natural  # the question's
+    number: Natural  # that of the question
     at_us: Natural  # by its wall clock
-    body: dict[str, Any]  # as the page of the same name over HTTP, where there is one
+    body: dict[str, Any]  # that of the page with the same name over HTTP, where there is one
     wrong: str = ""  # why there is no body

@@ -1,10 +1,10 @@
-"""How a leaf says which of its hubs serves it.
+"""How a leaf announces which of its hubs serves it.
 
-A leaf with two hubs has a link to each, and says in its announcement, which both hear, by whom it
-is served: a record ``$fed/served/<hub>/<since>``, a string that no client's topic matches. The hub
-it names exchanges publications with it; the other one only keeps what the leaf would get. ``since``
-is the leaf's wall clock in microseconds: what it made before then came through whoever served it
-before; 0 when nobody did.
+A leaf with two hubs has a link to each, and names the serving one in its announcement, which both
+receive: a record ``$fed/served/<hub>/<since>``, a string that no client's topic matches. The named
+hub exchanges publications with the leaf; the other one only keeps what the leaf would get.
+``since`` is the leaf's wall clock in microseconds: what it made before then went through the hub
+that served it before; 0 when there was none.
 
 Source: docs/protocol.md 20.
 """
@@ -21,24 +21,24 @@ CHARS_MAX: Final = len(PREFIX) + 10 + 1 + 19
 
 
 class Served(NamedTuple):
-    """By whom a leaf is served, and since when."""
+    """The hub that serves a leaf, and since when."""
 
     hub: BrokerId
     since_us: int
 
 
 def served_record(served: Served) -> str:
-    """What the leaf announces."""
+    """The record that the leaf announces."""
     return f"{PREFIX}{served.hub}/{served.since_us}"
 
 
 def is_served_record(text: str) -> bool:
-    """Whether ``text`` looks like one."""
+    """Whether ``text`` looks like such a record."""
     return text.startswith(PREFIX)
 
 
 def parse_served(text: str) -> Served | None:
-    """What ``text`` says, if it is such a record."""
+    """The content of ``text``, if it is such a record."""
     hub, _, since = text.removeprefix(PREFIX).partition("/")
     plain = hub.isascii() and hub.isdecimal() and since.isascii() and since.isdecimal()
     if not (is_served_record(text) and plain and len(text) <= CHARS_MAX):
@@ -49,7 +49,7 @@ def parse_served(text: str) -> Served | None:
 
 
 def latest(records: Iterable[str]) -> Served | None:
-    """The last decision of a leaf, should it seem to announce several; ``None``: there is none."""
-    said = (parse_served(record) for record in records)
-    found = [each for each in said if each is not None]
-    return max(found, key=lambda each: (each.since_us, each.hub), default=None)
+    """The last decision of a leaf, if it seems to announce several; ``None``: there is none."""
+    parsed = (parse_served(record) for record in records)
+    valid = [each for each in parsed if each is not None]
+    return max(valid, key=lambda each: (each.since_us, each.hub), default=None)

@@ -1,7 +1,7 @@
-"""Whom a control message is about.
+"""Which brokers a control message is about.
 
-In most federations anybody may be: words are passed on. In one of a leaf and its hub there are only
-the two, and a leaf that speaks of others has been captured, or is mistaken.
+In most federations it may be any broker: agents forward messages. A federation of a leaf and its
+hub has only these two, and a leaf that speaks of others is compromised, or misconfigured.
 
 Source: docs/protocol.md 20.
 """
@@ -16,11 +16,11 @@ _SEVERAL: Final = ("path", "route")
 
 
 def subjects(message: Message) -> set[BrokerId]:
-    """The brokers that ``message`` says something of, or in whose name; not its sender."""
-    found: set[BrokerId] = set()
+    """The brokers that ``message`` is about, or in whose name it is; not its sender."""
+    brokers: set[BrokerId] = set()
     for name in _SEVERAL:
-        found.update(getattr(message, name, ()))
+        brokers.update(getattr(message, name, ()))
     for name in _ONE:
         if (one := getattr(message, name, None)) is not None:
-            found.add(one)
-    return found
+            brokers.add(one)
+    return brokers

@@ -1,9 +1,9 @@
 """Every topic of ours on a broker: below ``$fed/<federation>/``, and links' states in ``$SYS``.
 
-Here agents, neighbours, gateways, collectors and operators meet. The topics are named in one place
-because who may read and write them is decided elsewhere: an operator's ACL is made from these
-(``runtime.doctor.access_list``). Each is asked for with the federation's name; those that somebody
-has alone, also with that broker, gateway or token.
+Agents, neighbours, gateways, collectors and operators meet on these topics. They are all named in
+one place because access to them is decided elsewhere: an operator's ACL is made from them
+(``runtime.doctor.access_list``). Each is a function of the federation's name; a topic that one
+party has for itself also takes that broker, gateway or token.
 
 Source: docs/protocol.md 2.
 """
@@ -17,10 +17,10 @@ DATA: Final = "data"
 """The last level of the topic of frames."""
 
 OUTBOX_TRIED: Final = "doctor"
-"""The last level of the topic in an outbox on which its owner may speak, to see that it hears."""
+"""The last topic level on which the owner of an outbox may publish, to test that it receives."""
 
 DOCTORS_WORD: Final = b"federator doctor"
-"""What the doctor publishes to see whether it may. An agent at work there thinks nothing of it."""
+"""What the doctor publishes to test whether it may. A running agent ignores it."""
 
 
 def _at(name: str) -> Callable[[str], str]:
@@ -37,35 +37,38 @@ def control_topic(federation: str, kind: str) -> str:
 
 
 def outbox_topic(federation: str, broker: BrokerId | str, kind: str) -> str:
-    """Where an agent publishes, on its own broker, for that of ``broker``, which dials us and
+    """Where an agent publishes, on its own broker, for the agent of ``broker``, which dials us and
     cannot be dialled: control messages by ``kind``, and ``DATA``.
     """
     return f"$fed/{federation}/outbox/{broker}/{kind}"
 
 
 def connection_state_topic(broker: BrokerId) -> str:
-    """Where the agent of ``broker`` says, retained on neighbours' brokers, that the link is up (1)
-    or not (0): the one topic below ``$SYS`` on which Mosquitto lets clients speak, as bridges do.
+    """Where the agent of ``broker`` publishes, retained on neighbours' brokers, whether the link is
+    up (1) or not (0): the one topic below ``$SYS`` on which Mosquitto lets clients publish, as
+    bridges do.
     """
     return f"$SYS/broker/connection/federator-{broker}/state"
 
 
-all_topics = _at("#")  # a filter of everything that a federation's parts say to each other
+all_topics = _at("#")  # a filter of everything that a federation's parts send to each other
 data_topic = _at(DATA)  # where neighbours publish frames
 registrations_topic = _at("new_regular_topic")  # where clients may name filters themselves
-nobodys_topic = _at("nobody")  # no part needs it: who may write there is kept off by no ACL of ours
-agents_topic = _at("agent")  # where agents say that they are at this broker
+# No part uses it: a client that may write there is restricted by no ACL of ours.
+nobodys_topic = _at("nobody")
+agents_topic = _at("agent")  # where agents announce that they are at this broker
 
-# What agents, doctors and gateways say at a broker for themselves
+# What agents, doctors and gateways publish at a broker for themselves
 cover_topic = _at("cover")  # marks between the stages of a change of subscriptions
-delivered_topic = _below("delivered")  # up to where it has delivered, retained
+delivered_topic = _below("delivered")  # up to which frame it has delivered, retained
 retained_mark_topic = _at("retained_mark")  # begin and end of a scan of what the broker retains
-echo_topic = _below("echo")  # published to see how long the broker takes
-probe_topic = _at("probe")  # subscribed to see how it counts; nothing is published there
-doctor_topic = _below("doctor")  # where ``federator doctor`` tries whether it may publish
-alive_topic = _below("alive")  # where gateways see whether the broker lives; nobody listens
+echo_topic = _below("echo")  # published to measure the broker's delay
+probe_topic = _at("probe")  # subscribed to see how the broker counts; nothing is published there
+doctor_topic = _below("doctor")  # where ``federator doctor`` tests whether it may publish
+# Where gateways test whether the broker lives; nothing subscribes to it.
+alive_topic = _below("alive")
 
-# The guide, gateways and operators: the words are in ``guide``, ``gateways`` and ``operators``
+# The guide, gateways and operators: the messages are in ``guide``, ``gateways`` and ``operators``
 guide_topic = _at("guide")  # each agent's ``Guide``, retained
 health_topic = _at("health")  # each agent's ``Health``, retained
 sessions_topic = _at("sessions")  # gateways' ``SessionReport``
@@ -84,11 +87,11 @@ drain_topic = _at("drain")  # ``Drain`` of ``federator drain`` and consoles
 page_topic = _at("page")  # ``PageQuestion`` of consoles,
 paged_topic = _below("paged")  # and the answers, ``PageAnswer``
 
-# Steering: the words are in ``steering``
+# Steering: the messages are in ``steering``
 load_topic = _at("load")  # each agent's ``Load``, while a plan holds,
 plan_topic = _at("plan")  # and the steerer's ``Plan`` for this broker, retained
 
-# The metrics stream: the words are in ``telemetry.replay``
+# The metrics stream: the messages are in ``telemetry.replay``
 metrics_table_topic = _below("metrics")  # the records of a batch that belong to a table
 metrics_head_topic = _at("metrics/head")  # each agent's ``Head``, retained
 metrics_ask_topic = _at("metrics/ask")  # readers' ``Ask``,

@@ -1,1 +1,1 @@
-"""Retained messages across brokers: versions, what each broker holds, and how two agree."""
+"""Retained messages across brokers: versions, what each broker holds, and how two brokers agree."""

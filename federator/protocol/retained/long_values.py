@@ -1,4 +1,4 @@
-"""A value that is longer than a letter: it is asked for part by part.
+"""A value that is longer than a letter is requested part by part.
 
 Source: docs/protocol.md 13.
 """
@@ -11,28 +11,28 @@ from federator.protocol.types import BrokerId
 
 PART_BYTES: Final = 65_536
 RESTARTS_MAX: Final = 3
-"""A value that changes so often while it comes is left to the next comparison."""
+"""A value that changes so often while its parts arrive is left to the next comparison."""
 
 
 class LongValue:
-    """What came so far of the value that is asked for."""
+    """The parts received so far of the requested value."""
 
     def __init__(self) -> None:
-        self._of: tuple[BrokerId, str] | None = None  # at which broker, and its topic
+        self._of: tuple[BrokerId, str] | None = None  # the broker that gives it, and its topic
         self._entry: RetainedEntry | None = None
         self._content = bytearray()
         self._restarts = 0
 
     def next_at(self, giver: BrokerId, topic: str) -> int:
-        """Where the part begins that is to be asked for next."""
+        """The offset of the part to request next."""
         if self._of != (giver, topic):
             self._of, self._entry, self._restarts = (giver, topic), None, 0
             self._content.clear()
         return len(self._content)
 
     def put(self, entry: RetainedEntry, part: bytes, *, at: int, size: int) -> bytes | None:
-        """Take the part that begins ``at``: the packet of ``size`` bytes once it is complete, until
-        then nothing; ``None``: it is not to be had.
+        """Take the part at offset ``at``. Return the packet of ``size`` bytes once it is complete,
+        and an empty one until then; ``None``: give the value up.
         """
         if entry != self._entry or at != len(self._content):
             self._restarts += self._entry is not None
@@ -41,7 +41,7 @@ class LongValue:
         if self._restarts > RESTARTS_MAX or size > WHOLE_BYTES_MAX:
             return None
         if at != len(self._content):
-            return b""  # it is another value by now: it begins anew
+            return b""  # it has changed meanwhile: begin anew
         self._content += part
         if len(self._content) >= size:
             self._of = None

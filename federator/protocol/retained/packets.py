@@ -18,7 +18,7 @@ from federator.protocol.forwarding.publications import (
 DIGEST_BYTES = 8
 
 TAKEN_BYTES = 81_920
-"""Packets so long each broker of a federation takes: control messages are."""
+"""Every broker of a federation accepts packets of this length: control messages have it."""
 
 
 class RetainedPacket(NamedTuple):
@@ -31,7 +31,7 @@ class RetainedPacket(NamedTuple):
     digest: int
     deletes: bool
     may_vanish: bool
-    """A broker may drop it without a word: at QoS 0 and so long, ``message_size_limit`` does."""
+    """A broker may drop it silently: at QoS 0 and this length, ``message_size_limit`` does."""
 
 
 def payload_digest(payload: bytes | memoryview) -> int:
@@ -40,7 +40,7 @@ def payload_digest(payload: bytes | memoryview) -> int:
 
 
 def retained_in(run: bytes) -> Iterator[RetainedPacket]:
-    """The retained publications of ``run``, whole packets known to be well-formed."""
+    """The retained publications of ``run``, whole well-formed packets."""
     at = number = 0
     while at < len(run):
         remaining, head = read_variable_byte_integer(run, at + 1)
@@ -59,14 +59,14 @@ def retained_in(run: bytes) -> Iterator[RetainedPacket]:
 
 
 def as_stored(packet: bytes | memoryview) -> bytes:
-    """Return ``packet`` as a broker stores it: retained, not a repetition."""
+    """Return ``packet`` as a broker stores it: retained, without DUP."""
     copy = bytearray(packet)
     copy[0] = copy[0] & ~DUP_BIT | RETAIN_BIT
     return bytes(copy)
 
 
 def at_least_once(packet: bytes) -> bytes:
-    """Return a QoS 0 ``packet`` as one of QoS 1, since its true QoS is not known; others as is."""
+    """Return a QoS 0 ``packet`` as one of QoS 1, since its true QoS is unknown; else itself."""
     if packet[0] & QOS_BITS:
         return packet
     remaining, head = read_variable_byte_integer(packet, 1)

@@ -1,15 +1,15 @@
-"""Which topics have an entry, when there are more than there is room for.
+"""Which topics keep an entry when there are more topics than places.
 
-A car park in which each company has its share. Who has parked stays, as long as others do not need
-the room; when it is full, who comes takes the place of the company with the most cars, and of
-those the last one to come. Half of the places belong to the house itself, and it has its share of
-the others, too: only we can speak for our own broker's values. A company without a claim parks in
-the short-term lot: there who was away for longest makes room.
+It is a car park in which each company has its share. A parked car stays as long as others do not
+need the room. When the car park is full, a new car takes the place of the company with the most
+cars, namely that of its last car. Half of the places belong to the house itself, which also has its
+share of the others: only we can speak for our own broker's values. A company without a claim parks
+in the short-term lot; there the car that was away longest makes room.
 
-So nobody, by setting however many topics, pushes out what others set, nor what was set before on
-his own broker; and which ones stay does not change from one look to the next. What is set behind a
-flood on the same broker is a guest: known from when it is looked for, and not saved. So is what is
-found on our broker when it is full, as nobody knows who set it.
+So no broker, however many topics it sets, pushes out what others set, nor what was set before on
+that broker; and the topics that stay do not change from one look to the next. Topics set after a
+flood on the same broker are guests: their entries are made when they are looked for, and are not
+saved. So are values found on our broker when it is full, as their origin is unknown.
 
 Source: docs/protocol.md 13; docs/security.md, "Threats and answers".
 """
@@ -26,12 +26,12 @@ GUESTS_SHARE = 4
 """One place in so many is for guests."""
 
 ACCOUNTS_MAX = 256
-"""Origins with a share of their own. Others, as somebody may invent them, have one together."""
+"""Origins with a share of their own. Further ones, perhaps invented, have one share together."""
 
 OTHERS = BrokerId(-1)
 
 CULPRIT_TOPICS = 1_000
-"""The newest topics of an origin, of which we tell where most begin."""
+"""How many of an origin's newest topics are counted to report where most begin."""
 
 
 class Places:
@@ -43,15 +43,15 @@ class Places:
 
     def __init__(self, self_id: BrokerId, *, topics_max: int) -> None:
         self.crowded = False  # there were more topics than lasting places, and there is no room yet
-        self.refused = 0  # guests that had to go
+        self.refused = 0  # guests that lost their place
         self._self_id = self_id
         self.guests_max = topics_max // GUESTS_SHARE
         self._lasting_max = topics_max - self.guests_max
         self._lasting: dict[str, BrokerId] = {}  # topic: its account
-        self._accounts: dict[BrokerId, dict[str, None]] = {}  # in the order in which they came
-        self._guests: dict[str, None] = {}  # the one looked at last is the last one
+        self._accounts: dict[BrokerId, dict[str, None]] = {}  # in order of arrival
+        self._guests: dict[str, None] = {}  # the most recently seen one is last
         self._largest = self_id
-        self._turned_away: Counter[BrokerId] = Counter()  # by account, while it is crowded
+        self._turned_away: Counter[BrokerId] = Counter()  # by account, while ``crowded``
 
     @property
     def guests(self) -> int:
@@ -63,7 +63,7 @@ class Places:
         return topic in self._guests
 
     def culprit(self) -> tuple[BrokerId, int, str]:
-        """Whose topics find no place: an origin, how many have one, and where most begin."""
+        """The origin whose topics find no place, how many places it has, and where most begin."""
         ((account, _),) = self._turned_away.most_common(1) or [(self._largest, 0)]
         topics = self._accounts.get(account, {})
         newest = islice(reversed(topics), CULPRIT_TOPICS)
@@ -78,11 +78,11 @@ class Places:
 
         Args:
             topic: A topic, perhaps one that has a place.
-            origin: Whose share it counts for.
-            found: Nobody knows whose it is: it was found on our broker, and takes nobody's place.
+            origin: The broker whose share it counts for.
+            found: Its origin is unknown: it was found on our broker; it takes no other's place.
 
         Returns:
-            A topic that is a guest from now on, and one that has no place any more.
+            A topic that is a guest from now on, and one that no longer has a place.
         """
         account = origin if origin in self._accounts else OTHERS
         if account == OTHERS and (origin == self._self_id or len(self._accounts) < ACCOUNTS_MAX):
@@ -113,7 +113,7 @@ class Places:
         return gave_way, next(iter(self._guests))
 
     def free(self, topic: str) -> None:
-        """``topic`` needs no place any more."""
+        """Free the place of ``topic``."""
         if topic in self._lasting:
             self._leave(topic)
             if len(self._lasting) < 0.9 * self._lasting_max:
@@ -123,7 +123,7 @@ class Places:
             del self._guests[topic]
 
     def _claim(self, account: BrokerId) -> int:
-        """Places beyond those that are an account's in any case: the greatest has to give."""
+        """Places of an account beyond its guaranteed ones; the greatest claim has to give."""
         places = len(self._accounts.get(account, ()))
         return places - self._lasting_max // 2 if account == self._self_id else places
 
@@ -143,12 +143,12 @@ class Places:
 
 
 class SortedNames:
-    """Topics in order, where many come and go between two times that anybody asks for them."""
+    """Topics in order, where many come and go between two reads."""
 
     def __init__(self) -> None:
         self._sorted: list[str] = []
         self._came: list[str] = []
-        self._gone: set[str] = set()  # still listed
+        self._gone: set[str] = set()  # removed, and still listed
 
     def add(self, name: str) -> None:
         if name in self._gone:
@@ -159,7 +159,7 @@ class SortedNames:
                 self._merge()
 
     def discard(self, name: str) -> None:
-        """Take out a name that is there."""
+        """Remove a name that is present."""
         self._gone.add(name)
         if 2 * len(self._gone) > len(self._sorted) + len(self._came):
             self._sorted = [n for n in self._sorted if n not in self._gone]
@@ -167,7 +167,7 @@ class SortedNames:
             self._gone.clear()
 
     def beginning(self, start: str, *, after: str) -> Iterator[str]:
-        """The names that begin with ``start`` and come behind ``after``."""
+        """The names that begin with ``start`` and come after ``after``."""
         names = self._sorted
         self._merge()
         at = bisect_left(names, start) if start > after else bisect_right(names, after)

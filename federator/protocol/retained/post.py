@@ -1,8 +1,8 @@
-"""How requests reach everyone once, and letters find their way back.
+"""How requests reach every agent once, and letters find their way back.
 
-A request is flooded: it collects the ids that it passes, so whoever answers has a way back without
-anybody on it having to remember anything (as in dynamic source routing). A letter lost on the way
-is asked for again by the broker that misses it.
+A request is flooded: it collects the ids that it passes, so an agent that answers has a way back,
+and the agents on that way need not remember anything (as in dynamic source routing). If a letter is
+lost on the way, the broker that misses it asks again.
 
 Source: RFC 4728, 3.1; docs/protocol.md 13.
 """
@@ -22,19 +22,19 @@ from federator.protocol.rate_limiter import TokenBucket
 from federator.protocol.types import BrokerId, Millis
 
 SEEN_MAX = 4_096
-"""Requests remembered, to take each once."""
+"""Requests remembered, so that each is handled once."""
 
 FLOODED_PER_S = 200
-"""Requests of others passed on, and as many at once."""
+"""Requests of others forwarded per second, and at once."""
 
 
 @dataclass(eq=False)
 class RetainedPost:
-    """Passes on the requests and letters that reach one agent."""
+    """Forwards the requests and letters that reach one agent."""
 
     self_id: BrokerId
-    withheld: int = 0  # requests not passed on, because too many came
-    lost: int = 0  # letters that came by a way that is not theirs
+    withheld: int = 0  # requests not forwarded, because too many came
+    lost: int = 0  # letters that came by a wrong way
 
     def __post_init__(self) -> None:
         self._seen: dict[tuple[BrokerId, int, int], None] = {}
@@ -43,10 +43,10 @@ class RetainedPost:
     def on_request(
         self, request: RetainedRequest, neighbours: Iterable[BrokerId], *, now_ms: Millis
     ) -> tuple[bool, RetainedRequest | None, list[BrokerId]]:
-        """Take a request from a live neighbour.
+        """Handle a request from a live neighbour.
 
         Returns:
-            Whether it is new, what to pass on (if anything), and to whom.
+            Whether it is new, the request to forward (if any), and the neighbours that get it.
         """
         path = request.path
         asker = path[0]
@@ -57,7 +57,8 @@ class RetainedPost:
             del self._seen[next(iter(self._seen))]
         self._seen[key] = None
         if len(path) + 1 >= PATH_MAX:
-            return True, None, []  # one more broker would make the way back too long for a letter
+            # With one more broker the way back would be too long for a letter.
+            return True, None, []
         if not self._flooding.take(now_ms):
             self.withheld += 1
             return True, None, []
@@ -65,7 +66,7 @@ class RetainedPost:
         return True, onward, sorted(set(neighbours).difference(path))
 
     def on_letter(self, letter: RetainedLetter) -> RetainedLetter | None:
-        """The letter to send on to ``route[at + 1]``; ``None`` when it is for us or astray."""
+        """The letter to forward to ``route[at + 1]``; ``None`` when it is for us or astray."""
         at, route = letter.at + 1, letter.route
         if at >= len(route) or route[at] != self.self_id or route[letter.at] != letter.sender:
             self.lost += 1
@@ -75,7 +76,7 @@ class RetainedPost:
         return msgspec.structs.replace(letter, sender=self.self_id, at=at)
 
     def is_for_us(self, letter: RetainedLetter) -> bool:
-        """Whether a letter has arrived."""
+        """Whether a letter is addressed to us."""
         route = letter.route
         here = letter.at == len(route) - 2 and route[-1] == self.self_id
         return here and route[letter.at] == letter.sender
@@ -86,10 +87,10 @@ class RetainedPost:
 
 
 def way_back(request: RetainedRequest, self_id: BrokerId) -> tuple[BrokerId, ...]:
-    """The way from us to the broker that asked."""
+    """The way from us to the asker."""
     return (self_id, *reversed(request.path))
 
 
 def way_to_sender(letter: RetainedLetter) -> tuple[BrokerId, ...]:
-    """The way from us, the addressee, to the broker that wrote."""
+    """The way from us, the addressee, to the sender."""
     return tuple(reversed(letter.route))

@@ -1,12 +1,12 @@
-"""One comparison of retained values: hear offers, compare versions, ask for what is newer.
+"""One comparison of retained values: read offers, compare versions, request what is newer.
 
-Two librarians compare catalogues before anybody carries a book: first 64 digests per filter, then
-the entries of the buckets that differ, and only then the values that one of them lacks. Nothing is
+Two librarians compare catalogues before any book is carried: first 64 digests per filter, then the
+entries of the buckets that differ, and only then the values that one of them lacks. No value is
 fetched before every catalogue was read, so that of several versions only the newest is delivered,
-once. At last a peer is told which of its entries are out of date.
+once. At the end each peer is sent the list of its out-of-date entries.
 
-Source: docs/protocol.md 13; anti-entropy as in Demers et al., "Epidemic
-algorithms for replicated database maintenance", 1987.
+Source: docs/protocol.md 13; anti-entropy as in Demers et al., "Epidemic algorithms for replicated
+database maintenance", 1987.
 """
 
 from collections import Counter, deque
@@ -56,7 +56,7 @@ class _Pull:
 
 @dataclass(slots=True)
 class _Newest:
-    """The newest entry heard of for a topic, and who has it."""
+    """The newest entry seen for a topic, and the peer that has it."""
 
     way: Way
     filter: str
@@ -69,8 +69,8 @@ class _Newest:
 class Round:
     """One comparison of our entries with those of peers."""
 
-    store: RetainedStore  # what we know: read, and in ``decide`` brought up to date
-    wanted: Callable[[str], bool]  # tells whether our broker should have a topic
+    store: RetainedStore  # our entries: read, and updated in ``decide``
+    wanted: Callable[[str], bool]  # whether our broker should have a topic
     # The digests of what our broker has, where the store has no place for it.
     found: Callable[[str], int | None] = lambda topic: None
     own: Mapping[str, Buckets] = field(default_factory=dict)  # our digests, by filter
@@ -79,7 +79,8 @@ class Round:
         self._waiting: deque[_Pull] = deque()
         self._pulls: dict[tuple[BrokerId, str], _Pull] = {}
         self._newest: dict[str, _Newest] = {}
-        self._behind: dict[tuple[Way, str], dict[str, Version]] = {}  # what peers have
+        # Versions that peers have, and that are out of date.
+        self._behind: dict[tuple[Way, str], dict[str, Version]] = {}
         self._asks: deque[tuple[Way, str, list[str]]] = deque()
         self._asked: tuple[Way, str, list[str]] | None = None
         self._long = LongValue()
@@ -87,11 +88,11 @@ class Round:
 
     @property
     def reading(self) -> bool:
-        """Whether pages are still to come."""
+        """Whether pages are still expected."""
         return bool(self._pulls or self._waiting)
 
     def on_offer(self, way: Way, offer: RetainedOffer) -> Post:
-        """Take a peer's digests, and ask for the buckets that differ."""
+        """Handle a peer's digests: request the buckets that differ."""
         filter = offer.filter
         own = self.own.get(filter, {})
         mask = sum(1 << b for b, digest in dict(offer.buckets).items() if own.get(b) != digest)
@@ -100,7 +101,7 @@ class Round:
         return self._start_pulls()
 
     def on_page(self, way: Way, page: RetainedPage) -> Post:
-        """Take a page of a peer's entries."""
+        """Handle a page of a peer's entries."""
         key = (way[-1], page.filter)
         pull = self._pulls.get(key)
         if pull is None or page.after != pull.after:
@@ -110,34 +111,35 @@ class Round:
             self._weigh(pull.way, pull.filter, entry)
         pull.after = page.upto
         if page.last or page.upto <= page.after:
-            self._vanished += pull.vain  # it has more than it can remember, and has to look again
+            # The peer has more than it can remember, and must look again.
+            self._vanished += pull.vain
             del self._pulls[key]
             return self._start_pulls()
         return [(pull.way, RetainedPull(pull.filter, pull.mask, pull.after))]
 
     def on_news(self, way: Way, news: RetainedNews) -> None:
-        """Take entries of which a peer has newer versions."""
+        """Handle entries of which a peer has newer versions."""
         for entry in news.entries:
             self._weigh(way, news.filter, entry)
 
     def give_up_reading(self) -> int:
-        """Wait for no more pages; return how many lists stay unread."""
+        """Stop waiting for pages; return how many lists stay unread."""
         unread = len(self._pulls) + len(self._waiting) + self._vanished
         self._pulls.clear()
         self._waiting.clear()
         return unread
 
     def set_aside(self, filter: str) -> Post:
-        """Leave what is below ``filter`` to another comparison, and go on with what waited."""
+        """Leave what is below ``filter`` to another comparison, and continue with the rest."""
         for key in [key for key in self._pulls if key[1] == filter]:
             del self._pulls[key]
         self._waiting = deque(pull for pull in self._waiting if pull.filter != filter)
         self._asks = deque(ask for ask in self._asks if ask[1] != filter)
-        self._newest = {t: found for t, found in self._newest.items() if found.filter != filter}
+        self._newest = {t: newest for t, newest in self._newest.items() if newest.filter != filter}
         return self._start_pulls()
 
     def few_first(self) -> None:
-        """Ask for what is below filters with few values before what is below others."""
+        """Request values below filters with few values first."""
         sizes = Counter(ask[1] for ask in self._asks)
         self._asks = deque(sorted(self._asks, key=lambda ask: sizes[ask[1]]))
 
@@ -147,40 +149,40 @@ class Round:
         return bool(self._newest)
 
     def decide(self, now_us: int) -> tuple[list[tuple[str, Version]], int]:
-        """Take over some versions, and find out what to ask for.
+        """Adopt some versions, and decide which values to request.
 
         Returns:
             Topics to delete on our broker, with the version of the delete; and how many versions
-            were taken over for values that we hold already.
+            were adopted for values that we hold already.
         """
         erase: list[tuple[str, Version]] = []
         adopted = 0
         store = self.store
         asks: dict[tuple[Way, str], list[str]] = {}
         for topic in list(islice(self._newest, DECIDED_AT_ONCE_MAX)):
-            found = self._newest.pop(topic)
+            newest = self._newest.pop(topic)
             own = store.get(topic)
-            if own is not None and own.version >= found.version:
+            if own is not None and own.version >= newest.version:
                 continue
-            if found.deleted and own is not None and not own.deleted:
-                erase.append((topic, found.version))
-            elif found.deleted:
-                if own is not None or not store.is_expired(found.version, now_us):
-                    store.put(topic, found.version, 0, deleted=True, now_us=now_us)
-            elif own is not None and own.digest == found.digest and own.here and not own.deleted:
-                store.put(topic, found.version, found.digest, deleted=False, now_us=now_us)
+            if newest.deleted and own is not None and not own.deleted:
+                erase.append((topic, newest.version))
+            elif newest.deleted:
+                if own is not None or not store.is_expired(newest.version, now_us):
+                    store.put(topic, newest.version, 0, deleted=True, now_us=now_us)
+            elif own is not None and own.digest == newest.digest and own.here and not own.deleted:
+                store.put(topic, newest.version, newest.digest, deleted=False, now_us=now_us)
                 adopted += 1
-            elif own is not None or self.found(topic) != found.digest:
-                asks.setdefault((found.way, found.filter), []).append(topic)
+            elif own is not None or self.found(topic) != newest.digest:
+                asks.setdefault((newest.way, newest.filter), []).append(topic)
         for (way, filter), topics in asks.items():
             for some in _parts(topics, ASK_TOPICS_MAX):
                 self._asks.append((way, filter, some))
         return erase, adopted
 
     def next_ask(self) -> tuple[Way, RetainedAsk] | None:
-        """Ask for a few values, after those asked for before have come.
+        """The next request for a few values; the previous one is done.
 
-        What is wanted no more by now, as everything was out of doubt, is not asked for.
+        Topics that are no longer wanted are not requested.
         """
         self._asked = None
         while self._asks:
@@ -194,9 +196,9 @@ class Round:
     def on_values(
         self, way: Way, values: RetainedValues
     ) -> list[tuple[RetainedEntry, bytes]] | None:
-        """The values that we asked for and still lack; ``None``: not an answer to our question.
+        """The requested values that we still lack; ``None``: this answers no request of ours.
 
-        What did not fit will be asked for next.
+        Values that did not fit will be requested next.
         """
         asked = self._asked
         if asked is None or way[-1] != asked[0][-1] or values.filter != asked[1]:
@@ -217,7 +219,7 @@ class Round:
     def _on_part(
         self, asked: tuple[Way, str, list[str]], values: RetainedValues
     ) -> list[tuple[RetainedEntry, bytes]]:
-        """Take a part of the first value that is there; ask for the next, or for other values."""
+        """Take a part of the first available value; queue the next part, or other values."""
         way, filter, topics = asked
         whole, self._asked = None, None
         for entry, part in zip(values.entries[:1], values.packets, strict=False):
@@ -232,7 +234,7 @@ class Round:
         return [(values.entries[0], whole)] if whole else []
 
     def news(self) -> Iterator[tuple[Way, RetainedBody]]:
-        """What peers should hear of: entries of theirs that are out of date."""
+        """For peers: their entries that are out of date."""
         for (way, filter), theirs in self._behind.items():
             for topics in _parts(theirs, RETAINED_ENTRIES_MAX):
                 newer = tuple(
@@ -259,12 +261,12 @@ class Round:
             return
         own = self.store.get(topic)
         best = self._newest.get(topic)
-        known = max(
+        newest = max(
             own.version if own is not None else NEVER, best.version if best is not None else NEVER
         )
-        if version < known:
+        if version < newest:
             self._behind.setdefault((way, filter), {})[topic] = version
-        elif version > known and self.wanted(topic):
+        elif version > newest and self.wanted(topic):
             if best is not None:
                 self._behind.setdefault((best.way, best.filter), {})[topic] = best.version
             self._newest[topic] = _Newest(way, filter, version, entry.digest, entry.deleted)
@@ -273,8 +275,8 @@ class Round:
 def answer_pull(store: RetainedStore, pull: RetainedPull) -> RetainedPage:
     """The page of our entries that ``pull`` asks for."""
     after, count, chars = pull.after, RETAINED_ENTRIES_MAX, LETTER_CHARS_MAX
-    found, upto = store.page(pull.filter, mask=pull.mask, after=after, count=count, chars=chars)
-    entries = tuple(as_entry(topic, entry) for topic, entry in found)
+    listed, upto = store.page(pull.filter, mask=pull.mask, after=after, count=count, chars=chars)
+    entries = tuple(as_entry(topic, entry) for topic, entry in listed)
     return RetainedPage(pull.filter, after, upto or after, not upto, entries)
 
 
@@ -284,7 +286,7 @@ def make_offer(filter: str, buckets: Buckets) -> RetainedOffer:
 
 
 def as_entry(topic: str, entry: Entry) -> RetainedEntry:
-    """What others hear of ``entry``."""
+    """``entry`` in its wire form."""
     return RetainedEntry(topic, *entry.version, entry.digest, entry.deleted)
 
 

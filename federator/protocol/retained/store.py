@@ -1,19 +1,19 @@
 """What one agent knows of retained values: per topic the newest version, never the value itself.
 
-A library catalogue, not the library: the broker holds the values. An entry says which version of a
-topic is the newest known, what its payload hashes to, whether it is a delete (a tombstone, kept for
-a while so that an old value cannot come back), and whether our own broker is known to hold it.
+It is a library catalogue, not the library: the broker holds the values. An entry says which version
+of a topic is the newest known, the hash of its payload, whether it is a delete (a tombstone, kept
+for a while so that an old value cannot come back), and whether our own broker is known to hold it.
 
-Not everything that happens on our broker passes through the agent: topics that nobody else wants
-are not subscribed. So now and then the agent scans what the broker retains, and has to place what
-it finds (``on_found``):
+Not everything that happens on our broker passes through the agent: topics that no other broker
+wants are not subscribed. So now and then the agent scans what the broker retains, and classifies
+each value (``on_found``):
 
 - as known: nothing to do;
-- different, and our broker held the known state before: a client changed it unseen. It counts as
-  made right after the value that it replaced (``Version.successor``), so it wins over that one, and
-  loses to whatever was seen being set later;
-- different, after the broker restarted: nobody can say whether it is new or came out of an old
-  file. It is the oldest version possible: any known version, ours or anybody's, replaces it.
+- different, and our broker held the known state before: a client changed it unseen. The change
+  gets a version just after that of the value it replaced (``Version.successor``), so it wins over
+  that value, and loses to any that was seen being set later;
+- different, after the broker restarted: it may be new, or come from an old file. It gets the oldest
+  version possible: any known version, ours or another broker's, replaces it.
 
 Source: docs/protocol.md 13.
 """
@@ -36,17 +36,17 @@ from federator.protocol.types import BrokerId
 BUCKETS = 64
 STEP_TOPICS_MAX = 1_000
 KEPT_AT_ONCE_MAX = 4
-"""Topics of which it is asked in one step whether they are kept: each may match many filters."""
+"""For so many topics one step asks whether they are kept: each may match many filters."""
 
 PAGE_STEPS_MAX = 4
-"""What is looked at for one page, whether it belongs on it or not."""
+"""How many steps look for the entries of one page, whether or not they find any."""
 
 Buckets = dict[int, int]
 """The digest of the entries of each bucket; empty buckets are left out."""
 
 
 class Verdict(Enum):
-    """What to do with a value that arrives."""
+    """What to do with an arriving value."""
 
     NEWER = "newer"
     SAME = "same"
@@ -54,16 +54,16 @@ class Verdict(Enum):
 
 
 class Entry(NamedTuple):
-    """What is known of one topic."""
+    """What we know about one topic."""
 
     version: Version  # of the newest state known
     digest: int  # of its payload
     deleted: bool  # it is a tombstone
-    here: bool  # our broker is known to be in this state
-    bucket: int  # part of the digests that the topic belongs to
+    here: bool  # our broker is known to have this state
+    bucket: int  # the part of the digests that the topic belongs to
     mark: int  # a number for topic, version and payload, from which digests are made
-    touched: int  # the number of the change that made this entry, or told where our broker is
-    noted_us: int  # when we learnt of it, or its version's time when that is later
+    touched: int  # the number of the change that made this entry, or updated ``here``
+    noted_us: int  # when we learnt of it, or its version's time if that is later
 
 
 class Saved(msgspec.Struct, array_like=True, frozen=True):
@@ -83,12 +83,12 @@ class RetainedStore:
     """The entries of one agent.
 
     Args:
-        topics_max: Entries held, tombstones included; see ``Places`` for whose.
+        topics_max: Entries held, tombstones included; ``Places`` decides whose.
         tombstone_keep_us: How long a delete is remembered.
         allows_export: Whether values of our own clients on a topic may leave our broker.
-        kept: Whether they stay for now, as nobody wants the topic but who collects it: what a scan
-            says of them is no news to anybody.
-        keeping: Whether any stay.
+        kept: Whether they stay for now, because only collectors want the topic: what a scan finds
+            there is no news for other brokers.
+        keeping: Whether any topics are kept.
     """
 
     def __init__(
@@ -103,7 +103,8 @@ class RetainedStore:
     ) -> None:
         self.places = Places(self_id, topics_max=topics_max)
         self.touched = 0  # grows with every change
-        self.on_change: Callable[[], None] = lambda: None  # there is something to take
+        # Called when ``take_changes`` has something to return.
+        self.on_change: Callable[[], None] = lambda: None
         self._self_id = self_id
         self._unknown = Version(0, 0, self_id)
         self._keep_us = tombstone_keep_us
@@ -114,7 +115,8 @@ class RetainedStore:
         self._names = SortedNames()
         self._tombstones = 0
         self._changed: dict[str, None] = {}  # since take_changes
-        self._restarted = 0  # what our broker is in is not known of entries touched before
+        # Entries touched before this number say nothing about our broker's state.
+        self._restarted = 0
 
     def __len__(self) -> int:
         return len(self._entries)
@@ -128,7 +130,6 @@ class RetainedStore:
         return max((entry.version for entry in self._entries.values()), default=NEVER)
 
     def get(self, topic: str) -> Entry | None:
-        """What is known of ``topic``."""
         entry = self._entries.get(topic)
         if entry is not None and entry.here and entry.touched < self._restarted:
             entry = self._entries[topic] = entry._replace(here=False)
@@ -144,7 +145,7 @@ class RetainedStore:
         here: bool = True,
         now_us: int,
     ) -> Verdict:
-        """Judge a value that our broker is about to get; a newer one is noted."""
+        """Classify a value that our broker is about to get; record a newer one."""
         entry = self.get(topic)
         if entry is not None:
             if version < entry.version:
@@ -165,9 +166,9 @@ class RetainedStore:
         found: bool = False,
         now_us: int,
     ) -> None:
-        """Note the state of ``topic``, whatever was known before.
+        """Record the state of ``topic``, whatever was known before.
 
-        ``found``: nobody knows who set it; it takes nobody's place.
+        ``found``: its origin is unknown; it takes no other topic's place.
         """
         before = self._entries.get(topic)
         if before is None:
@@ -191,22 +192,22 @@ class RetainedStore:
             self._forget(gone)
 
     def doubt(self, topic: str) -> None:
-        """Note that our broker is perhaps not in the known state of ``topic``."""
+        """Record that our broker may not have the known state of ``topic``."""
         entry = self._entries.get(topic)
         if entry is not None:
             self._know(topic, entry, here=False)
 
     def doubt_others(self, *, since_us: int) -> None:
-        """Doubt what others set and we wrote after ``since_us``: it was perhaps lost on the way.
+        """Doubt values of others that we wrote after ``since_us``: they may have been lost.
 
-        What our own clients set came from our broker, so it is there.
+        Values of our own clients came from our broker, so it has them.
         """
         for topic, entry in list(self._entries.items()):
             if entry.noted_us >= since_us and entry.version.origin != self._self_id:
                 self._know(topic, entry, here=False)
 
     def broker_restarted(self) -> None:
-        """Doubt everything: what our broker holds after a restart is not known."""
+        """Doubt everything: what our broker holds after a restart is unknown."""
         self.touched += 1
         self._restarted = self.touched
         self._changed = dict.fromkeys(self._entries)
@@ -215,13 +216,13 @@ class RetainedStore:
     def on_found(
         self, found: Mapping[str, int], *, since: int, now_us: int, seen_us: int = 0
     ) -> list[str]:
-        """Place values that our broker holds.
+        """Classify values that our broker holds.
 
         Args:
             found: The digest of each payload, by topic: all that a scan found, or some.
             since: ``touched`` when the scan began: entries changed later are not judged.
             now_us: Wall clock.
-            seen_us: When all this was looked at before: what differs was set later. 0: never.
+            seen_us: When all this was scanned before: what differs was set later. 0: never.
 
         Returns:
             Topics that were deleted elsewhere and must be deleted on our broker.
@@ -241,10 +242,10 @@ class RetainedStore:
         now_us: int,
         seen_us: int = 0,
     ) -> Iterator[None]:
-        """Place what our broker does not hold any more, some with each step.
+        """Handle what our broker no longer holds, a part with each step.
 
         Args:
-            filters: What was scanned, in whole.
+            filters: What was scanned completely.
             found: Every topic with a value.
             since: As for ``on_found``.
             now_us: Wall clock, for tombstones' age.
@@ -274,25 +275,25 @@ class RetainedStore:
             yield
 
     def _unseen(self, known: Version, seen_us: int) -> Version:
-        """The version of a change after ``known`` and after ``seen_us`` that nobody saw happen."""
+        """The version of an unseen change after ``known`` and after ``seen_us``."""
         return max(known.successor(self._self_id), Version(seen_us, 0, self._self_id))
 
     def _place(self, topic: str, digest: int, *, since: int, now_us: int, seen_us: int) -> bool:
-        """Place one value that was found; ``True`` when it must be deleted."""
+        """Classify one value that was found; ``True`` when it must be deleted."""
         entry = self.get(topic)
         if entry is None:
             if self._allows_export(topic) and not self._kept(topic):
-                # Where a place may have been lost, or a value was kept, it may be an old one.
+                # If a place was lost, or a value was kept, this one may be old.
                 sure = not self.places.refused and self._keeping.policy is None
                 version = Version(seen_us if sure else 0, 0, self._self_id)
                 self._put_found(topic, version, digest, now_us, found=True)
             return False
         if entry.touched > since:
-            return False  # it changed while the scan was under way
+            return False  # it changed during the scan
         if entry.digest == digest and not entry.deleted:
             self._know(topic, entry, here=True)
         elif entry.deleted and not entry.here:
-            return True  # it was deleted elsewhere while our broker's state was not known
+            return True  # it was deleted elsewhere while our broker's state was unknown
         elif not self._kept(topic):
             here = entry.here
             newer = self._unseen(entry.version, seen_us) if here else self._unknown
@@ -307,12 +308,12 @@ class RetainedStore:
     def _below(
         self, filters: Iterable[str], *, after: str = ""
     ) -> Iterator[tuple[list[tuple[str, list[str]]], str]]:
-        """The topics behind ``after`` that ``filters`` match, with those of them that begin alike.
+        """The topics after ``after`` that ``filters`` match, each with the filters that match it.
 
-        Each step looks at some topics, and tells the last one if there are more. Entries may change
+        Each step yields some topics, and the last of them if there are more. Entries may change
         between two steps.
         """
-        tries: dict[str, FilterTrie] = {}  # by how their topics begin
+        tries: dict[str, FilterTrie] = {}  # by the literal beginning of their topics
         for filter in filters:
             beginning = filter.partition("+")[0].partition("#")[0]
             if beginning != filter:
@@ -321,22 +322,25 @@ class RetainedStore:
                 yield [(filter, [filter])], ""
         for beginning, trie in sorted(tries.items()):
             upto = after
-            whole = len(trie) == 1 and f"{beginning}/#" in trie  # all that begin so match
+            whole = len(trie) == 1 and f"{beginning}/#" in trie  # all topics that begin so match
             names = [""] * STEP_TOPICS_MAX
             while len(names) == STEP_TOPICS_MAX:
                 names = list(islice(self._names.beginning(beginning, after=upto), STEP_TOPICS_MAX))
                 upto = names[-1] if len(names) == STEP_TOPICS_MAX else ""
                 if whole:
-                    found = [f"{beginning}/#"]
-                    start = found[0][:-1]
-                    yield [(n, found) for n in names if n.startswith(start) or n == beginning], upto
+                    matching = [f"{beginning}/#"]
+                    start = matching[0][:-1]
+                    yield (
+                        [(n, matching) for n in names if n.startswith(start) or n == beginning],
+                        upto,
+                    )
                 else:
-                    yield [(n, found) for n in names if (found := trie.match(n))], upto
+                    yield [(n, matching) for n in names if (matching := trie.match(n))], upto
 
     def digests(self, filters: Collection[str]) -> Iterator[dict[str, Buckets]]:
-        """The digests of what each of ``filters`` matches: equal ones hold the same.
+        """The digests of what each of ``filters`` matches: equal digests mean equal entries.
 
-        Each step adds some to what it returns; the last one has all.
+        Each step adds to the same result; the last one has everything.
         """
         digests: dict[str, Buckets] = {filter: {} for filter in filters}
         for step, _ in self._below(filters):
@@ -351,36 +355,36 @@ class RetainedStore:
     def page(
         self, filter: str, *, mask: int, after: str, count: int, chars: int
     ) -> tuple[list[tuple[str, Entry]], str]:
-        """A page of entries behind topic ``after``, and where the next one begins, if any does.
+        """A page of entries after topic ``after``, and where the next one begins, if there is one.
 
         Args:
             filter: Matches their topics.
             mask: Bit ``i``: those of bucket ``i``.
-            after: Where the page before ended.
+            after: Where the previous page ended.
             count: At most so many,
             chars: and topics of so many characters in all, but at least one.
         """
-        found: list[tuple[str, Entry]] = []
+        entries: list[tuple[str, Entry]] = []
         for number, (step, upto) in enumerate(self._below([filter], after=after), 1):
             for topic, _ in step:
                 entry = self._entries[topic]
                 if mask >> entry.bucket & 1:
                     chars -= len(topic)
-                    if len(found) == count or (found and chars < 0):
-                        return found, found[-1][0]
-                    found.append((topic, entry))
+                    if len(entries) == count or (entries and chars < 0):
+                        return entries, entries[-1][0]
+                    entries.append((topic, entry))
             if number == PAGE_STEPS_MAX:
-                return found, upto
-        return found, ""
+                return entries, upto
+        return entries, ""
 
     def is_expired(self, version: Version, now_us: int) -> bool:
-        """Whether a tombstone of ``version`` is too old to be taken up by who knows nothing of its
-        topic: it would be handed round for ever.
+        """Whether a tombstone of ``version`` is too old to be adopted by an agent without an entry
+        for its topic: otherwise agents would pass it on for ever.
         """
         return version.time_us + self._keep_us < now_us
 
     def expire(self, now_us: int) -> bool:
-        """Forget some tombstones that were kept for long enough; whether there were any."""
+        """Drop some tombstones that were kept for long enough; return whether there were any."""
         entries = self._entries.items() if self._tombstones else ()
         due = (t for t, e in entries if e.deleted and e.noted_us + self._keep_us < now_us)
         old = list(islice(due, STEP_TOPICS_MAX))
@@ -389,17 +393,17 @@ class RetainedStore:
         return bool(old)
 
     def save(self) -> Callable[[], list[Saved | str]]:
-        """Return a function that lists everything as it is now; another thread may call it."""
+        """Return a function that lists all entries as they are now; another thread may call it."""
         self._changed.clear()
         entries = [(t, e) for t, e in self._entries.items() if not self.places.is_guest(t)]
         restarted = self._restarted
         return lambda: [_saved(topic, entry, restarted) for topic, entry in entries]
 
     def take_changes(self, count: int) -> list[Saved | str]:
-        """What changed since this was last asked: entries, and topics without a lasting one.
+        """Changes since the last call: entries, and topics that have no lasting entry.
 
         Args:
-            count: At most so many; the others stay for the next time.
+            count: At most so many; the others stay for the next call.
         """
         changed, entries = self._changed, self._entries
         topics = list(islice(changed, count))
@@ -412,7 +416,7 @@ class RetainedStore:
         ]
 
     def load(self, saved: Iterable[Saved | str]) -> None:
-        """Take up what the last incarnation saved, in the order in which it did."""
+        """Load what the last incarnation saved, in the same order."""
         for entry in saved:
             if isinstance(entry, str):
                 if entry in self._entries:
@@ -428,13 +432,13 @@ class RetainedStore:
             )
 
     def _know(self, topic: str, entry: Entry, *, here: bool) -> None:
-        """Note whether our broker is in the known state."""
+        """Record whether our broker has the known state."""
         if entry.here != here:
             self._entries[topic] = entry._replace(here=here, touched=self.touched)
             self._note(topic)
 
     def _note(self, topic: str) -> None:
-        """What is known of ``topic`` changed: to be saved, unless it is a guest."""
+        """Mark ``topic`` as changed, to be saved, unless it is a guest."""
         if not self.places.is_guest(topic):
             self._changed[topic] = None
             self.on_change()
