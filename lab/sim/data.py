@@ -235,6 +235,7 @@ class DataPath:
             flows_max=flows_max,
         )
         self.plane.delivery.link = link
+        agent.data = self.plane
         self._collected = [(0, frozenset[str]())]  # since when which filters
         routing, meshes = agent.node.topic_routing, agent.node.meshes
         self.edge = EdgeFollower(

@@ -6,7 +6,7 @@ dice are ours. Every control message passes the real codec, every publication a 
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from mqtt5 import PublishPacket
@@ -43,10 +43,12 @@ class World(Clocked):
         *,
         seed: int,
         watcher: Watcher | None = None,
+        beside: Mapping[BrokerId, Sequence[BrokerId]] | None = None,
         trace_max: int | None = TRACE_EVENTS_MAX,
     ) -> None:
         super().__init__(trace_max=trace_max)
         self.plan = plan
+        self.beside = beside or {}  # the other agents at a broker, in its agent's process
         self.watcher = watcher or Watcher()
         self.brokers = {id: Broker(id) for id in plan.ids}
         self.agents: dict[BrokerId, Agent] = {}
@@ -152,8 +154,16 @@ class World(Clocked):
 
     # --- what befalls brokers, agents and links ---
 
+    def at_broker(self, id: BrokerId) -> tuple[BrokerId, ...]:
+        """The agents of a broker: its own, and those beside it."""
+        return (id, *self.beside.get(id, ()))
+
     def stop_broker(self, id: BrokerId) -> None:
         """Kill the broker: everybody's connections to it are reset, its Wills are lost."""
+        for each in self.at_broker(id):
+            self._stop_broker(each)
+
+    def _stop_broker(self, id: BrokerId) -> None:
         broker = self.brokers[id]
         broker.stops += 1
         if broker.stops > 1:
@@ -170,14 +180,19 @@ class World(Clocked):
 
     def start_broker(self, id: BrokerId) -> None:
         """End one cause of the broker's absence."""
-        broker = self.brokers[id]
-        broker.stops -= 1
-        if broker.stops == 0:
-            broker.life += 1
-            self._note(id, "broker starts")
+        for each in self.at_broker(id):
+            broker = self.brokers[each]
+            broker.stops -= 1
+            if broker.stops == 0:
+                broker.life += 1
+                self._note(each, "broker starts")
 
     def stop_agent(self, id: BrokerId, *, graceful: bool = False) -> None:
-        """Kill the agent, or let it leave with a bye."""
+        """Kill the agent, or let it leave with a bye; those beside its broker with it."""
+        for each in self.at_broker(id):
+            self._stop_agent(each, graceful=graceful)
+
+    def _stop_agent(self, id: BrokerId, *, graceful: bool) -> None:
         self.agent_stops[id] += 1
         agent = self.agents.get(id)
         if self.agent_stops[id] > 1 or agent is None:
@@ -185,7 +200,7 @@ class World(Clocked):
         graceful = graceful and not agent.pauses
         self._note(id, "agent leaves" if graceful else "agent dies")
         if graceful:
-            self._handle(agent, events.LeaveRequested())
+            self.handle(agent, events.LeaveRequested())
         del self.agents[id]
         for connection, dialler in list(agent.connections.values()):
             dialler.wanted = False
@@ -196,9 +211,10 @@ class World(Clocked):
 
     def start_agent(self, id: BrokerId) -> None:
         """End one cause of the agent's absence."""
-        self.agent_stops[id] -= 1
-        if self.agent_stops[id] == 0:
-            self._start(id)
+        for each in self.at_broker(id):
+            self.agent_stops[each] -= 1
+            if self.agent_stops[each] == 0:
+                self._start(each)
 
     def forget(self, id: BrokerId) -> None:
         """Lose the agent's disk, and set its clock back: its next epoch was long ago."""
@@ -206,6 +222,10 @@ class World(Clocked):
 
     def pause_agent(self, id: BrokerId) -> None:
         """Stop the agent's process as SIGSTOP does."""
+        for each in self.at_broker(id):
+            self._pause_agent(each)
+
+    def _pause_agent(self, id: BrokerId) -> None:
         agent = self.agents.get(id)
         if agent is None:
             return
@@ -219,6 +239,11 @@ class World(Clocked):
 
     def resume_agent(self, id: BrokerId, life: int) -> None:
         """Let the agent that was paused in its ``life`` go on: first with what waited for it."""
+        self._resume_agent(id, life)
+        for each in self.beside.get(id, ()):
+            self._resume_agent(each, self.lives[each])
+
+    def _resume_agent(self, id: BrokerId, life: int) -> None:
         agent = self.agents.get(id)
         if agent is None or agent.life != life or not agent.pauses:
             return
@@ -234,7 +259,7 @@ class World(Clocked):
             elif callable(waiting):
                 waiting()
             else:
-                self._handle(agent, waiting)
+                self.handle(agent, waiting)
         self._wake(agent)
 
     def paths_of(self, a: BrokerId, b: BrokerId, *, both: bool) -> list[Path]:
@@ -274,14 +299,13 @@ class World(Clocked):
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
         self.data_paths[id] = self._data_path(agent, disk.epoch)
-        agent.data = self.data_paths[id].plane
         self.agents[id] = agent
         self._note(id, f"agent starts, life {agent.life}, epoch {disk.epoch}")
         self.watcher.started(agent)
         if id in self.plan.hubs:
-            self._handle(agent, HERE)
+            self.handle(agent, HERE)
         if self.filters[id]:
-            self._handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
+            self.handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
         self.agenda.at(self.now_ms + LOCAL_CONNECT_MS, self._local_attempt, agent)
         for address, target, link in self._configured[id]:
             self._dial(agent, dialler_of(id, address, target, link))
@@ -339,9 +363,10 @@ class World(Clocked):
         if agent.pauses:
             agent.inbox.append(event)
         else:
-            self._handle(agent, event)
+            self.handle(agent, event)
 
-    def _handle(self, agent: Agent, event: events.Event) -> None:
+    def handle(self, agent: Agent, event: events.Event) -> None:
+        """The agent's node handles ``event``, and its effects are performed."""
         self.trace.append((self.agenda.now_ms, agent.id, event))
         now_ms = Millis(self.agenda.now_ms + agent.clock_offset_ms)
         effects = agent.node.handle(event, now_ms=now_ms)
@@ -384,6 +409,8 @@ class World(Clocked):
                     agent.data.renew_epoch(Epoch(epoch))
                 case e.PublishGuide() | e.StepIn() | e.StepBack() | e.SetDraining():
                     self._on_failover(agent, effect)
+                case e.Pause() | e.Proceed():
+                    self._on_serving(agent, effect)
                 case e.Notice():
                     self.noticed(effect)
                 case _:
@@ -398,6 +425,9 @@ class World(Clocked):
         self, agent: Agent, effect: e.PublishGuide | e.StepIn | e.StepBack | e.SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
+
+    def _on_serving(self, agent: Agent, effect: e.Pause | e.Proceed) -> None:
+        raise AssertionError("no leaf of this world has two hubs")
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.data_paths[agent.id].reach(neighbour)
@@ -446,7 +476,7 @@ class World(Clocked):
         agent.armed_at_ms = None
         deadline_ms = agent.node.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self.agenda.now_ms + agent.clock_offset_ms:
-            self._handle(agent, events.DeadlineReached())
+            self.handle(agent, events.DeadlineReached())
         else:
             self._arm(agent)
 
@@ -468,7 +498,7 @@ class World(Clocked):
 
     def collects(self, agent: Agent, filters: frozenset[str]) -> None:
         """An agent says from now on that its clients' wishes for ``filters`` only collect."""
-        self._handle(agent, events.CollectsChanged(filters))
+        self.handle(agent, events.CollectsChanged(filters))
 
     def kept(self, agent: Agent, number: int) -> None:
         """An agent keeps a publication of its clients at the edge."""

@@ -269,8 +269,43 @@ class Host:
     def _data_filters(self) -> tuple[str, ...]:
         return (self.agent.data.data_topic, *sorted(self._cover))
 
+    @property
+    def widened(self) -> bool:
+        """Clients may want more than is known."""
+        return self.discovery.widened
+
     def _now_ms(self) -> Millis:
         return self._world.now_of(self.agent).ms
 
     def _wall_ms(self) -> int:
         return self._agenda.now_ms + self._disk.wall_offset_ms
+
+
+class QuietHost(Host):
+    """An agent beside a broker that logs nothing: it is told what clients want when it starts."""
+
+    widened = False
+
+    def start(self) -> None:
+        """Read the disk, and keep it up to date."""
+        self.agent.data.custody.resume(self._world.now_of(self.agent))
+        self._every_second()
+
+    def connect(self) -> None:
+        """The broker answers."""
+        self._open()
+
+    def disconnect(self) -> None:
+        """The connections are gone."""
+        self._close()
+
+    def hold(self, client_id: str, filters: Iterable[str]) -> None:
+        """No lines are missing."""
+
+    def _every_second(self) -> None:
+        self._world.tend(self.agent)
+        when_ms = self._agenda.now_ms + SAVE_GAP_MS
+        self._agenda.at(when_ms, self._world.run, self.agent, self._every_second)
+
+    def _control_filters(self) -> tuple[str, ...]:
+        return (self.agent.data.delivery.marker_topic,)

@@ -147,15 +147,15 @@ def told(*faults, wanted_at, publisher, at_ms, count=1, return_after_ms=0):
         stories.MessageStory(
             seed=1,
             topology="hubs",
-            plan=MessagePlan(world, brokers, (client,)),
+            plan=MessagePlan(
+                world, brokers, (client,), ports=ports, return_after_ms=return_after_ms
+            ),
             faults=faults,
             mishaps=(),
             changes=(),
             publications=(said,),
             settle_ms=9_000,
             heal_ms=30_000,
-            ports=ports,
-            return_after_ms=return_after_ms,
         )
     ).violation
 
