@@ -21,10 +21,11 @@ from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
-from lab.sim.data import DataPath, LocalLink, number_of, packet_of
+from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
 from lab.sim.plan import HERE, DelayChange, Named, WorldPlan, address_of, alias_of, link_of
+from lab.sim.speech import Speech
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires, dialler_of, paths_along
 
@@ -44,6 +45,7 @@ class World(Clocked):
         seed: int,
         watcher: Watcher | None = None,
         beside: Mapping[BrokerId, Sequence[BrokerId]] | None = None,
+        speech: Callable[[DataWorld], Speech] = Speech,
         trace_max: int | None = TRACE_EVENTS_MAX,
     ) -> None:
         super().__init__(trace_max=trace_max)
@@ -62,8 +64,8 @@ class World(Clocked):
         self.origins: dict[int, BrokerId] = {}
         self.delivered: dict[int, Counter[BrokerId]] = {}
         self.paths: dict[tuple[BrokerId, BrokerId], Path] = {}
+        self.speech = speech(self)
         self._rng = random.Random(f"world {seed}")
-        self._encoded: tuple[object, bytes] = (None, b"")
         self._configured: dict[BrokerId, list[Named]] = {}
         self._near = {id: {id} for id in plan.ids}  # whose agents may be connected there
         self._costs = {link_of(link.a, link.b): link.cost for link in plan.links}
@@ -77,7 +79,7 @@ class World(Clocked):
             brokers=self.brokers,
             agents=self.agents,
             arrival=self.arrive,
-            will_of=self.will_of,
+            will_of=self.speech.will_of,
             tell=self._tell,
             fired=self.fired,
         )
@@ -122,7 +124,7 @@ class World(Clocked):
             self.fired["queue_overflow"] += 1
         elif kind != "data":
             try:
-                message = self.read(agent, kind, payload)
+                message = self.speech.read(agent, kind, payload)
             except DecodeError:
                 self.fired["undecodable"] += 1
             else:
@@ -135,22 +137,10 @@ class World(Clocked):
     # --- what agents say ---
 
     def say(self, agent: Agent, connection: Connection, message: control.Message) -> None:
-        """Send a control message. One message goes to many: it is encoded once."""
-        if self._encoded[0] is not message:
-            self._encoded = (message, codec.encode(message))
-        self.wires.transmit(connection, codec.kind_of(message), self._encoded[1])
-
-    def read(self, agent: Agent, kind: str, payload: bytes) -> control.Message:
-        """What an agent makes of a control message. Raises ``DecodeError``: it believes none."""
-        return codec.decode(kind, payload)
-
-    def will_of(self, agent: Agent, bye: control.Bye) -> bytes:
-        """The Will of a connection."""
-        return codec.encode(bye)
-
-    def seals_of(self, agent: Agent) -> Seals | None:
-        """Who seals an agent's frames; ``None``: this federation is open."""
-        return None
+        """Send a control message."""
+        payload = self.speech.write(agent, connection, message)
+        if payload is not None:
+            self.wires.transmit(connection, codec.kind_of(message), payload)
 
     # --- what befalls brokers, agents and links ---
 
@@ -298,7 +288,8 @@ class World(Clocked):
             node=Node(identity, self.plan.parameters_of(id), self.plan.failover),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
-        self.data_paths[id] = self._data_path(agent, disk.epoch)
+        seals = self.speech.begin(agent, self._rng)
+        self.data_paths[id] = self._data_path(agent, disk.epoch, seals)
         self.agents[id] = agent
         self._note(id, f"agent starts, life {agent.life}, epoch {disk.epoch}")
         self.watcher.started(agent)
@@ -446,8 +437,11 @@ class World(Clocked):
             agent.cover = tuple(agent.data.forwarder.cover)
 
     def _dial_back(self, agent: Agent, address: str) -> None:
-        self.fired["dial_back"] += 1
         target = self._address_book[place_of(address)]
+        if link_of(agent.id, target) not in self._costs:
+            self.fired["dialled in vain"] += 1  # a hello came from where no way leads
+            return
+        self.fired["dial_back"] += 1
         if address not in agent.diallers or not agent.diallers[address].wanted:
             cost, outbox = self._costs[link_of(agent.id, target)], is_outbox(address)
             self.fired["outbox"] += outbox
@@ -508,13 +502,11 @@ class World(Clocked):
         """An agent says something to its operator."""
         self.fired[f"notice {notice.name}"] += 1
 
-    def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
+    def _data_path(self, agent: Agent, epoch: Epoch, seals: Seals | None) -> DataPath:
         """The data plane of an agent whose broker's clients are imagined: QoS 0 only."""
         disk = DiskInUse(CustodyDisk(), int(epoch), Writer())
         link = LocalLink(partial(self._delivered, agent))
-        return DataPath(
-            agent, self, epoch, disk, link, seals=self.seals_of(agent), flows_max=self.flows_max
-        )
+        return DataPath(agent, self, epoch, disk, link, seals=seals, flows_max=self.flows_max)
 
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:
         number = number_of(packet)

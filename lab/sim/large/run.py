@@ -6,12 +6,13 @@ one hub: while that is dead it waits, and so does what is for it.
 """
 
 import random
-import traceback
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from federator.protocol.types import BrokerId
+from lab.sim.campaign import SeedResult, stand, told
 from lab.sim.convergence import demand
 from lab.sim.faults import Fault, FaultKind, schedule
 from lab.sim.large.checks import SAMPLE, SampledInvariants, astray, complaints
@@ -79,11 +80,10 @@ def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
     """Run it to its end or to the first violation; ``say`` is told what happens."""
     outcome = Outcome(len(large.hubs), len(large.ports), len(large.borders) // 2)
     story = _Story(large, outcome, say)
-    try:
-        story.play(deaths)
-    except Exception as error:  # Whatever the protocol raises is a finding, not the end.
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        outcome.violation = f"{type(error).__name__}: {error} ({at.name}:{at.lineno})"
+    nothing = SeedResult(large.seed, "large", outcome.brokers, None, CONVERGES_MS)
+    violation = told(nothing, story.world, story.acts(deaths)).violation
+    if violation is not None:
+        outcome.violation = f"{violation.invariant}: {violation.detail}"
     outcome.events = story.world.agenda.calls_made
     outcome.simulated_ms = story.world.now_ms
     outcome.published = len(story.world.ledger.published)
@@ -104,10 +104,11 @@ class _Story:
         self._sample = self._rng.sample(large.ports, min(SAMPLE, len(large.ports)))
         self._started_ms: dict[BrokerId, int] = {}
 
-    def play(self, deaths: int) -> None:
+    def acts(self, deaths: int) -> Iterator[int]:
         world, outcome = self.world, self._outcome
         world.run_until(START_MS)
         outcome.converged_ms = self._converge("converges")
+        yield outcome.converged_ms
         self._count_filters()
         self._say(f"stands after {outcome.converged_ms / 1_000:.1f} s")
         before, since_ms = self._said(), world.now_ms
@@ -155,15 +156,9 @@ class _Story:
 
     def _converge(self, invariant: str) -> int:
         """Run until nothing is missing; when that was."""
-        world = self.world
-        bound_ms = world.now_ms + CONVERGES_MS
-        while True:
-            wrong = next(self._complaints(), None)
-            if wrong is None and not self._outstanding():
-                return world.now_ms
-            if world.now_ms >= bound_ms:
-                demand(invariant, [*([wrong] if wrong else []), *self._outstanding()])
-            world.run_until(world.now_ms + CHECK_EVERY_MS)
+        wrong = {invariant: lambda: chain(self._complaints(), self._outstanding())}
+        until_ms = self.world.now_ms + CONVERGES_MS
+        return stand(self.world, wrong, until_ms=until_ms, every_ms=CHECK_EVERY_MS)
 
     def _complaints(self) -> Iterator[str]:
         return complaints(self.world, self._large, self._sample)

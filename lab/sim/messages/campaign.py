@@ -13,7 +13,7 @@ from federator.protocol.custody.origin import STEPS_MS
 from federator.protocol.filters import contains
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, told
+from lab.sim.campaign import SeedResult, Wrong, stand, told
 from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
@@ -105,18 +105,11 @@ def _heal(world: MessageWorld, heal_ms: int, bound_ms: int) -> int:
     than that takes.
     """
     echo_ms = world.plan.parameters.hello_timeout_ms + world.plan.parameters.hello_interval_ms
-    since_ms: int | None = None
-    while world.now_ms < heal_ms + bound_ms:
-        if next(_complaints(world), None) is not None or _outstanding(world):
-            since_ms = None
-        elif since_ms is None:
-            since_ms = world.now_ms
-        elif world.now_ms - since_ms >= echo_ms:
-            return since_ms - heal_ms
-        world.run_until(world.now_ms + CHECK_EVERY_MS)
-    demand("converges", _complaints(world))
-    demand("owed", _outstanding(world))
-    return bound_ms
+    wrong: dict[str, Wrong] = {
+        "converges": partial(_complaints, world),
+        "owed": partial(_outstanding, world),
+    }
+    return stand(world, wrong, until_ms=heal_ms + bound_ms, calm_ms=echo_ms) - heal_ms
 
 
 def _publish_in_the_calm(world: MessageWorld, story: MessageStory) -> None:

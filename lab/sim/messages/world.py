@@ -6,16 +6,17 @@ broker's log. Every publication is followed from client to client by the ledger.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from federator.protocol import events
+from federator.protocol.data.ports import Seals
 from federator.protocol.effects import Pause, Proceed
 from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Now
-from lab.sim.data import DataPath
+from lab.sim.data import DataPath, DataWorld
 from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
 from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, BrokerPlan, MessageBroker
 from lab.sim.messages.clients import Subscriber, SubscriberPlan
@@ -26,6 +27,7 @@ from lab.sim.messages.ledger import Ledger
 from lab.sim.messages.sessions import Message, control_client_id, data_client_id
 from lab.sim.network import Agent
 from lab.sim.plan import Named, WorldPlan
+from lab.sim.speech import Speech
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.wires import dialler_of
 from lab.sim.world import World
@@ -50,9 +52,16 @@ class MessagePlan:
 class MessageWorld(World):
     """Brokers with clients, agents and links under one simulated clock."""
 
-    def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher | None = None) -> None:
+    def __init__(
+        self,
+        plan: MessagePlan,
+        *,
+        seed: int,
+        watcher: Watcher | None = None,
+        speech: Callable[[DataWorld], Speech] = Speech,
+    ) -> None:
         beside = beside_hubs(plan.ports)
-        super().__init__(plan.world, seed=seed, watcher=watcher, beside=beside)
+        super().__init__(plan.world, seed=seed, watcher=watcher, beside=beside, speech=speech)
         home = {subscriber.id: subscriber.broker for subscriber in plan.subscribers}
         self.wanted_by_clients = dict.fromkeys(self.plan.ids, frozenset[str]())  # at first
         for each in plan.subscribers:
@@ -287,13 +296,13 @@ class MessageWorld(World):
         for address in given_up:
             self._end(agent, agent.diallers[address])
 
-    def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
+    def _data_path(self, agent: Agent, epoch: Epoch, seals: Seals | None) -> DataPath:
         id = agent.id
         connection = DataConnection(agent, self.local[id], self.ledger, self)
         self._connections[id] = connection
         disk = DiskInUse(self.host_disks[id].custody, int(epoch), connection)
         self.hubs.share_clock(agent)
-        path = DataPath(agent, self, epoch, disk, connection, seals=self.seals_of(agent))
+        path = DataPath(agent, self, epoch, disk, connection, seals=seals)
         self.hubs.join(agent)
         return path
 
