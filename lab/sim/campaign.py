@@ -18,7 +18,6 @@ from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.scenario import TOPICS, Scenario
 from lab.sim.steering import (
-    MIXTURES,
     halves,
     marked,
     only_collected,
@@ -30,7 +29,6 @@ from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 CHECK_EVERY_MS = 250
-STEERS_MS = 1_000  # in which agents may move flows by themselves
 NEW_FILTER = "fresh/+/filter"
 
 
@@ -58,16 +56,16 @@ class SeedResult:
     violation: Violation | None = None
 
 
-def run_scenario(scenario: Scenario, kind: type[World] = World) -> SeedResult:
-    """Run one seed, in a world of that ``kind``, to its end or to the first violation."""
+def run_scenario(scenario: Scenario) -> SeedResult:
+    """Run one seed to its end or to the first violation."""
     invariants = Invariants()
-    world = kind(scenario.plan, seed=scenario.seed, watcher=invariants)
+    world = World(scenario.plan, seed=scenario.seed, watcher=invariants)
     invariants.attach(world)
     bound_ms = convergence.bound_ms(scenario.plan)
 
     def acts() -> Iterator[int]:
         _play(world, scenario)
-        steered = world.steers or bool(scenario.plans)
+        steered = bool(scenario.plans)
         yield _converge(world, invariants, scenario.heal_ms, bound_ms, steered=steered)
         _mix_plans(world, scenario)
         # Who lost a core looks as if it had it, until nobody answered its solicit.
@@ -194,10 +192,6 @@ def _subscribe_anew(world: World, scenario: Scenario) -> None:
 
 def _mix_plans(world: World, scenario: Scenario) -> None:
     """In the calm everything arrives once, whoever follows which plan, and while that changes."""
-    for _ in range(MIXTURES if world.steers else 0):
-        world.run_until(world.now_ms + STEERS_MS)
-        if missed := _probe(world):
-            raise InvariantError("mixed_plans_reach_each_once", missed)
     for moment in scenario.plans:
         if moment.at_ms > scenario.heal_ms:
             early, late = halves(moment)

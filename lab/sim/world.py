@@ -19,6 +19,7 @@ from federator.protocol.filters import matches
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
+from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of
@@ -34,9 +35,6 @@ LOCAL_CONNECT_MS = 1
 
 class World(Clocked):
     """Brokers, agents and links under one simulated clock; ``seed`` is its only randomness."""
-
-    flows_max = 0  # that agents measure
-    steers = False  # agents give flows trees of their own
 
     def __init__(
         self,
@@ -285,7 +283,12 @@ class World(Clocked):
         agent = Agent(
             id=id,
             life=self.lives[id],
-            node=Node(identity, self.plan.parameters_of(id), self.plan.failover),
+            node=Node(
+                identity,
+                self.plan.parameters_of(id),
+                self.plan.failover,
+                topology=self._topology_of(id),
+            ),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
         seals = self.speech.begin(agent, self._rng)
@@ -305,7 +308,7 @@ class World(Clocked):
         """End what was dialled back at ``target``."""
         named = {address for address, *_ in self._configured[agent.id]}
         for address, dialler in agent.diallers.items():
-            if dialler.target == target and address not in named:
+            if dialler.expected_id == target and address not in named:
                 self._end(agent, dialler)
 
     def _end(self, agent: Agent, dialler: Dialler, *, telling: bool = True) -> None:
@@ -402,10 +405,10 @@ class World(Clocked):
                     self._on_failover(agent, effect)
                 case e.Pause() | e.Proceed():
                     self._on_serving(agent, effect)
+                case e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
+                    self._on_topology(agent, effect)
                 case e.Notice():
                     self.noticed(effect)
-                case _:
-                    raise AssertionError(f"{effect}: links of this world are those of its plan")
         if moved:
             path.set_destinations(moved)
         if routes_changed:
@@ -416,6 +419,14 @@ class World(Clocked):
         self, agent: Agent, effect: e.PublishGuide | e.StepIn | e.StepBack | e.SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
+
+    def _topology_of(self, id: BrokerId) -> TopologyParameters | None:
+        return None
+
+    def _on_topology(
+        self, agent: Agent, effect: e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers
+    ) -> None:
+        raise AssertionError(f"{effect}: links of this world are those of its plan")
 
     def _on_serving(self, agent: Agent, effect: e.Pause | e.Proceed) -> None:
         raise AssertionError("no leaf of this world has two hubs")
@@ -506,7 +517,7 @@ class World(Clocked):
         """The data plane of an agent whose broker's clients are imagined: QoS 0 only."""
         disk = DiskInUse(CustodyDisk(), int(epoch), Writer())
         link = LocalLink(partial(self._delivered, agent))
-        return DataPath(agent, self, epoch, disk, link, seals=seals, flows_max=self.flows_max)
+        return DataPath(agent, self, epoch, disk, link, seals=seals)
 
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:
         number = number_of(packet)
