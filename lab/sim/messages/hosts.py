@@ -286,11 +286,6 @@ class QuietHost(Host):
 
     widened = False
 
-    def start(self) -> None:
-        """Read the disk, and keep it up to date."""
-        self.agent.data.custody.resume(self._world.now_of(self.agent))
-        self._every_second()
-
     def connect(self) -> None:
         """The broker answers."""
         self._open()
@@ -302,10 +297,8 @@ class QuietHost(Host):
     def hold(self, client_id: str, filters: Iterable[str]) -> None:
         """No lines are missing."""
 
-    def _every_second(self) -> None:
-        self._world.tend(self.agent)
-        when_ms = self._agenda.now_ms + SAVE_GAP_MS
-        self._agenda.at(when_ms, self._world.run, self.agent, self._every_second)
+    def _save(self, *, closed: bool) -> None:
+        """There is no table."""
 
     def _control_filters(self) -> tuple[str, ...]:
         return (self.agent.data.delivery.marker_topic,)
