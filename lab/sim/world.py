@@ -19,7 +19,6 @@ from federator.protocol.filters import matches
 from federator.protocol.links.outbox import is_outbox, place_of
 from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
-from federator.protocol.topology.parameters import TopologyParameters
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
 from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of
@@ -283,12 +282,7 @@ class World(Clocked):
         agent = Agent(
             id=id,
             life=self.lives[id],
-            node=Node(
-                identity,
-                self.plan.parameters_of(id),
-                self.plan.failover,
-                topology=self._topology_of(id),
-            ),
+            node=Node(identity, self.plan.parameters_of(id), self.plan.failover),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
         seals = self.speech.begin(agent, self._rng)
@@ -308,7 +302,7 @@ class World(Clocked):
         """End what was dialled back at ``target``."""
         named = {address for address, *_ in self._configured[agent.id]}
         for address, dialler in agent.diallers.items():
-            if dialler.expected_id == target and address not in named:
+            if dialler.target == target and address not in named:
                 self._end(agent, dialler)
 
     def _end(self, agent: Agent, dialler: Dialler, *, telling: bool = True) -> None:
@@ -405,10 +399,10 @@ class World(Clocked):
                     self._on_failover(agent, effect)
                 case e.Pause() | e.Proceed():
                     self._on_serving(agent, effect)
-                case e.DialSeed() | e.CallOffSeed() | e.Measure() | e.RememberBrokers():
-                    self._on_topology(agent, effect)
                 case e.Notice():
                     self.noticed(effect)
+                case _:
+                    raise AssertionError(f"{effect}: links of this world are those of its plan")
         if moved:
             path.set_destinations(moved)
         if routes_changed:
@@ -419,14 +413,6 @@ class World(Clocked):
         self, agent: Agent, effect: e.PublishGuide | e.StepIn | e.StepBack | e.SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
-
-    def _topology_of(self, id: BrokerId) -> TopologyParameters | None:
-        return None
-
-    def _on_topology(
-        self, agent: Agent, effect: e.DialSeed | e.CallOffSeed | e.Measure | e.RememberBrokers
-    ) -> None:
-        raise AssertionError(f"{effect}: links of this world are those of its plan")
 
     def _on_serving(self, agent: Agent, effect: e.Pause | e.Proceed) -> None:
         raise AssertionError("no leaf of this world has two hubs")

@@ -29,8 +29,7 @@ CHECK_EVERY_MS = 2_000
 
 def run_joining(story: JoiningStory) -> SeedResult:
     """Run one seed to its end or to the first violation."""
-    ids = {blow.broker for act in story.acts for blow in act if isinstance(blow, Start)}
-    world = JoiningWorld(story.seed, story.parameters, ids)
+    world = JoiningWorld(story.seed, story.parameters)
     nothing = SeedResult(story.seed, "joining", story.nodes, None, SETTLED_MS)
     return told(nothing, world, _play(world, story))
 

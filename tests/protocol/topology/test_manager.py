@@ -214,7 +214,7 @@ def test_two_halves_find_each_other_without_a_seed():
 
 
 def test_who_restarts_without_its_seed_comes_back():
-    world = JoiningWorld(3, TopologyParameters(), range(6))
+    world = JoiningWorld(3, TopologyParameters())
     for id in range(6):
         world.start(id, [0] if id else [])
     world.run_until(60_000)
