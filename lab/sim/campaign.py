@@ -6,8 +6,9 @@ wants it exactly once.
 """
 
 import traceback
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
@@ -17,7 +18,6 @@ from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.scenario import TOPICS, Scenario
 from lab.sim.steering import (
-    MIXTURES,
     halves,
     marked,
     only_collected,
@@ -29,7 +29,6 @@ from lab.sim.watcher import InvariantError
 from lab.sim.world import World
 
 CHECK_EVERY_MS = 250
-STEERS_MS = 1_000  # in which agents may move flows by themselves
 NEW_FILTER = "fresh/+/filter"
 
 
@@ -57,16 +56,16 @@ class SeedResult:
     violation: Violation | None = None
 
 
-def run_scenario(scenario: Scenario, kind: type[World] = World) -> SeedResult:
-    """Run one seed, in a world of that ``kind``, to its end or to the first violation."""
+def run_scenario(scenario: Scenario) -> SeedResult:
+    """Run one seed to its end or to the first violation."""
     invariants = Invariants()
-    world = kind(scenario.plan, seed=scenario.seed, watcher=invariants)
+    world = World(scenario.plan, seed=scenario.seed, watcher=invariants)
     invariants.attach(world)
     bound_ms = convergence.bound_ms(scenario.plan)
 
     def acts() -> Iterator[int]:
         _play(world, scenario)
-        steered = world.steers or bool(scenario.plans)
+        steered = bool(scenario.plans)
         yield _converge(world, invariants, scenario.heal_ms, bound_ms, steered=steered)
         _mix_plans(world, scenario)
         # Who lost a core looks as if it had it, until nobody answered its solicit.
@@ -103,6 +102,36 @@ def told(nothing: SeedResult, world: Clocked, acts: Iterator[int]) -> SeedResult
     )
 
 
+Wrong = Callable[[], Iterable[str]]
+"""What is not as it must become."""
+
+
+def stand(
+    world: Clocked,
+    wrong: Mapping[str, Wrong],
+    *,
+    until_ms: int,
+    every_ms: int = CHECK_EVERY_MS,
+    calm_ms: int = 0,
+) -> int:
+    """Run until nothing is wrong, and is not for ``calm_ms``; since when.
+
+    ``wrong``: what is, by the name of the invariant, at which it is when it still is ``until_ms``.
+    """
+    since_ms: int | None = None
+    while True:
+        if any(next(iter(found()), None) is not None for found in wrong.values()):
+            since_ms = None
+        elif since_ms is None:
+            since_ms = world.now_ms
+        if since_ms is not None and world.now_ms - since_ms >= calm_ms:
+            return since_ms
+        if world.now_ms >= until_ms:
+            for invariant, found in wrong.items():
+                demand(invariant, found())
+        world.run_until(world.now_ms + every_ms)
+
+
 def _play(world: World, scenario: Scenario) -> None:
     """The faulty phase."""
     schedule(world, scenario.faults)
@@ -125,21 +154,19 @@ def _converge(
     So a probe that missed somebody is repeated then; one that came twice is never right.
     """
     shortest = convergence.finds_shortest(world.plan)
+    wrong = {"converges": partial(convergence.complaints, world, shortest=shortest)}
+    until_ms = heal_ms + bound_ms
     while True:
-        late = world.now_ms >= heal_ms + bound_ms
-        if late:
-            demand("converges", convergence.complaints(world, shortest=shortest))
-        if next(convergence.complaints(world, shortest=shortest), None) is None:
-            converged_ms = world.now_ms - heal_ms
-            fixed = not steered and all(link.cost is not None for link in world.plan.links)
-            if shortest and fixed and world.plan.shortest.issuperset(world.plan.ids):
-                invariants.demand_shortest(_least_costs(world))
-            missed = _probe(world)
-            invariants.demand_shortest(None)
-            if not missed:
-                return converged_ms
-            if late:
-                raise InvariantError("probe_reaches_each_once", missed)
+        since_ms = stand(world, wrong, until_ms=until_ms)
+        fixed = not steered and all(link.cost is not None for link in world.plan.links)
+        if shortest and fixed and world.plan.shortest.issuperset(world.plan.ids):
+            invariants.demand_shortest(_least_costs(world))
+        missed = _probe(world)
+        invariants.demand_shortest(None)
+        if not missed:
+            return since_ms - heal_ms
+        if since_ms >= until_ms:
+            raise InvariantError("probe_reaches_each_once", missed)
         world.run_until(world.now_ms + CHECK_EVERY_MS)
 
 
@@ -158,19 +185,13 @@ def _subscribe_anew(world: World, scenario: Scenario) -> None:
     before = world.filters[id]
     for filters in (before | {NEW_FILTER}, before):
         world.set_filters(id, filters)
-        late_ms = world.now_ms + convergence.calm_bound_ms(scenario.plan)
-        while next(convergence.complaints(world), None) is not None:
-            if world.now_ms >= late_ms:
-                demand("triggered_updates", convergence.complaints(world))
-            world.run_until(world.now_ms + CHECK_EVERY_MS)
+        until_ms = world.now_ms + convergence.calm_bound_ms(scenario.plan)
+        wrong = {"triggered_updates": partial(convergence.complaints, world)}
+        stand(world, wrong, until_ms=until_ms)
 
 
 def _mix_plans(world: World, scenario: Scenario) -> None:
     """In the calm everything arrives once, whoever follows which plan, and while that changes."""
-    for _ in range(MIXTURES if world.steers else 0):
-        world.run_until(world.now_ms + STEERS_MS)
-        if missed := _probe(world):
-            raise InvariantError("mixed_plans_reach_each_once", missed)
     for moment in scenario.plans:
         if moment.at_ms > scenario.heal_ms:
             early, late = halves(moment)

@@ -79,9 +79,10 @@ class Part:
     subscribers: Subscribers
 
 
-def parts_of(world: World) -> list[Part]:
-    """The connected parts of what runs."""
-    alive = {id for id in world.plan.ids if id in world.agents and world.brokers[id].running}
+def parts_of(world: World, among: Iterable[BrokerId] | None = None) -> list[Part]:
+    """The connected parts of what runs, or of those ``among`` these that run."""
+    ids = world.plan.ids if among is None else among
+    alive = {id for id in ids if id in world.agents and world.brokers[id].running}
     links: list[Link] = [
         (link.a, link.b) for link in world.plan.links if link.a in alive and link.b in alive
     ]
@@ -103,11 +104,17 @@ def demand(invariant: str, found: Iterable[str]) -> None:
         raise InvariantError(invariant, "; ".join(first))
 
 
-def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
-    """Everything that is not as it must become; ``shortest`` paths, too (``finds_shortest``)."""
-    for part in parts_of(world):
+def complaints(
+    world: World, *, shortest: bool = False, among: Iterable[BrokerId] | None = None
+) -> Iterator[str]:
+    """Everything that is not as it must become; ``shortest`` paths, too (``finds_shortest``).
+
+    ``among``: the brokers that are looked at, with the links between them; otherwise all.
+    """
+    parts = parts_of(world, among)
+    yield from _links_missing(world, {id for part in parts for id in part.ids})
+    for part in parts:
         agents = {id: world.agents[id] for id in sorted(part.ids)}
-        yield from _links_missing(world, agents)
         meshes, straight = _by_strategy(part, world.plan.shortest)
         for filter, subscribers in meshes.items():
             yield from _mesh_wrong(world, agents, filter, subscribers)
@@ -119,10 +126,10 @@ def complaints(world: World, *, shortest: bool = False) -> Iterator[str]:
         yield from _leftovers(agents, meshes)
 
 
-def _links_missing(world: World, agents: dict[BrokerId, Agent]) -> Iterator[str]:
+def _links_missing(world: World, alive: set[BrokerId]) -> Iterator[str]:
     for link in world.plan.links:
         for here, there in ((link.a, link.b), (link.b, link.a)):
-            if here in agents and there in agents and there not in agents[here].reach:
+            if here in alive and there in alive and there not in world.agents[here].reach:
                 yield f"{here} does not reach {there}"
 
 
@@ -187,11 +194,12 @@ def _destinations_wrong(
                 yield f"{filter!r}: {id} knows destinations {known}, not {sorted(wanted)}"
     for id in agents:
         for end in sorted(_all_of(straight) - {id}):
-            if not (id in ends and end in ends) and not _leads(agents, id, end):
+            if not (id in ends and end in ends) and not leads(agents, id, end):
                 yield f"the next hops from {id} do not lead to {end}"
 
 
-def _leads(agents: dict[BrokerId, Agent], here: BrokerId, end: BrokerId) -> bool:
+def leads(agents: dict[BrokerId, Agent], here: BrokerId, end: BrokerId) -> bool:
+    """Whether the next hops from ``here`` lead to ``end``."""
     for _ in agents:
         if here == end:
             return True

@@ -218,7 +218,6 @@ class DataPath:
         link: DataLink,
         *,
         seals: Seals | None,
-        flows_max: int = 0,
     ) -> None:
         self._agent = agent
         self._world = world
@@ -232,9 +231,9 @@ class DataPath:
             seals=seals,
             now=world.now_of(agent),
             hop_limit=HOP_LIMIT,
-            flows_max=flows_max,
         )
         self.plane.delivery.link = link
+        agent.data = self.plane
         self._collected = [(0, frozenset[str]())]  # since when which filters
         routing, meshes = agent.node.topic_routing, agent.node.meshes
         self.edge = EdgeFollower(

@@ -46,6 +46,7 @@ class Invariants(Watcher):
     """Every check of one run; ``attach`` comes first."""
 
     world: World
+    links_stay = False  # from now on no link may go down
 
     def __init__(self) -> None:
         self.floods: dict[tuple[BrokerId, int, int], _Flood] = {}
@@ -96,6 +97,8 @@ class Invariants(Watcher):
     def link_changed(self, agent: Agent, target: BrokerId) -> None:
         """Announcements under way may need repeats."""
         self._links_changed_ms = self.world.now_ms
+        if self.links_stay and target not in agent.reach:
+            raise InvariantError("links_stay", f"{agent.id} lost {target}")
 
     def sent(self, agent: Agent, target: BrokerId, send: Send) -> None:
         """Count announcements; nothing local travels."""

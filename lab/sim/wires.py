@@ -65,6 +65,7 @@ class Wires:
         self.duplication = self.plan.duplication
         self._random = self.rng.random
         # By owner and target of a path, and kind of message.
+        self.messages_sent: Counter[tuple[BrokerId, BrokerId, str]] = Counter()
         self.bytes_sent: Counter[tuple[BrokerId, BrokerId, str]] = Counter()
 
     # --- making ---
@@ -131,7 +132,9 @@ class Wires:
         """Publish on the neighbour's broker: in order, or not at all."""
         if not connection.open_here:
             return
-        self.bytes_sent[connection.path.owner, connection.path.target, kind] += len(payload)
+        way = (connection.path.owner, connection.path.target, kind)
+        self.messages_sent[way] += 1
+        self.bytes_sent[way] += len(payload)
         carrier = self._carrier(connection)
         if carrier is None:
             self.fired["outbox_unheard"] += 1

@@ -6,7 +6,7 @@ dice are ours. Every control message passes the real codec, every publication a 
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from mqtt5 import PublishPacket
@@ -21,10 +21,11 @@ from federator.protocol.messages import codec, control
 from federator.protocol.node import Identity, Node
 from federator.protocol.types import BrokerId, Epoch, Millis, Now
 from lab.sim.agenda import TRACE_EVENTS_MAX, Clocked
-from lab.sim.data import DataPath, LocalLink, number_of, packet_of
+from lab.sim.data import DataPath, DataWorld, LocalLink, number_of, packet_of
 from lab.sim.disks import CustodyDisk, DiskInUse, Writer
 from lab.sim.network import FIRST_EPOCH, INBOX_MAX, Agent, Broker, Connection, Dialler, Disk, Path
 from lab.sim.plan import HERE, DelayChange, Named, WorldPlan, address_of, alias_of, link_of
+from lab.sim.speech import Speech
 from lab.sim.watcher import Watcher
 from lab.sim.wires import BROKER_PATIENCE_MS, Wires, dialler_of, paths_along
 
@@ -34,19 +35,19 @@ LOCAL_CONNECT_MS = 1
 class World(Clocked):
     """Brokers, agents and links under one simulated clock; ``seed`` is its only randomness."""
 
-    flows_max = 0  # that agents measure
-    steers = False  # agents give flows trees of their own
-
     def __init__(
         self,
         plan: WorldPlan,
         *,
         seed: int,
         watcher: Watcher | None = None,
+        beside: Mapping[BrokerId, Sequence[BrokerId]] | None = None,
+        speech: Callable[[DataWorld], Speech] = Speech,
         trace_max: int | None = TRACE_EVENTS_MAX,
     ) -> None:
         super().__init__(trace_max=trace_max)
         self.plan = plan
+        self.beside = beside or {}  # the other agents at a broker, in its agent's process
         self.watcher = watcher or Watcher()
         self.brokers = {id: Broker(id) for id in plan.ids}
         self.agents: dict[BrokerId, Agent] = {}
@@ -60,8 +61,8 @@ class World(Clocked):
         self.origins: dict[int, BrokerId] = {}
         self.delivered: dict[int, Counter[BrokerId]] = {}
         self.paths: dict[tuple[BrokerId, BrokerId], Path] = {}
+        self.speech = speech(self)
         self._rng = random.Random(f"world {seed}")
-        self._encoded: tuple[object, bytes] = (None, b"")
         self._configured: dict[BrokerId, list[Named]] = {}
         self._near = {id: {id} for id in plan.ids}  # whose agents may be connected there
         self._costs = {link_of(link.a, link.b): link.cost for link in plan.links}
@@ -75,7 +76,7 @@ class World(Clocked):
             brokers=self.brokers,
             agents=self.agents,
             arrival=self.arrive,
-            will_of=self.will_of,
+            will_of=self.speech.will_of,
             tell=self._tell,
             fired=self.fired,
         )
@@ -120,7 +121,7 @@ class World(Clocked):
             self.fired["queue_overflow"] += 1
         elif kind != "data":
             try:
-                message = self.read(agent, kind, payload)
+                message = self.speech.read(agent, kind, payload)
             except DecodeError:
                 self.fired["undecodable"] += 1
             else:
@@ -133,27 +134,23 @@ class World(Clocked):
     # --- what agents say ---
 
     def say(self, agent: Agent, connection: Connection, message: control.Message) -> None:
-        """Send a control message. One message goes to many: it is encoded once."""
-        if self._encoded[0] is not message:
-            self._encoded = (message, codec.encode(message))
-        self.wires.transmit(connection, codec.kind_of(message), self._encoded[1])
-
-    def read(self, agent: Agent, kind: str, payload: bytes) -> control.Message:
-        """What an agent makes of a control message. Raises ``DecodeError``: it believes none."""
-        return codec.decode(kind, payload)
-
-    def will_of(self, agent: Agent, bye: control.Bye) -> bytes:
-        """The Will of a connection."""
-        return codec.encode(bye)
-
-    def seals_of(self, agent: Agent) -> Seals | None:
-        """Who seals an agent's frames; ``None``: this federation is open."""
-        return None
+        """Send a control message."""
+        payload = self.speech.write(agent, connection, message)
+        if payload is not None:
+            self.wires.transmit(connection, codec.kind_of(message), payload)
 
     # --- what befalls brokers, agents and links ---
 
+    def at_broker(self, id: BrokerId) -> tuple[BrokerId, ...]:
+        """The agents of a broker: its own, and those beside it."""
+        return (id, *self.beside.get(id, ()))
+
     def stop_broker(self, id: BrokerId) -> None:
         """Kill the broker: everybody's connections to it are reset, its Wills are lost."""
+        for each in self.at_broker(id):
+            self._stop_broker(each)
+
+    def _stop_broker(self, id: BrokerId) -> None:
         broker = self.brokers[id]
         broker.stops += 1
         if broker.stops > 1:
@@ -170,14 +167,19 @@ class World(Clocked):
 
     def start_broker(self, id: BrokerId) -> None:
         """End one cause of the broker's absence."""
-        broker = self.brokers[id]
-        broker.stops -= 1
-        if broker.stops == 0:
-            broker.life += 1
-            self._note(id, "broker starts")
+        for each in self.at_broker(id):
+            broker = self.brokers[each]
+            broker.stops -= 1
+            if broker.stops == 0:
+                broker.life += 1
+                self._note(each, "broker starts")
 
     def stop_agent(self, id: BrokerId, *, graceful: bool = False) -> None:
-        """Kill the agent, or let it leave with a bye."""
+        """Kill the agent, or let it leave with a bye; those beside its broker with it."""
+        for each in self.at_broker(id):
+            self._stop_agent(each, graceful=graceful)
+
+    def _stop_agent(self, id: BrokerId, *, graceful: bool) -> None:
         self.agent_stops[id] += 1
         agent = self.agents.get(id)
         if self.agent_stops[id] > 1 or agent is None:
@@ -185,7 +187,7 @@ class World(Clocked):
         graceful = graceful and not agent.pauses
         self._note(id, "agent leaves" if graceful else "agent dies")
         if graceful:
-            self._handle(agent, events.LeaveRequested())
+            self.handle(agent, events.LeaveRequested())
         del self.agents[id]
         for connection, dialler in list(agent.connections.values()):
             dialler.wanted = False
@@ -196,9 +198,10 @@ class World(Clocked):
 
     def start_agent(self, id: BrokerId) -> None:
         """End one cause of the agent's absence."""
-        self.agent_stops[id] -= 1
-        if self.agent_stops[id] == 0:
-            self._start(id)
+        for each in self.at_broker(id):
+            self.agent_stops[each] -= 1
+            if self.agent_stops[each] == 0:
+                self._start(each)
 
     def forget(self, id: BrokerId) -> None:
         """Lose the agent's disk, and set its clock back: its next epoch was long ago."""
@@ -206,6 +209,10 @@ class World(Clocked):
 
     def pause_agent(self, id: BrokerId) -> None:
         """Stop the agent's process as SIGSTOP does."""
+        for each in self.at_broker(id):
+            self._pause_agent(each)
+
+    def _pause_agent(self, id: BrokerId) -> None:
         agent = self.agents.get(id)
         if agent is None:
             return
@@ -219,6 +226,11 @@ class World(Clocked):
 
     def resume_agent(self, id: BrokerId, life: int) -> None:
         """Let the agent that was paused in its ``life`` go on: first with what waited for it."""
+        self._resume_agent(id, life)
+        for each in self.beside.get(id, ()):
+            self._resume_agent(each, self.lives[each])
+
+    def _resume_agent(self, id: BrokerId, life: int) -> None:
         agent = self.agents.get(id)
         if agent is None or agent.life != life or not agent.pauses:
             return
@@ -234,7 +246,7 @@ class World(Clocked):
             elif callable(waiting):
                 waiting()
             else:
-                self._handle(agent, waiting)
+                self.handle(agent, waiting)
         self._wake(agent)
 
     def paths_of(self, a: BrokerId, b: BrokerId, *, both: bool) -> list[Path]:
@@ -273,15 +285,15 @@ class World(Clocked):
             node=Node(identity, self.plan.parameters_of(id), self.plan.failover),
             clock_offset_ms=self._rng.randint(0, self.plan.clock_offset_ms_max),
         )
-        self.data_paths[id] = self._data_path(agent, disk.epoch)
-        agent.data = self.data_paths[id].plane
+        seals = self.speech.begin(agent, self._rng)
+        self.data_paths[id] = self._data_path(agent, disk.epoch, seals)
         self.agents[id] = agent
         self._note(id, f"agent starts, life {agent.life}, epoch {disk.epoch}")
         self.watcher.started(agent)
         if id in self.plan.hubs:
-            self._handle(agent, HERE)
+            self.handle(agent, HERE)
         if self.filters[id]:
-            self._handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
+            self.handle(agent, events.LocalFiltersChanged(self.filters[id], frozenset()))
         self.agenda.at(self.now_ms + LOCAL_CONNECT_MS, self._local_attempt, agent)
         for address, target, link in self._configured[id]:
             self._dial(agent, dialler_of(id, address, target, link))
@@ -339,9 +351,10 @@ class World(Clocked):
         if agent.pauses:
             agent.inbox.append(event)
         else:
-            self._handle(agent, event)
+            self.handle(agent, event)
 
-    def _handle(self, agent: Agent, event: events.Event) -> None:
+    def handle(self, agent: Agent, event: events.Event) -> None:
+        """The agent's node handles ``event``, and its effects are performed."""
         self.trace.append((self.agenda.now_ms, agent.id, event))
         now_ms = Millis(self.agenda.now_ms + agent.clock_offset_ms)
         effects = agent.node.handle(event, now_ms=now_ms)
@@ -384,6 +397,8 @@ class World(Clocked):
                     agent.data.renew_epoch(Epoch(epoch))
                 case e.PublishGuide() | e.StepIn() | e.StepBack() | e.SetDraining():
                     self._on_failover(agent, effect)
+                case e.Pause() | e.Proceed():
+                    self._on_serving(agent, effect)
                 case e.Notice():
                     self.noticed(effect)
                 case _:
@@ -398,6 +413,9 @@ class World(Clocked):
         self, agent: Agent, effect: e.PublishGuide | e.StepIn | e.StepBack | e.SetDraining
     ) -> None:
         self.fired[f"failover {type(effect).__name__}"] += 1
+
+    def _on_serving(self, agent: Agent, effect: e.Pause | e.Proceed) -> None:
+        raise AssertionError("no leaf of this world has two hubs")
 
     def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
         self.data_paths[agent.id].reach(neighbour)
@@ -416,8 +434,11 @@ class World(Clocked):
             agent.cover = tuple(agent.data.forwarder.cover)
 
     def _dial_back(self, agent: Agent, address: str) -> None:
-        self.fired["dial_back"] += 1
         target = self._address_book[place_of(address)]
+        if link_of(agent.id, target) not in self._costs:
+            self.fired["dialled in vain"] += 1  # a hello came from where no way leads
+            return
+        self.fired["dial_back"] += 1
         if address not in agent.diallers or not agent.diallers[address].wanted:
             cost, outbox = self._costs[link_of(agent.id, target)], is_outbox(address)
             self.fired["outbox"] += outbox
@@ -446,7 +467,7 @@ class World(Clocked):
         agent.armed_at_ms = None
         deadline_ms = agent.node.next_deadline_ms()
         if deadline_ms is not None and deadline_ms <= self.agenda.now_ms + agent.clock_offset_ms:
-            self._handle(agent, events.DeadlineReached())
+            self.handle(agent, events.DeadlineReached())
         else:
             self._arm(agent)
 
@@ -468,7 +489,7 @@ class World(Clocked):
 
     def collects(self, agent: Agent, filters: frozenset[str]) -> None:
         """An agent says from now on that its clients' wishes for ``filters`` only collect."""
-        self._handle(agent, events.CollectsChanged(filters))
+        self.handle(agent, events.CollectsChanged(filters))
 
     def kept(self, agent: Agent, number: int) -> None:
         """An agent keeps a publication of its clients at the edge."""
@@ -478,13 +499,11 @@ class World(Clocked):
         """An agent says something to its operator."""
         self.fired[f"notice {notice.name}"] += 1
 
-    def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
+    def _data_path(self, agent: Agent, epoch: Epoch, seals: Seals | None) -> DataPath:
         """The data plane of an agent whose broker's clients are imagined: QoS 0 only."""
         disk = DiskInUse(CustodyDisk(), int(epoch), Writer())
         link = LocalLink(partial(self._delivered, agent))
-        return DataPath(
-            agent, self, epoch, disk, link, seals=self.seals_of(agent), flows_max=self.flows_max
-        )
+        return DataPath(agent, self, epoch, disk, link, seals=seals)
 
     def _delivered(self, agent: Agent, packet: PublishPacket) -> None:
         number = number_of(packet)

@@ -11,7 +11,9 @@ Source: docs/security.md, "Threats and answers"; docs/protocol.md 3, 8 and 11.
 """
 
 import random
-from collections.abc import Iterator
+from collections import Counter, deque
+from collections.abc import Iterator, Mapping
+from functools import partial
 
 import msgspec
 
@@ -30,17 +32,20 @@ from federator.protocol.forwarding.frames import (
 from federator.protocol.messages import codec, control
 from federator.protocol.trust.guard import CONTROL, DATA, overheard
 from federator.protocol.types import BrokerId, ConnId, Cost, Epoch
+from lab.sim.attack.signed import Keyring, SealedSpeech
 from lab.sim.attack.story import AttackStory, Move, MoveKind
-from lab.sim.attack.world import AttackedWorld, StrangersInvariants
 from lab.sim.campaign import SeedResult
 from lab.sim.data import HOP_LIMIT, packet_of
+from lab.sim.invariants import Invariants
 from lab.sim.messages.campaign import tell
 from lab.sim.messages.ledger import INVENTED, INVENTED_UNDER_CUSTODY
+from lab.sim.messages.world import MessageWorld
 from lab.sim.network import Agent
 from lab.sim.scenario import FILTERS, TOPICS
 from lab.sim.watcher import Watcher
 
 BURST = 200
+HEARD_MAX = 5_000
 RELAY_MS = (100, 20_000)
 ABSURD = (0, 1, 2**31, 2**53, 2**62, 2**63 - 1)
 CHANNELS = ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")
@@ -48,29 +53,58 @@ CHANNELS = ("hello", "ctl", "core_ann", "mesh_memb_ann", "data")
 
 def run_attack(story: AttackStory) -> SeedResult:
     """Run one seed to its end or to the first violation."""
-    beneath = story.beneath
-    strangers = StrangersInvariants()
-    watcher = strangers if story.member is None else Watcher()
-    world = AttackedWorld(beneath.plan, seed=beneath.seed, watcher=watcher, proven=story.proven)
-    strangers.attach(world)
+    beneath, plan = story.beneath, story.beneath.plan
+    invariants = Invariants()
+    watcher = invariants if story.member is None else Watcher()
+    speech = partial(SealedSpeech, seed=beneath.seed, ids=plan.world.ids, proven=story.proven)
+    world = MessageWorld(plan, seed=beneath.seed, watcher=watcher, speech=speech)
+    invariants.attach(world)
     world.ledger.lied_to = story.member is not None
     world.ledger.proven = story.proven
-    attacker = Attacker(world, story.member)
+    assert isinstance(world.speech, SealedSpeech)
+    attacker = Attacker(world, story, world.speech.keyrings)
     for move in story.moves:
         world.agenda.at(move.at_ms, attacker.move, move)
 
     def stood() -> None:
-        strangers.links_stay = story.calm
+        invariants.links_stay = story.calm
 
     return tell(world, beneath, stood=stood)
 
 
 class Attacker:
-    """Makes the moves of a story in ``world``."""
+    """Makes the moves of a story in ``world``, where strangers stand beside every broker."""
 
-    def __init__(self, world: AttackedWorld, member: BrokerId | None) -> None:
+    def __init__(
+        self, world: MessageWorld, story: AttackStory, keyrings: Mapping[BrokerId, Keyring]
+    ) -> None:
         self._world = world
-        self._member = member
+        self._keyrings = keyrings
+        self._member = story.member
+        self._proven = story.proven
+        self._heard: deque[tuple[BrokerId, str, bytes]] = deque(maxlen=HEARD_MAX)
+        self._relays: dict[BrokerId, Counter[BrokerId]] = {}
+        world.wires.arrival = self._on_arrival
+
+    def _on_arrival(self, id: BrokerId, kind: str, payload: bytes) -> None:
+        """A message is published on the control or data topic ``kind`` of broker ``id``."""
+        self._heard.append((id, kind, payload))
+        for elsewhere in sorted(self._relays.get(id, ())):
+            self._publish(elsewhere, kind, payload)
+        self._publish(id, kind, payload)
+
+    def _publish(self, id: BrokerId, kind: str, payload: bytes) -> None:
+        """What a stranger publishes arrives like anything else."""
+        if self._world.brokers[id].running:
+            self._world.arrive(id, kind, payload)
+
+    def _relay(self, id: BrokerId, elsewhere: BrokerId, lasts_ms: int) -> None:
+        """A stranger is quick: what comes at one broker comes at another one before."""
+        self._relays.setdefault(id, Counter())[elsewhere] += 1
+        self._world.agenda.at(self._world.now_ms + lasts_ms, self._relay_ends, id, elsewhere)
+
+    def _relay_ends(self, id: BrokerId, elsewhere: BrokerId) -> None:
+        self._relays[id] -= Counter((elsewhere,))
 
     def move(self, move: Move) -> None:
         """Do what ``move`` says, if the world gives what it takes."""
@@ -85,22 +119,22 @@ class Attacker:
         world = self._world
         if move.kind is MoveKind.FORGE:
             kind, payload = self._forged(move.node, rng)
-            world.overhear(move.node, kind, payload)
+            self._publish(move.node, kind, payload)
             return True
         if move.kind is MoveKind.RELAY:
-            world.relay(rng.choice(world.plan.ids), move.node, rng.randint(*RELAY_MS))
+            self._relay(rng.choice(world.plan.ids), move.node, rng.randint(*RELAY_MS))
             return True
-        if not world.heard:
+        if not self._heard:
             return False
         for _ in range(BURST if move.kind is MoveKind.BURST else 1):
-            where, kind, payload = rng.choice(world.heard)
+            where, kind, payload = rng.choice(self._heard)
             if move.kind is MoveKind.MANGLE:
                 payload = _mangled(payload, rng)
             if rng.random() < 0.3:
                 where = move.node
             if rng.random() < 0.1:
                 kind = rng.choice(CHANNELS)
-            world.overhear(where, kind, payload)
+            self._publish(where, kind, payload)
         return True
 
     def _forged(self, node: BrokerId, rng: random.Random) -> tuple[str, bytes]:
@@ -140,7 +174,7 @@ class Attacker:
         self, agent: Agent, neighbour: BrokerId, channel: int, kind: str, body: bytes
     ) -> bool:
         connection = agent.connection_to(neighbour)
-        sealed = self._world.keyrings[agent.id].guard.seal(channel, kind, body, neighbour)
+        sealed = self._keyrings[agent.id].guard.seal(channel, kind, body, neighbour)
         if connection is None or sealed is None:
             return False
         self._world.wires.transmit(connection, kind, sealed)
@@ -150,7 +184,7 @@ class Attacker:
         """Frames as another origin made them, changed; and some from nowhere."""
         others = [id for id in self._world.plan.ids if id != agent.id]
         yield _frame(agent.id, rng.choice(others), rng)
-        heard = [payload for _, kind, payload in self._world.heard if kind == "data"]
+        heard = [payload for _, kind, payload in self._heard if kind == "data"]
         for payload in rng.sample(heard, min(3, len(heard))):
             try:
                 frames = frames_of(overheard(payload)[1] or b"")
@@ -158,7 +192,7 @@ class Attacker:
                 continue
             for frame, _ in frames:
                 if frame.origin != agent.id:
-                    yield _changed(frame, agent.id, rng, proven=self._world.proven)
+                    yield _changed(frame, agent.id, rng, proven=self._proven)
 
 
 def _key(filter: str) -> bytes:
@@ -235,14 +269,14 @@ def _changed(frame: Frame, sender: BrokerId, rng: random.Random, *, proven: bool
     return Frame(**fields)
 
 
-def _epoch(world: AttackedWorld, id: BrokerId, rng: random.Random) -> Epoch:
+def _epoch(world: MessageWorld, id: BrokerId, rng: random.Random) -> Epoch:
     """An agent's epoch, or a later one, or an absurd one."""
     now = world.disks[id].epoch
     return Epoch(rng.choice((now, now + 1, now + 1_000_000, *ABSURD)))
 
 
 def _lies(
-    kind: MoveKind, world: AttackedWorld, sender: BrokerId, rng: random.Random
+    kind: MoveKind, world: MessageWorld, sender: BrokerId, rng: random.Random
 ) -> list[control.Message]:
     solicit, announcement, want, page, *asked = _words(world, sender, rng)
     match kind:
@@ -258,7 +292,7 @@ def _lies(
             return asked
 
 
-def _words(world: AttackedWorld, sender: BrokerId, rng: random.Random) -> list[control.Message]:
+def _words(world: MessageWorld, sender: BrokerId, rng: random.Random) -> list[control.Message]:
     """One lie of each kind that ``sender`` could say about somebody else."""
     about = rng.choice([id for id in world.plan.ids if id != sender])
     epoch, number = _epoch(world, about, rng), rng.choice(ABSURD)

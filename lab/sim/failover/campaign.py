@@ -6,12 +6,13 @@ the announcements that they watch.
 """
 
 from collections.abc import Iterator
+from functools import partial
 from itertools import combinations
 
 from federator.protocol.messages.guide import Guide
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import SeedResult, told
+from lab.sim.campaign import SeedResult, stand, told
 from lab.sim.convergence import demand
 from lab.sim.failover.clients import Client, Clients, takeover_in
 from lab.sim.failover.story import FailoverStory
@@ -238,29 +239,20 @@ def _note(invariants: FailoverInvariants, fault: Fault) -> None:
     invariants.world.agenda.at(invariants.world.now_ms, invariants.look_at_parts)
 
 
-def _agree(world: FailoverWorld, heal_ms: int, limit_ms: int) -> int:
-    """Run until everybody agrees; how long it took."""
-    while True:
-        if next(complaints(world), None) is None:
-            return world.now_ms - heal_ms
-        if world.now_ms >= heal_ms + limit_ms:
-            demand("agrees", complaints(world))
-        world.run_until(world.now_ms + CHECK_EVERY_MS)
-
-
 def _agree_for_good(world: FailoverWorld, clients: Clients, heal_ms: int, limit_ms: int) -> int:
     """Run until everybody agrees, and nothing changes any more; how long agreeing took.
 
     What looks agreed may still change within the bound, when the last echo of a fault arrives.
     """
+    wrong, until_ms = {"agrees": partial(complaints, world)}, heal_ms + limit_ms
     while True:
-        agreed_ms = _agree(world, heal_ms, limit_ms)
+        agreed_ms = stand(world, wrong, until_ms=until_ms, every_ms=CHECK_EVERY_MS) - heal_ms
         before = _situation(world, clients)
         world.run_until(world.now_ms + AFTERWARDS_MS)
         if before == _situation(world, clients) and next(complaints(world), None) is None:
             demand("clients_are_served", _unserved(world, clients))
             return agreed_ms
-        if world.now_ms >= heal_ms + limit_ms + AFTERWARDS_MS:
+        if world.now_ms >= until_ms + AFTERWARDS_MS:
             demand("stays_agreed", complaints(world))
             after = _situation(world, clients)
             demand("stands_still", [f"{before} became {after}"] if before != after else [])

@@ -66,16 +66,16 @@ class FailoverWorld(World):
         agent = self.agents.get(id)
         if agent is None or agent is ran:
             return
-        self._handle(agent, self._status_of(id))
+        self.handle(agent, self._status_of(id))
         if self.rows[id]:
-            self._handle(agent, events.RowsChanged(_texts(self.rows[id]), frozenset()))
+            self.handle(agent, events.RowsChanged(_texts(self.rows[id]), frozenset()))
 
     def _status_of(self, id: BrokerId) -> events.StatusChanged:
         draining = self.disks[id].draining
         return events.StatusChanged(BrokerRecord(draining, self.loads[id], 0, address_of(id)))
 
-    def _handle(self, agent: Agent, event: events.Event) -> None:
-        super()._handle(agent, event)
+    def handle(self, agent: Agent, event: events.Event) -> None:
+        super().handle(agent, event)
         if isinstance(event, events.LocalBrokerUp) and agent.id in self._newest:
             self.guides[agent.id] = self._newest[agent.id]
 

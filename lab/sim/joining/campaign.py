@@ -7,10 +7,11 @@ neighbours take. When somebody dies then, nobody else is cut off, not even for a
 
 import math
 from collections.abc import Iterator
+from functools import partial
 
 from federator.protocol.topology.graph import parts_of, strength_of, without
 from federator.protocol.types import BrokerId
-from lab.sim.campaign import SeedResult, told
+from lab.sim.campaign import SeedResult, stand, told
 from lab.sim.convergence import demand
 from lab.sim.joining.story import Death, JoiningStory, Split, Start
 from lab.sim.joining.world import JoiningWorld
@@ -61,14 +62,16 @@ def _kill(world: JoiningWorld, broker: BrokerId) -> None:
 
 def _settle(world: JoiningWorld, story: JoiningStory) -> int:
     """Run until all is well, and stays so; how long it took to become so."""
-    since_ms, well_ms = world.now_ms, int(world.now_ms)
-    while world.now_ms < well_ms + CALM_MS:
-        world.run_until(world.now_ms + CHECK_EVERY_MS)
-        if next(complaints(world, story), None) is not None:
-            well_ms = world.now_ms
-            if well_ms > since_ms + SETTLED_MS:
-                demand("settles", complaints(world, story))
-    return well_ms - since_ms
+    began_ms = world.now_ms
+    world.run_until(began_ms + CHECK_EVERY_MS)
+    well_ms = stand(
+        world,
+        {"settles": partial(complaints, world, story)},
+        until_ms=world.now_ms + SETTLED_MS,
+        every_ms=CHECK_EVERY_MS,
+        calm_ms=CALM_MS - CHECK_EVERY_MS,
+    )
+    return well_ms - CHECK_EVERY_MS - began_ms
 
 
 def complaints(world: JoiningWorld, story: JoiningStory) -> Iterator[str]:

@@ -41,6 +41,9 @@ TOPICS_UP = ("alarm", "meter/kwh")
 TOPIC_DOWN = "command"
 NEVER_MS = 1 << 40
 
+TURN_MS = 20
+"""How long a hub gathers what it asks of a side, while leaves come by the hundred."""
+
 
 @dataclass(frozen=True, slots=True)
 class LargePlan:
@@ -52,7 +55,6 @@ class LargePlan:
     ports: tuple[Port, ...]
     borders: tuple[Port, ...]  # both ends of the links between meshes
     sites: Mapping[BrokerId, str]  # the site at which each leaf is, as topics name it
-    filters_max: int
 
     @property
     def hubs(self) -> list[BrokerId]:
@@ -118,9 +120,16 @@ def draw(seed: int, *, hubs: int, leaves: int, filters_max: int, areas: int = 1)
     subscribers += [
         SubscriberPlan(site, leaf, ((f"{site}/#", 1),), start_ms=1) for leaf, site in sites.items()
     ]
-    quiet = BrokerPlan(sys_interval_ms=NEVER_MS)
-    plan = MessagePlan(world, dict.fromkeys(everyone, quiet), tuple(subscribers))
-    return LargePlan(seed, plan, meshes, tuple(ports), tuple(borders), sites, filters_max)
+    quiet = BrokerPlan(sys_interval_ms=NEVER_MS, logs=False)
+    plan = MessagePlan(
+        world,
+        dict.fromkeys(everyone, quiet),
+        tuple(subscribers),
+        ports=(*ports, *borders),
+        hub_filters_max=filters_max,
+        turn_ms=TURN_MS,
+    )
+    return LargePlan(seed, plan, meshes, tuple(ports), tuple(borders), sites)
 
 
 def _sparse(nodes: int, rng: random.Random) -> list[tuple[int, int]]:

@@ -6,18 +6,21 @@ one hub: while that is dead it waits, and so does what is for it.
 """
 
 import random
-import traceback
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 
 from federator.protocol.types import BrokerId
+from lab.sim.campaign import SeedResult, stand, told
 from lab.sim.convergence import demand
-from lab.sim.large.checks import SampledInvariants, astray, complaints, sample_of
+from lab.sim.faults import Fault, FaultKind, schedule
+from lab.sim.large.checks import SAMPLE, SampledInvariants, astray, complaints
 from lab.sim.large.plan import START_MS, TOPIC_DOWN, TOPICS_UP, LargePlan
-from lab.sim.large.world import LargeWorld
 from lab.sim.messages.hubs import Port
+from lab.sim.messages.world import MessageWorld
 
+CALLS_MAX = 1_000_000_000
 CHECK_EVERY_MS = 500
 CONVERGES_MS = 60_000
 """After the last start, or return of a hub."""
@@ -77,11 +80,10 @@ def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
     """Run it to its end or to the first violation; ``say`` is told what happens."""
     outcome = Outcome(len(large.hubs), len(large.ports), len(large.borders) // 2)
     story = _Story(large, outcome, say)
-    try:
-        story.play(deaths)
-    except Exception as error:  # Whatever the protocol raises is a finding, not the end.
-        at = traceback.extract_tb(error.__traceback__)[-1]
-        outcome.violation = f"{type(error).__name__}: {error} ({at.name}:{at.lineno})"
+    nothing = SeedResult(large.seed, "large", outcome.brokers, None, CONVERGES_MS)
+    violation = told(nothing, story.world, story.acts(deaths)).violation
+    if violation is not None:
+        outcome.violation = f"{violation.invariant}: {violation.detail}"
     outcome.events = story.world.agenda.calls_made
     outcome.simulated_ms = story.world.now_ms
     outcome.published = len(story.world.ledger.published)
@@ -93,22 +95,25 @@ def run(large: LargePlan, *, deaths: int, say: Say) -> Outcome:
 class _Story:
     def __init__(self, large: LargePlan, outcome: Outcome, say: Say) -> None:
         self._outcome, self._say = outcome, say
-        invariants = SampledInvariants()
-        self.world = LargeWorld(large, watcher=invariants)
+        self._large = large
+        invariants = SampledInvariants(large)
+        self.world = MessageWorld(large.plan, seed=large.seed, watcher=invariants)
+        self.world.agenda.calls_max = CALLS_MAX
         invariants.attach(self.world)
         self._rng = random.Random(f"story {large.seed}")
-        self._sample = sample_of(self.world, self._rng)
+        self._sample = self._rng.sample(large.ports, min(SAMPLE, len(large.ports)))
         self._started_ms: dict[BrokerId, int] = {}
 
-    def play(self, deaths: int) -> None:
+    def acts(self, deaths: int) -> Iterator[int]:
         world, outcome = self.world, self._outcome
         world.run_until(START_MS)
         outcome.converged_ms = self._converge("converges")
+        yield outcome.converged_ms
         self._count_filters()
         self._say(f"stands after {outcome.converged_ms / 1_000:.1f} s")
-        before, since_ms = Counter(world.said), world.now_ms
+        before, since_ms = self._said(), world.now_ms
         world.run_until(since_ms + REST_MS)
-        demand("stays", complaints(world, self._sample))
+        demand("stays", self._complaints())
         outcome.at_rest = self.traffic(before, since_ms)
         self._promise()
         self._publish(PUBLICATIONS, PUBLISHING_MS)
@@ -121,20 +126,20 @@ class _Story:
     def _die(self, deaths: int) -> None:
         """Kill one to three hubs at once, again and again, while clients publish; then heal."""
         world, outcome = self.world, self._outcome
-        every_ms = BLOW_IN_AREAS_EVERY_MS if world.large.borders else BLOW_EVERY_MS
+        every_ms = BLOW_IN_AREAS_EVERY_MS if self._large.borders else BLOW_EVERY_MS
         back_ms: int = world.now_ms
         while outcome.deaths < deaths:
-            alive = [hub for hub in world.large.hubs if hub in world.agents]
+            alive = [hub for hub in self._large.hubs if hub in world.agents]
             count = min(self._rng.randint(1, TOGETHER_MAX), deaths - outcome.deaths, len(alive))
             for hub in self._rng.sample(alive, count):
                 until_ms = world.now_ms + self._rng.randint(*AWAY_MS)
-                world.kill(hub, until_ms=until_ms)
+                schedule(world, [Fault(FaultKind.HOST_CRASH, world.now_ms, until_ms, node=hub)])
                 self._started_ms[hub] = until_ms
                 back_ms = max(back_ms, until_ms)
             outcome.deaths += count
             self._publish(every_ms // PUBLISH_EVERY_MS, every_ms)
             world.run_until(world.now_ms + every_ms - 1)
-            demand("leads", astray(world, self._started_ms, self._rng))
+            demand("leads", astray(world, self._large, self._started_ms, self._rng))
             self._say(f"{outcome.deaths} deaths")
         world.run_until(back_ms)
         outcome.healed_ms = self._converge("heals") - back_ms
@@ -151,15 +156,12 @@ class _Story:
 
     def _converge(self, invariant: str) -> int:
         """Run until nothing is missing; when that was."""
-        world = self.world
-        bound_ms = world.now_ms + CONVERGES_MS
-        while True:
-            wrong = next(complaints(world, self._sample), None)
-            if wrong is None and not self._outstanding():
-                return world.now_ms
-            if world.now_ms >= bound_ms:
-                demand(invariant, [*([wrong] if wrong else []), *self._outstanding()])
-            world.run_until(world.now_ms + CHECK_EVERY_MS)
+        wrong = {invariant: lambda: chain(self._complaints(), self._outstanding())}
+        until_ms = self.world.now_ms + CONVERGES_MS
+        return stand(self.world, wrong, until_ms=until_ms, every_ms=CHECK_EVERY_MS)
+
+    def _complaints(self) -> Iterator[str]:
+        return complaints(self.world, self._large, self._sample)
 
     def _outstanding(self) -> list[str]:
         return self.world.ledger.outstanding(lambda _one, _other: True)
@@ -171,7 +173,7 @@ class _Story:
         """Sampled sites and all control rooms are promised what they want from now on."""
         world, sampled = self.world, {port.leaf for port in self._sample}
         for id, subscriber in world.subscribers.items():
-            if subscriber.plan.broker in sampled or subscriber.plan.broker in world.switches:
+            if subscriber.plan.broker in sampled or subscriber.plan.broker in world.hubs.switches:
                 demand("subscribed", [] if subscriber.subscribed else [f"{id!r} is not"])
                 world.ledger.promise(id, subscriber.filters)
 
@@ -181,12 +183,12 @@ class _Story:
         """So many publications at QoS 1 from anywhere: to one site mostly, or to all rooms."""
         world, rng = self.world, self._rng
         for at in range(count):
-            source: Port = rng.choice(world.large.ports)
+            source: Port = rng.choice(self._large.ports)
             broker = source.leaf
             if rng.random() < 0.25:
-                topic = f"{world.large.sites[broker]}/{rng.choice(TOPICS_UP)}"
+                topic = f"{self._large.sites[broker]}/{rng.choice(TOPICS_UP)}"
             else:
-                topic = f"{world.large.sites[rng.choice(self._sample).leaf]}/{TOPIC_DOWN}"
+                topic = f"{self._large.sites[rng.choice(self._sample).leaf]}/{TOPIC_DOWN}"
                 broker = rng.choice((broker, source.hub))
             when_ms = world.now_ms + at * during_ms // count
             world.agenda.at(when_ms, world.client_publishes, f"p-{broker}", broker, topic, 1)
@@ -195,20 +197,31 @@ class _Story:
 
     def traffic(self, before: Counter[str], since_ms: int) -> Traffic:
         """What was said since ``since_ms``, when the counts were ``before``."""
-        said = Counter(self.world.said)
+        said = self._said()
         said.subtract(before)
         seconds = max(1, self.world.now_ms - since_ms) / 1_000
-        leaves, hubs = len(self.world.large.ports) * seconds, len(self.world.large.hubs) * seconds
+        leaves, hubs = len(self._large.ports) * seconds, len(self._large.hubs) * seconds
         return Traffic(
-            leaf_messages=(said["leaf"] + said["port"]) / leaves,
-            leaf_bytes=(said["leaf bytes"] + said["port bytes"]) / leaves,
+            leaf_messages=said["leaf"] / leaves,
+            leaf_bytes=said["leaf bytes"] / leaves,
             hub_messages=said["hub"] / hubs,
             hub_bytes=said["hub bytes"] / hubs,
         )
 
+    def _said(self) -> Counter[str]:
+        """Control messages and their bytes: of links of leaves, and of hubs in their meshes."""
+        borders = {port.id for port in self._large.borders}
+        roles = dict.fromkeys(borders, "border") | dict.fromkeys(self._large.hubs, "hub")
+        said = Counter[str]()
+        for (owner, _, kind), count in self.world.wires.messages_sent.items():
+            said[roles.get(owner, "leaf")] += count if kind != "data" else 0
+        for (owner, _, kind), size in self.world.wires.bytes_sent.items():
+            said[f"{roles.get(owner, 'leaf')} bytes"] += size if kind != "data" else 0
+        return said
+
     def _count_filters(self) -> None:
         world = self.world
-        self._outcome.told = max(len(world.filters[port.id]) for port in world.large.ports)
+        self._outcome.told = max(len(world.filters[port.id]) for port in self._large.ports)
         self._outcome.held = max(
-            len(world.agents[hub].node.topic_routing.states) for hub in world.large.hubs
+            len(world.agents[hub].node.topic_routing.states) for hub in self._large.hubs
         )

@@ -40,6 +40,7 @@ class BrokerPlan:
     persistent: bool = False  # it saves its sessions
     autosave_ms: int = 1_800_000  # how often, while it runs; an orderly stop saves too
     sys_interval_ms: int = 10_000  # between two publications of its numbers
+    logs: bool = True  # it says what its clients do
 
 
 class MessageBroker:
@@ -232,6 +233,8 @@ class MessageBroker:
     # --- what it says about itself ---
 
     def _log(self, kind: str, text: str) -> None:
+        if not self.plan.logs:
+            return
         now_ms = self._agenda.now_ms
         line = f"{WALL_CLOCK_AT_START_S + now_ms // 1000}: {text}".encode()
         self._say(Message(_LOG + kind, 1, payload=line, expires_at_ms=now_ms + LOG_LINE_KEPT_MS))

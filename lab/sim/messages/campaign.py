@@ -13,12 +13,12 @@ from federator.protocol.custody.origin import STEPS_MS
 from federator.protocol.filters import contains
 from federator.protocol.types import BrokerId
 from lab.sim import convergence
-from lab.sim.campaign import CHECK_EVERY_MS, SeedResult, told
+from lab.sim.campaign import SeedResult, Wrong, stand, told
 from lab.sim.convergence import demand
 from lab.sim.faults import schedule
 from lab.sim.invariants import Invariants
 from lab.sim.messages.clients import Subscriber
-from lab.sim.messages.hubs import HubWorld, has_areas
+from lab.sim.messages.hubs import has_areas
 from lab.sim.messages.mishaps import schedule_mishaps
 from lab.sim.messages.operators import draw_reloads, schedule_reloads
 from lab.sim.messages.story import MessageStory
@@ -42,15 +42,6 @@ def run_story(story: MessageStory, *, reloads: int = 0) -> SeedResult:
     """Run one seed to its end or to the first violation; operators reload so many times."""
     invariants = Invariants()
     world = MessageWorld(story.plan, seed=story.seed, watcher=invariants)
-    if story.ports:
-        world = HubWorld(
-            story.plan,
-            story.ports,
-            filters_max=story.hub_filters_max,
-            return_after_ms=story.return_after_ms,
-            seed=story.seed,
-            watcher=invariants,
-        )
     invariants.attach(world)
     spell = {"start_ms": story.settle_ms, "end_ms": story.heal_ms}
     drawn = draw_reloads(story.seed, story.plan.world.links, count=reloads, **spell)
@@ -63,9 +54,9 @@ def tell(
     """Let ``story`` happen in ``world``; ``stood`` is called once the federation stood."""
     counts_ms = SYS_INTERVALS * max(plan.sys_interval_ms for plan in story.plan.brokers.values())
     bound_ms = convergence.bound_ms(story.plan.world) + EVENTS_OF_CLIENTS_MS + counts_ms
-    if story.ports:
-        bound_ms *= SIDES_WITH_AREAS if has_areas(story.ports) else SIDES
-    bound_ms += story.return_after_ms
+    if story.plan.ports:
+        bound_ms *= SIDES_WITH_AREAS if has_areas(story.plan.ports) else SIDES
+    bound_ms += story.plan.return_after_ms
 
     def acts() -> Iterator[int]:
         _settle(world, story)
@@ -114,18 +105,11 @@ def _heal(world: MessageWorld, heal_ms: int, bound_ms: int) -> int:
     than that takes.
     """
     echo_ms = world.plan.parameters.hello_timeout_ms + world.plan.parameters.hello_interval_ms
-    since_ms: int | None = None
-    while world.now_ms < heal_ms + bound_ms:
-        if next(_complaints(world), None) is not None or _outstanding(world):
-            since_ms = None
-        elif since_ms is None:
-            since_ms = world.now_ms
-        elif world.now_ms - since_ms >= echo_ms:
-            return since_ms - heal_ms
-        world.run_until(world.now_ms + CHECK_EVERY_MS)
-    demand("converges", _complaints(world))
-    demand("owed", _outstanding(world))
-    return bound_ms
+    wrong: dict[str, Wrong] = {
+        "converges": partial(_complaints, world),
+        "owed": partial(_outstanding, world),
+    }
+    return stand(world, wrong, until_ms=heal_ms + bound_ms, calm_ms=echo_ms) - heal_ms
 
 
 def _publish_in_the_calm(world: MessageWorld, story: MessageStory) -> None:
@@ -137,7 +121,7 @@ def _publish_in_the_calm(world: MessageWorld, story: MessageStory) -> None:
     world.ledger.calm = True
     rng = random.Random(f"calm {story.seed}")
     alive = {id for part in convergence.parts_of(world) for id in part.ids}
-    for id in sorted(alive - {port.id for port in story.ports}):
+    for id in sorted(alive - world.hubs.ports.keys()):
         for _ in range(PROBES_PER_BROKER):
             world.client_publishes(f"p1-{id}", id, rng.choice(TOPICS), rng.choice((0, 1)))
     world.run_until(world.now_ms + drain_ms)
@@ -157,8 +141,7 @@ def _complaints(world: MessageWorld) -> Iterator[str]:
     # There something new may have made up for something gone while nobody listened.
     doubtful = {client.plan.broker for client in each if client.heard != client.filters}
     yield from convergence.complaints(world)
-    if isinstance(world, HubWorld):
-        yield from world.complaints()
+    yield from world.hubs.complaints()
     for id, subscriber in world.subscribers.items():
         broker = subscriber.plan.broker
         if not world.brokers[broker].running or broker not in world.agents:
@@ -175,7 +158,7 @@ def _complaints(world: MessageWorld) -> Iterator[str]:
 def _unknown(world: MessageWorld, subscriber: Subscriber) -> list[str]:
     """What the agent does not know that a client wants."""
     known = world.filters[subscriber.plan.broker]
-    if isinstance(world, HubWorld):  # a hub asks for less than each client does, and for wider
+    if world.hubs.ports:  # a hub asks for less than each client does, and for wider
         return sorted(f for f in subscriber.filters if not any(contains(k, f) for k in known))
     return [] if "#" in known else sorted(set(subscriber.filters) - known)
 
@@ -184,7 +167,7 @@ def _outstanding(world: MessageWorld) -> list[str]:
     part_of: dict[BrokerId, int] = {}
     for at, part in enumerate(convergence.parts_of(world)):
         part_of.update(dict.fromkeys(part.ids, at))
-    for port in world.ports.values() if isinstance(world, HubWorld) else ():
+    for port in world.hubs.ports.values():
         if (above := part_of.get(port.hub)) is not None and port.id in part_of:
             below = part_of[port.id]
             part_of = {id: above if at == below else at for id, at in part_of.items()}

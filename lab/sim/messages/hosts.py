@@ -269,8 +269,36 @@ class Host:
     def _data_filters(self) -> tuple[str, ...]:
         return (self.agent.data.data_topic, *sorted(self._cover))
 
+    @property
+    def widened(self) -> bool:
+        """Clients may want more than is known."""
+        return self.discovery.widened
+
     def _now_ms(self) -> Millis:
         return self._world.now_of(self.agent).ms
 
     def _wall_ms(self) -> int:
         return self._agenda.now_ms + self._disk.wall_offset_ms
+
+
+class QuietHost(Host):
+    """An agent beside a broker that logs nothing: it is told what clients want when it starts."""
+
+    widened = False
+
+    def connect(self) -> None:
+        """The broker answers."""
+        self._open()
+
+    def disconnect(self) -> None:
+        """The connections are gone."""
+        self._close()
+
+    def hold(self, client_id: str, filters: Iterable[str]) -> None:
+        """No lines are missing."""
+
+    def _save(self, *, closed: bool) -> None:
+        """There is no table."""
+
+    def _control_filters(self) -> tuple[str, ...]:
+        return (self.agent.data.delivery.marker_topic,)

@@ -63,7 +63,7 @@ class Ledger:
         self.stamped: Mapping[BrokerId, BrokerId] = {}  # of those, where all is known again
         self.fired: Counter[str] = Counter()  # how often each excuse and outcome occurred
         self.published: list[Published] = []
-        self._home = home
+        self.home = home
         self._life_of = life_of
         self._promised: dict[str, dict[str, int]] = {}
         self._owed: dict[str, set[int]] = {client: set() for client in home}
@@ -164,13 +164,13 @@ class Ledger:
 
     def may_repeat(self, number: int) -> bool:
         """Somebody may get this publication again."""
-        return any(self._may_get_again(client, number) for client in self._home)
+        return any(self._may_get_again(client, number) for client in self.home)
 
     def _may_get_again(self, client: str, number: int) -> bool:
         if (client, number) in self._may_repeat or number >= INVENTED:
             return True
         item = self.published[number]
-        moves = () if item.qos else self._moves.get(self._home[client], ())
+        moves = () if item.qos else self._moves.get(self.home[client], ())
         moving = any(abs(item.at_ms - at_ms) < MOVING_MS for at_ms in moves)
         lied_to = self.lied_to and not (self.proven and item.qos)
         return lied_to or moving or item.broker in self._set_back
@@ -178,15 +178,15 @@ class Ledger:
     def clients_of(self, broker: BrokerId) -> list[str]:
         """Who gets what the agent of ``broker`` publishes there, and does not know it again."""
         if broker in self.relays and broker not in self.stamped:
-            return list(self._home)
+            return list(self.home)
         at = self.stamped.get(broker, broker)
-        return [client for client, home in self._home.items() if home == at]
+        return [client for client, home in self.home.items() if home == at]
 
     def owed_elsewhere(self, number: int) -> bool:
         """Somebody at another broker was promised this publication, and has not got it."""
         home = self.published[number].broker
         return any(
-            number in numbers and self._home[client] != home
+            number in numbers and self.home[client] != home
             for client, numbers in self._owed.items()
         )
 
@@ -207,14 +207,14 @@ class Ledger:
             granted = {f: q for f, q in filters.items() if topic_matches(f, topic)}
             if not self.calm and granted.keys() <= self._waived:
                 continue
-            trusted = broker not in self._distrusted or self._home[client] == broker
+            trusted = broker not in self._distrusted or self.home[client] == broker
             if granted and (self.calm or (trusted and min(qos, *granted.values()) > 0)):
                 self._owed[client].add(item.number)
         return item
 
     def routed(self, broker: BrokerId, client_id: str, message: Message) -> None:
         """A broker put a copy into a session."""
-        if client_id not in self._home or self._is_invented(message.number):
+        if client_id not in self.home or self._is_invented(message.number):
             return
         item = self.published[message.number]
         life = 0 if item.qos else self._life_of(broker)
@@ -232,7 +232,7 @@ class Ledger:
         if message.number < 0:
             self.fired["log line dropped"] += 1
             return
-        self.excuse(message.number, "overflow", client_id if client_id in self._home else None)
+        self.excuse(message.number, "overflow", client_id if client_id in self.home else None)
 
     def received(self, client: str, message: Message) -> None:
         """A client has a message in its hands; its broker may hand it over again."""
@@ -259,7 +259,7 @@ class Ledger:
 
     def _came_by_former_hub(self, client: str, item: Published, *, owed: bool) -> bool:
         """Whether it came late since a leaf moved; to who came later it need not come at all."""
-        moves = [*self._moves.get(item.broker, ()), *self._moves.get(self._home[client], ())]
+        moves = [*self._moves.get(item.broker, ()), *self._moves.get(self.home[client], ())]
         return any(not owed or item.at_ms <= at_ms - LOOK_BACK_MS for at_ms in moves)
 
     def _is_invented(self, number: int) -> bool:
@@ -284,7 +284,7 @@ class Ledger:
         """
         for session in sessions:
             saved = database.get(session.client_id)
-            client = session.client_id if session.client_id in self._home else None
+            client = session.client_id if session.client_id in self.home else None
             for message in session.waiting():
                 if message.number >= 0:
                     for each in (client,) if client else miss(message.number):
@@ -297,15 +297,15 @@ class Ledger:
         for client_id, saved in database.items():
             for message in saved.waiting():
                 if message.number >= 0:
-                    self.tolerate(message.number, client_id if client_id in self._home else None)
+                    self.tolerate(message.number, client_id if client_id in self.home else None)
 
     # --- the verdict ---
 
     def outstanding(self, reachable: Callable[[BrokerId, BrokerId], bool]) -> list[str]:
         """What somebody was promised and never got; ``reachable``: both ends and a way live."""
         return [
-            f"{client!r} at {self._home[client]} lacks {self.published[number]}"
+            f"{client!r} at {self.home[client]} lacks {self.published[number]}"
             for client, numbers in sorted(self._owed.items())
             for number in sorted(numbers)
-            if reachable(self.published[number].broker, self._home[client])
+            if reachable(self.published[number].broker, self.home[client])
         ]

@@ -18,7 +18,7 @@ from lab.sim.disks import RECORDS_MAX
 from lab.sim.faults import Fault, FaultKind, draw_faults
 from lab.sim.messages.brokers import BrokerPlan
 from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import FILTERS_MAX, Port, draw_areas, draw_ports, roaming_in
+from lab.sim.messages.hubs import FILTERS_MAX, draw_areas, draw_ports, roaming_in
 from lab.sim.messages.mishaps import Mishap, MishapKind, draw_mishaps
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import Link, WorldPlan, costing_delay, dialled_out, under
@@ -75,9 +75,6 @@ class MessageStory:
     settle_ms: int  # by when the federation must stand; nothing goes wrong before
     heal_ms: int  # when every fault that ends has ended
     plans: tuple[PlanMoment, ...] = ()  # of steerers that know nothing
-    ports: tuple[Port, ...] = ()  # where leaves hang, if any
-    hub_filters_max: int = FILTERS_MAX[-1]
-    return_after_ms: int = 0  # of leaves that have two hubs
 
 
 def draw(
@@ -180,7 +177,8 @@ def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> Message
     plan = _draw_plan(rng, ids, links, homes)
     leaves = frozenset(port.leaf for port in ports) | {port.id for port in ports}
     roaming = roaming_in(ports)
-    plan = replace(plan, world=replace(plan.world, shortest=leaves, roaming=roaming))
+    world = replace(plan.world, shortest=leaves, roaming=roaming)
+    plan = replace(plan, world=world, ports=ports)
     if rng.random() < 0.5:
         plan = replace(plan, world=dialled_out(plan.world, seed=seed))
     if not faulty:
@@ -192,14 +190,11 @@ def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> Message
     drawn = draw_faults(rng, ids=homes, links=links, count=rng.randint(0, 5), **spell)
     hubs = {port.hub for port in ports}
     clients = [each.id for each in plan.subscribers]
-    beside = [*homes, *(port.id for port in ports)]
-    unlucky = draw_mishaps(rng, ids=beside, clients=clients, count=rng.randint(0, 4), **spell)
-    mishaps = [
-        each
-        for each in unlucky
-        if each.node not in hubs | {port.id for port in ports}
-        or each.kind is MishapKind.CRASH_BETWEEN_WRITES
-    ]
+    beside = [port.id for port in ports]
+    at = [*homes, *beside]
+    unlucky = draw_mishaps(rng, ids=at, clients=clients, count=rng.randint(0, 4), **spell)
+    crash = MishapKind.CRASH_BETWEEN_WRITES
+    mishaps = [each for each in unlucky if each.node not in {*hubs, *beside} or each.kind is crash]
     faults = [each for each in drawn if each.node not in hubs or each.kind not in UNHURT_AT_HUBS]
     homes_of_two = {port.hub for port in ports if port.leaf in roaming}
     publications = list(_draw_publications(rng, homes, settle_ms, heal_ms))
@@ -212,19 +207,21 @@ def draw_hubs(seed: int, *, faulty: bool = True, areas: bool = False) -> Message
         near = sorted({port.leaf for port in ports if port.hub == hub})
         publications += _draw_bursts(rng, plan, [*near, *homes], death[-1].at_ms)
     faults.sort(key=lambda fault: fault.at_ms)
+    changes = _draw_changes(rng, plan, settle_ms, heal_ms, counts=(1, 4))
     return MessageStory(
         seed=seed,
         topology="areas" if areas else "hubs",
-        plan=plan,
+        plan=replace(
+            plan,
+            return_after_ms=rng.choice(RETURN_AFTER_MS) if roaming else 0,
+            hub_filters_max=rng.choice(FILTERS_MAX),
+        ),
         faults=tuple(faults) if faulty else (),
         mishaps=tuple(mishaps) if faulty else (),
-        changes=_draw_changes(rng, plan, settle_ms, heal_ms, counts=(1, 4)),
+        changes=changes,
         publications=tuple(sorted(publications, key=lambda item: item.at_ms)),
         settle_ms=settle_ms,
         heal_ms=heal_ms,
-        ports=ports,
-        return_after_ms=rng.choice(RETURN_AFTER_MS) if roaming else 0,
-        hub_filters_max=rng.choice(FILTERS_MAX),
     )
 
 

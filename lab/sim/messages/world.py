@@ -6,24 +6,28 @@ broker's log. Every publication is followed from client to client by the ledger.
 """
 
 import random
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
 from federator.protocol import events
+from federator.protocol.data.ports import Seals
+from federator.protocol.effects import Pause, Proceed
 from federator.protocol.messages.control import Message as ControlMessage
 from federator.protocol.messages.control import RepairRequest
 from federator.protocol.types import BrokerId, Epoch, Now
-from lab.sim.data import DataPath
+from lab.sim.data import DataPath, DataWorld
 from lab.sim.disks import RECORDS_MAX, CustodyDisk, DiskInUse
 from lab.sim.messages.brokers import WALL_CLOCK_AT_START_S, BrokerPlan, MessageBroker
 from lab.sim.messages.clients import Subscriber, SubscriberPlan
 from lab.sim.messages.data_connection import DataConnection
-from lab.sim.messages.hosts import Host, HostDisk
+from lab.sim.messages.hosts import Host, HostDisk, QuietHost
+from lab.sim.messages.hubs import FILTERS_MAX, Hubs, Port, beside_hubs
 from lab.sim.messages.ledger import Ledger
-from lab.sim.messages.sessions import Message, data_client_id
+from lab.sim.messages.sessions import Message, control_client_id, data_client_id
 from lab.sim.network import Agent
 from lab.sim.plan import Named, WorldPlan
+from lab.sim.speech import Speech
 from lab.sim.watcher import InvariantError, Watcher
 from lab.sim.wires import dialler_of
 from lab.sim.world import World
@@ -39,25 +43,47 @@ class MessagePlan:
     brokers: Mapping[BrokerId, BrokerPlan]
     subscribers: tuple[SubscriberPlan, ...]
     log_records_max: int = RECORDS_MAX  # frames that each agent's log has room for
+    ports: tuple[Port, ...] = ()  # where leaves hang, if any
+    hub_filters_max: int = FILTERS_MAX[-1]
+    return_after_ms: int = 0  # of leaves that have two hubs
+    turn_ms: int = 0  # for which a hub gathers what its sides want of each other
 
 
 class MessageWorld(World):
     """Brokers with clients, agents and links under one simulated clock."""
 
-    broker_type = MessageBroker
-    host_type = Host
-
-    def __init__(self, plan: MessagePlan, *, seed: int, watcher: Watcher | None = None) -> None:
-        super().__init__(plan.world, seed=seed, watcher=watcher)
+    def __init__(
+        self,
+        plan: MessagePlan,
+        *,
+        seed: int,
+        watcher: Watcher | None = None,
+        speech: Callable[[DataWorld], Speech] = Speech,
+    ) -> None:
+        beside = beside_hubs(plan.ports)
+        super().__init__(plan.world, seed=seed, watcher=watcher, beside=beside, speech=speech)
         home = {subscriber.id: subscriber.broker for subscriber in plan.subscribers}
+        self.wanted_by_clients = dict.fromkeys(self.plan.ids, frozenset[str]())  # at first
+        for each in plan.subscribers:
+            self.wanted_by_clients[each.broker] |= {filter for filter, _ in each.filters}
         self.ledger = Ledger(home, life_of=self.lives.__getitem__)
         self.ledger.fired = self.fired
         self.hosts: dict[BrokerId, Host] = {}
         self.host_disks = {id: HostDisk(CustodyDisk(plan.log_records_max)) for id in self.plan.ids}
         self.local = {
-            id: self.broker_type(id, plan.brokers[id], self.agenda, self.ledger)
+            id: MessageBroker(id, plan.brokers[id], self.agenda, self.ledger)
             for id in self.plan.ids
         }
+        self.local |= {port.id: self.local[port.hub] for port in plan.ports}
+        self.hubs = Hubs(
+            self,
+            plan.ports,
+            ledger=self.ledger,
+            disks=self.host_disks,
+            filters_max=plan.hub_filters_max,
+            return_after_ms=plan.return_after_ms,
+            turn_ms=plan.turn_ms,
+        )
         rng = random.Random(f"clients {seed}")
         self.subscribers = {
             each.id: Subscriber(each, self.local[each.broker], self.agenda, rng, self.ledger)
@@ -97,23 +123,19 @@ class MessageWorld(World):
         if orderly and broker.plan.persistent:
             broker.save()
         died = list(broker.sessions.values())
-        self.ledger.broker_dies(died, broker.database, partial(self.may_miss, id))
+        self.ledger.broker_dies(died, broker.database, partial(self.hubs.may_miss, id))
         broker.stop()
-        host = self.hosts.get(id)
-        if host is not None:
-            host.connection.broker_dies()
-        self._recovering.add(id)
+        for each in self.at_broker(id):
+            if each in self.hosts:
+                self.hosts[each].connection.broker_dies()
+            self._recovering.add(each)
         for subscriber in self.subscribers.values():
             if subscriber.plan.broker == id:
                 subscriber.broker_lost()
 
-    def may_miss(self, id: BrokerId, number: int) -> list[str]:
-        """The clients that miss a publication which was lost with broker ``id``."""
-        return list(self.subscribers)
-
     def may_miss_brought(self, id: BrokerId, number: int) -> list[str]:
         """The clients that miss a publication which agent ``id`` was just giving its broker."""
-        return self.ledger.clients_of(id)
+        return self.hubs.may_miss_brought(id, number)
 
     def start_broker(self, id: BrokerId) -> None:
         """End one cause of the broker's absence."""
@@ -122,10 +144,18 @@ class MessageWorld(World):
             self.local[id].start()
 
     def stop_agent(self, id: BrokerId, *, graceful: bool = False) -> None:
-        """Kill the agent, or let it leave with a bye."""
+        """Kill the agent, or let it leave with a bye; those beside its broker with it."""
+        super().stop_agent(id, graceful=graceful)
+        for each in self.at_broker(id) if self.plan.roaming else ():
+            # What was published of late is not known again: it may come by another way.
+            for number in self._unnoted.get(each, ()):
+                self.ledger.tolerate_at(each, number)
+        self.hubs.stopped(id)
+
+    def _stop_agent(self, id: BrokerId, *, graceful: bool) -> None:
         agent = self.agents.get(id)
         orderly = graceful and agent is not None and not agent.pauses
-        super().stop_agent(id, graceful=graceful)
+        super()._stop_agent(id, graceful=graceful)
         if id not in self.agents and id in self.hosts:
             host = self.hosts.pop(id)
             self._unnoted[id] = host.connection.unnoted
@@ -176,14 +206,26 @@ class MessageWorld(World):
     def interest_changed(
         self, agent: Agent, added: frozenset[str], removed: frozenset[str]
     ) -> None:
-        """What the clients of a broker want, as its agent knows it."""
-        widened = self.hosts[agent.id].discovery.widened
+        """What the clients of a broker want, as its agent knows it; ports hear no log."""
+        if agent.id in self.hubs.ports:
+            return
+        widened = self.hosts[agent.id].widened
         agent.data.forwarder.widen(widened)
+        if agent.id in self.hubs.switches:
+            self.hubs.on_clients(agent.id, added, removed)
+            return
         self.data_paths[agent.id].doubt(widened)
         self.set_filters(agent.id, (self.filters[agent.id] - removed) | added)
 
     def acknowledging(self, agent: Agent, number: int) -> None:
-        """An agent tells its broker that it has a publication: then it must have it."""
+        """An agent tells its broker that it has a publication: then it must have it.
+
+        Beside a hub's broker each agent logs what its own side wants; others log the rest.
+        """
+        if agent.id in self.ledger.relays:
+            topic = self.ledger.published[number].topic
+            if agent.data.forwarder.route_topic(topic) is None:
+                return
         log = self.host_disks[agent.id].custody.log
         logged = log is not None and number in log.numbers
         if not logged and not self.ledger.calm and self.ledger.owed_elsewhere(number):
@@ -226,12 +268,15 @@ class MessageWorld(World):
         super()._start(id)
         agent = self.agents[id]
         path, connection = self.data_paths[id], self._connections[id]
-        self.hosts[id] = self.host_type(
-            agent, self.local[id], self.host_disks[id], path, connection, self
-        )
+        broker = self.local[id]
+        kind = Host if broker.plan.logs else QuietHost
+        self.hosts[id] = kind(agent, broker, self.host_disks[id], path, connection, self)
         self.hosts[id].start()
         self.data_paths[agent.id].arm()
         self._cover_changed(agent)
+        self.hubs.started(id)
+        if not broker.plan.logs:
+            self.interest_changed(agent, self.wanted_by_clients[id], frozenset())
 
     def _follow(self, agent: Agent, named: Sequence[Named], given_up: frozenset[str]) -> None:
         """As an agent's ``NeighbourLinks.follow``."""
@@ -247,21 +292,33 @@ class MessageWorld(World):
             else:
                 dialler.expected_id, dialler.cost = expected, link.cost
         link_cost = agent.node.parameters.link_cost
-        self._handle(agent, events.LinksConfigured(tuple(said), given_up, link_cost))
+        self.handle(agent, events.LinksConfigured(tuple(said), given_up, link_cost))
         for address in given_up:
             self._end(agent, agent.diallers[address])
 
-    def _data_path(self, agent: Agent, epoch: Epoch) -> DataPath:
+    def _data_path(self, agent: Agent, epoch: Epoch, seals: Seals | None) -> DataPath:
         id = agent.id
         connection = DataConnection(agent, self.local[id], self.ledger, self)
         self._connections[id] = connection
         disk = DiskInUse(self.host_disks[id].custody, int(epoch), connection)
-        return DataPath(agent, self, epoch, disk, connection, seals=self.seals_of(agent))
+        self.hubs.share_clock(agent)
+        path = DataPath(agent, self, epoch, disk, connection, seals=seals)
+        self.hubs.join(agent)
+        return path
+
+    def _on_serving(self, agent: Agent, effect: Pause | Proceed) -> None:
+        self.hubs.on_serving(agent, effect)
+
+    def _reach_changed(self, agent: Agent, neighbour: BrokerId) -> None:
+        super()._reach_changed(agent, neighbour)
+        if agent.id in self.hubs.serving:
+            self.hubs.serving[agent.id].on_neighbour(neighbour, neighbour in agent.reach)
 
     def _end_doomed(self, agent: Agent) -> None:
         if self.agents.get(agent.id) is agent:
-            self.stop_agent(agent.id)
-            self.agenda.at(self.now_ms + DOOMED_MS, self.start_agent, agent.id)
+            process = self.hubs.hub_of(agent.id)
+            self.stop_agent(process)
+            self.agenda.at(self.now_ms + DOOMED_MS, self.start_agent, process)
 
     def _host_of(self, agent: Agent) -> Host | None:
         host = self.hosts.get(agent.id)
@@ -277,6 +334,15 @@ class MessageWorld(World):
                     self.ledger.tolerate_at(agent.id, number)
             host.connect()
             self._recovering.discard(agent.id)
+            self._hold_ports(host)
+
+    def _hold_ports(self, host: Host) -> None:
+        """Of what a hub's ports subscribe beside its agent lines may be missing."""
+        for port in self.beside.get(host.agent.id, ()):
+            for name in (control_client_id, data_client_id):
+                session = host.broker.sessions.get(name(port))
+                if session is not None:
+                    host.hold(session.client_id, session.filters)
 
     def _local_lost(self, agent: Agent) -> None:
         super()._local_lost(agent)

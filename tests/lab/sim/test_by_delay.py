@@ -8,7 +8,7 @@ from lab.sim.campaign import run_scenario
 from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
 from tests.effort import seeds
-from tests.lab.sim.violations import violations
+from tests.lab.sim.violations import assert_caught, violations
 
 SEEDS = seeds(15)
 MUTANT_SEEDS_MAX = 50
@@ -57,8 +57,4 @@ def by_first_words(monkeypatch):
 def test_mutant_is_caught(monkeypatch, mutate, invariant):
     mutate(monkeypatch)
 
-    found = (run_scenario(drawn(seed)).violation for seed in range(MUTANT_SEEDS_MAX))
-    violation = next((each for each in found if each is not None), None)
-
-    assert violation is not None
-    assert violation.invariant == invariant
+    assert_caught(map(run_scenario, map(drawn, range(MUTANT_SEEDS_MAX))), {invariant})

@@ -11,10 +11,10 @@ from lab.sim.disks import KEEP_S
 from lab.sim.faults import Fault, FaultKind
 from lab.sim.messages import hubs
 from lab.sim.messages import story as stories
-from lab.sim.messages.brokers import BrokerPlan
+from lab.sim.messages.brokers import BrokerPlan, MessageBroker
 from lab.sim.messages.campaign import run_story
 from lab.sim.messages.clients import SubscriberPlan
-from lab.sim.messages.hubs import HubWorld, Port
+from lab.sim.messages.hubs import Port
 from lab.sim.messages.world import MessagePlan
 from lab.sim.plan import LinkPlan, WorldPlan
 from lab.sim.topologies import connected_parts
@@ -52,7 +52,7 @@ def test_everybody_gets_what_was_promised_through_hubs_of_hubs():
 
 def meshes_of(story):
     """The meshes of hubs in ``story``."""
-    homes = {port.hub for port in story.ports}
+    homes = {port.hub for port in story.plan.ports}
     homes |= {id for link in story.plan.world.links for id in (link.a, link.b) if id < 100}
     links = [(link.a, link.b) for link in story.plan.world.links]
     return connected_parts(sorted(homes), [link for link in links if set(link) <= homes])
@@ -70,8 +70,8 @@ def test_a_border_that_does_not_tell_the_mesh_above_of_its_area_is_found(monkeyp
 
     for seed in range(MUTANT_SEEDS_MAX):
         story = stories.draw_hubs(seed, areas=True)
-        ports = {port.id for port in story.ports}
-        ups = {port.id for port in story.ports if port.leaf in ports}
+        ports = {port.id for port in story.plan.ports}
+        ups = {port.id for port in story.plan.ports if port.leaf in ports}
         if (found := run_story(story).violation) is not None:
             assert found.invariant in {"arrives_in_the_calm", "owed", "converges"}
             return
@@ -107,15 +107,18 @@ def test_a_summary_that_misses_a_filter_is_found(monkeypatch):
     assert found_by({"arrives_in_the_calm", "owed", "converges"})
 
 
+def hears_itself(monkeypatch):
+    """An agent does not ask its broker to keep its own publications from it."""
+    real = MessageBroker.connect
+
+    def echo(self, *args, no_local=False, **kwargs):
+        return real(self, *args, **kwargs)
+
+    monkeypatch.setattr(MessageBroker, "connect", echo)
+
+
 def test_a_port_that_hears_itself_is_found(monkeypatch):
-    real = HubWorld._tell_sides
-
-    def echo(self, hub, switch, telling):
-        real(self, hub, switch, telling)
-        for session in self.local[hub].sessions.values():
-            session.no_local = False
-
-    monkeypatch.setattr(HubWorld, "_tell_sides", echo)
+    hears_itself(monkeypatch)
 
     assert found_by({"once_per_subscriber", "not_back_home", "once_per_broker", "in_order"})
 
@@ -149,15 +152,15 @@ def merging_while_cut_off(*more):
     return stories.MessageStory(
         seed=1,
         topology="hubs",
-        plan=MessagePlan(world, brokers, subscribers),
+        plan=MessagePlan(
+            world, brokers, subscribers, ports=(Port(port, hub, leaf),), hub_filters_max=9
+        ),
         faults=(cut, *more),
         mishaps=(),
         changes=(stories.Resubscription(20_000, "fickle", (("site/2/a", 1),)),),
         publications=(stories.ClientPublication(16_000, "p", far, "site/1/a", 1, 3, 10),),
         settle_ms=9_000,
         heal_ms=25_000,
-        ports=(Port(port, hub, leaf),),
-        hub_filters_max=9,
     )
 
 

@@ -15,7 +15,7 @@ from lab.sim.messages import story as stories
 from lab.sim.messages.campaign import run_story
 from lab.sim.plan import MIXED
 from tests.effort import seeds
-from tests.lab.sim.violations import violations
+from tests.lab.sim.violations import assert_caught, violations
 
 SEEDS = seeds(60)
 MUTANT_SEEDS_MAX = 200
@@ -106,14 +106,9 @@ def tells_everybody_every_way(monkeypatch):
 def test_mutant_is_caught(monkeypatch, mutate, invariants):
     mutate(monkeypatch)
 
-    for seed in range(MUTANT_SEEDS_MAX):
-        drawn = scenario.draw(seed, nodes=6 + seed % 8, strategy=STRAIGHT)
-        violation = run_scenario(drawn).violation
-        if violation is not None:
-            assert violation.invariant in invariants, violation
-            return
-
-    pytest.fail(f"{MUTANT_SEEDS_MAX} seeds did not catch it: {mutate.__doc__}")
+    seeds = range(MUTANT_SEEDS_MAX)
+    drawn = (scenario.draw(seed, nodes=6 + seed % 8, strategy=STRAIGHT) for seed in seeds)
+    assert_caught(map(run_scenario, drawn), invariants)
 
 
 def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
@@ -127,10 +122,5 @@ def test_tails_that_go_down_meshes_only_are_caught(monkeypatch):
 
     monkeypatch.setattr(Origin, "send_tails", send_tails)
 
-    for seed in range(MUTANT_SEEDS_MAX):
-        violation = run_story(stories.draw(seed, strategy=STRAIGHT)).violation
-        if violation is not None:
-            assert violation.invariant in {"owed", "arrives_in_the_calm"}, violation
-            return
-
-    pytest.fail("nobody missed them")
+    drawn = (stories.draw(seed, strategy=STRAIGHT) for seed in range(MUTANT_SEEDS_MAX))
+    assert_caught(map(run_story, drawn), {"owed", "arrives_in_the_calm"})

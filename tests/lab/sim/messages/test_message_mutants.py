@@ -15,6 +15,7 @@ from lab.sim import world
 from lab.sim.disks import CustodyDisk, FrameLog
 from lab.sim.messages.campaign import run_story
 from lab.sim.messages.story import draw
+from tests.lab.sim.violations import assert_caught
 
 SEEDS_MAX = 1_000
 
@@ -118,10 +119,4 @@ def test_mutant_is_caught(monkeypatch, mutate, first, invariants):
     """``first``: where to begin, for the sake of time; it is found from 0 on, too."""
     mutate(monkeypatch)
 
-    for seed in range(first, first + SEEDS_MAX):
-        violation = run_story(draw(seed)).violation
-        if violation is not None:
-            assert violation.invariant in invariants, violation
-            return
-
-    pytest.fail(f"{SEEDS_MAX} seeds did not catch it: {mutate.__doc__}")
+    assert_caught(map(run_story, map(draw, range(first, first + SEEDS_MAX))), invariants)
