@@ -1,1 +1,1 @@
-"""The controller: who is there, who does what where, and who steps in for whom."""
+"""The controller: presence, the session flow table, substitutes and takeovers."""

@@ -1,15 +1,15 @@
-"""What controllers decide: plans for every broker, and takeovers of those that are gone.
+"""The controller's decisions: plans for every broker, and takeovers of those that are gone.
 
-Who steps in is the broker most alike, then the least loaded, then the nearest. The paper says which
-brokers may take over and not which of several does (ReRouting has no choice rule). Ours: behaviour
-equivalence first, strong before weak before any; then load, then links between, then the smaller
-id.
+The substitute is the most alike broker, then the least loaded, then the nearest. The paper says
+which brokers may take over, but not how to choose among several (ReRouting has no choice rule).
+Ours: behaviour equivalence first, strong before weak before any; then load, then links between,
+then the smaller id.
 
-A decision is kept while it can be: a substitute is replaced only when it cannot serve any more. So
-loads that change, controllers that change and brokers that come back move nobody; only a death or
-an order to drain does. And a takeover outlives the controller that decided it: it stays in force,
-for everyone who heard of it, until the controller of the day names another substitute or its broker
-is back. So neither the death of a controller nor the return of an old one moves anybody.
+A decision is kept while possible: a substitute is replaced only when it can no longer serve. So
+changes of load, changes of controller and returning brokers move no client; only a death or an
+order to drain does. And a takeover outlives the controller that decided it: it stays in force, for
+every agent that received it, until the present controller names another substitute or the broker is
+back. So neither the death of a controller nor the return of an old one moves a client.
 
 Source: Chen 2020, Algorithm 3; docs/protocol.md 15.
 """
@@ -34,10 +34,10 @@ from federator.protocol.topology.graph import hops_from, near_of
 from federator.protocol.types import BrokerId
 
 FAR = 2**31
-"""Links between brokers that no known path joins."""
+"""The distance between brokers that no known path joins, in links."""
 
 Decision = ControllerRecord | PlanRecord | TakeoverRecord
-"""What controllers announce."""
+"""Records that controllers announce."""
 
 
 class Candidate(msgspec.Struct, frozen=True):
@@ -45,8 +45,8 @@ class Candidate(msgspec.Struct, frozen=True):
 
     id: BrokerId
     relation: Relation
-    load: int  # its clients and their publications per second
-    distance: int  # links between the two
+    load: int  # clients plus publications per second
+    distance: int  # links between the two brokers
 
     @property
     def rank(self) -> tuple[int, int, int, BrokerId]:
@@ -61,16 +61,13 @@ class Candidate(msgspec.Struct, frozen=True):
 
 
 def distances(start: BrokerId, links: Mapping[BrokerId, Sequence[BrokerId]]) -> dict[BrokerId, int]:
-    """Links from ``start`` to each broker that it reaches. One end's word makes a link."""
+    """The number of links from ``start`` to each broker in reach. One end's report makes a link."""
     pairs = {(a, b) for a, others in links.items() for b in others}
     return hops_from(near_of({start, *chain.from_iterable(pairs)}, pairs), start)
 
 
 def rounded(amount: float) -> int:
-    """``amount`` to one significant binary digit and a half, so that jitter is no news.
-
-    0, 1, 2, 3, 4, 6, 8, 12, 16, 24, ...
-    """
+    """Round ``amount`` down to two significant bits, so that jitter causes no new announcement."""
     whole = int(amount)
     if whole < 4:
         return max(0, whole)
@@ -79,33 +76,33 @@ def rounded(amount: float) -> int:
 
 
 class Situation(msgspec.Struct, frozen=True):
-    """The brokers as the controller sees them."""
+    """All brokers as the controller sees them."""
 
-    records: Mapping[BrokerId, BrokerRecord]  # the newest of each, those gone included
-    fit: frozenset[BrokerId]  # those that may step in
-    # Those that may go on if they have stepped in: also who is missed for a moment.
+    records: Mapping[BrokerId, BrokerRecord]  # the newest record of each, gone ones included
+    fit: frozenset[BrokerId]  # brokers that may step in
+    # Brokers that may stay substitutes: also those missed for a moment.
     serving: frozenset[BrokerId]
-    leaving: frozenset[BrokerId]  # those whose clients must go elsewhere: gone or draining
+    leaving: frozenset[BrokerId]  # brokers whose clients must move: gone or draining
 
 
 @dataclass(slots=True)
 class ControllerDuties:
-    """What we decide while we are the controller."""
+    """Our decisions while we are the controller."""
 
     term: int = 0  # the term in which we decide
     number: int = 0  # the number of our newest decision
     # Substitutes of each broker, best first.
     plans: dict[BrokerId, tuple[BrokerId, ...]] = field(default_factory=dict)
-    # Takeovers in force, by the broker that is replaced.
+    # Takeovers in force, by the replaced broker.
     takeovers: dict[BrokerId, TakeoverRecord] = field(default_factory=dict)
 
     def begin_term(self, *, after: int) -> None:
-        """Begin a term, newer than ours before and than ``after``, anybody else's newest."""
+        """Begin a term, newer than our own before and than ``after``, the newest of all others."""
         self.term = min(TERM_MAX, max(self.term, after) + 1)
         self.number = 1
 
     def replan(self, situation: Situation, table: SessionFlowTable) -> None:
-        """Choose substitutes for everyone anew."""
+        """Choose the substitutes of all brokers anew."""
         plans = {
             broker: tuple(c.id for c in candidates(broker, situation, table)[:SUBSTITUTES_MAX])
             for broker in sorted(situation.records)
@@ -115,7 +112,7 @@ class ControllerDuties:
             self.number += 1
 
     def decide(self, situation: Situation, table: SessionFlowTable) -> None:
-        """Name a substitute for everyone who needs one, and keep those that still serve."""
+        """Name a substitute for every leaving broker, and keep those that still serve."""
         takeovers = {
             broker: made
             for broker, made in self.takeovers.items()
@@ -132,7 +129,7 @@ class ControllerDuties:
         self.number += changed
 
     def records(self) -> list[Decision]:
-        """What we announce."""
+        """The records that we announce."""
         return [
             ControllerRecord(self.term, self.number),
             *(PlanRecord(broker, plan) for broker, plan in self.plans.items()),
@@ -142,27 +139,27 @@ class ControllerDuties:
     def _first_fit(
         self, broker: BrokerId, situation: Situation, table: SessionFlowTable
     ) -> BrokerId | None:
-        """The best of those that the guide named while the broker lived, else the best of all."""
+        """The first fit substitute in the plan from the broker's lifetime, else the best of all."""
         for planned in self.plans.get(broker, ()):
             if planned in situation.fit and planned != broker:
                 return planned
-        found = candidates(broker, situation, table)
-        return found[0].id if found else None
+        ranked = candidates(broker, situation, table)
+        return ranked[0].id if ranked else None
 
 
 def candidates(broker: BrokerId, situation: Situation, table: SessionFlowTable) -> list[Candidate]:
     """The brokers that may step in for ``broker``, best first, with the reasons."""
     far = distances(broker, {id: record.links for id, record in situation.records.items()})
-    found = []
+    ranked = []
     for id in situation.fit - {broker}:
         load = situation.records[id].load + situation.records[id].clients
-        found.append(Candidate(id, relate(table, broker, id), load, far.get(id, FAR)))
-    return sorted(found, key=attrgetter("rank"))
+        ranked.append(Candidate(id, relate(table, broker, id), load, far.get(id, FAR)))
+    return sorted(ranked, key=attrgetter("rank"))
 
 
 @dataclass(frozen=True, slots=True)
 class Statement:
-    """What one broker announces now, as the controller or as one that was deposed."""
+    """What one broker announces now, as the present controller or a deposed one."""
 
     records: set[Decision] = field(default_factory=set)
 
@@ -174,22 +171,22 @@ class Statement:
 
     @property
     def plans(self) -> list[PlanRecord]:
-        """Its plans for brokers, in order."""
+        """The plans for brokers, in order."""
         plans = (r for r in self.records if isinstance(r, PlanRecord))
         return sorted(plans, key=lambda p: (p.broker, p.substitutes))
 
     @property
     def takeovers(self) -> list[TakeoverRecord]:
-        """The takeovers that it names, the oldest first."""
+        """The takeovers named, the oldest first."""
         takeovers = (r for r in self.records if isinstance(r, TakeoverRecord))
         return sorted(takeovers, key=lambda t: (t.term, t.number, t.broker, t.substitute))
 
 
 class StandingPlans:
-    """What every broker says as a controller."""
+    """What every broker announces as a controller."""
 
     def __init__(self) -> None:
-        # The greatest term in which each was ever the controller, us included.
+        # The greatest term in which each broker was the controller, us included.
         self.terms: dict[BrokerId, int] = {}
         self._statements: dict[BrokerId, Statement] = {}
 
@@ -208,18 +205,18 @@ class StandingPlans:
         self.terms[holder] = max(term, self.terms.get(holder, 0))
 
     def greatest_other_term(self, controller: BrokerId) -> int:
-        """The greatest term of anybody but ``controller``."""
+        """The greatest term of any broker but ``controller``."""
         return max((t for holder, t in self.terms.items() if holder != controller), default=0)
 
     def go(self, speaker: BrokerId, record: Decision) -> None:
         """Note that ``speaker`` no longer announces ``record``."""
-        said = self.of(speaker)
-        said.records.discard(record)
-        if not said.records:
+        statement = self.of(speaker)
+        statement.records.discard(record)
+        if not statement.records:
             self._statements.pop(speaker, None)
 
     def claims(self, *, besides: BrokerId | None) -> list[TakeoverRecord]:
-        """Takeovers that anybody but ``besides`` still names, the newest first."""
+        """Takeovers that brokers other than ``besides`` still name, the newest first."""
         all_ = {
             t for speaker, w in self._statements.items() if speaker != besides for t in w.takeovers
         }

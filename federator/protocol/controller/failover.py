@@ -1,9 +1,9 @@
-"""What one agent knows of all brokers, and what it decides while it is the controller.
+"""One agent's knowledge of all brokers, and its decisions while it is the controller.
 
-All brokers in reach form the management mesh; its core, by the rule of every mesh, is the one of
-smallest rank, and that is the controller. Everyone holds the whole session flow table, so when the
+All brokers in reach form the management mesh; its core, by the rule of every mesh, has the smallest
+rank, and that is the controller. Every agent holds the whole session flow table, so when the
 controller dies the next one has all it needs. It waits a moment (``office_ms``) before it decides:
-what looks like a change of controllers may be a link that blinked.
+an apparent change of controller may be a link that was down for a moment.
 
 Think of a ship's bridge: the watch passes by seniority, the log book lies open to all, and the new
 officer first reads what was ordered and lets it stand.
@@ -39,11 +39,11 @@ from federator.protocol.types import BrokerId, CoreRank, Epoch, Millis
 
 @dataclass(frozen=True, slots=True)
 class FailoverParameters:
-    """How the controller works."""
+    """Parameters of the controller."""
 
     federation: str = "fed"  # its name, for the guide
     presence: PresenceParameters = field(default_factory=PresenceParameters)  # heartbeat thresholds
-    # A new controller, or one whose broker just came back, waits so long.
+    # A new controller, or one whose broker just came back, waits for so long.
     office_ms: Millis = Millis(1_000)
     plan_gap_ms: Millis = Millis(1_000)  # least time between two plans
     guide_gap_ms: Millis = Millis(100)  # least time between two guides
@@ -51,9 +51,9 @@ class FailoverParameters:
 
 
 class Failover:
-    """The session flow table, what the controller decides, and the guide.
+    """The session flow table, the controller's decisions, and the guide.
 
-    Does nothing until told our status.
+    Does nothing until the driver reports our status.
     """
 
     def __init__(
@@ -63,26 +63,27 @@ class Failover:
         parameters: FailoverParameters,
         name: str = "",
     ) -> None:
-        self.presence = BrokerPresence(parameters.presence)  # who is there
-        self.table = SessionFlowTable()  # everyone's rows
-        self.standing = StandingPlans()  # what others say as controllers
-        self.duties = ControllerDuties()  # what we decide; counts while ``is_controller``
-        self.controller = links.self_id  # whom we hold for the controller
+        self.presence = BrokerPresence(parameters.presence)  # which brokers are present
+        self.table = SessionFlowTable()  # the rows of all brokers
+        self.standing = StandingPlans()  # what others announce as controllers
+        self.duties = ControllerDuties()  # our decisions; they apply while ``is_controller``
+        self.controller = links.self_id  # the broker that we consider the controller
         self.is_controller = False
         self._links = links
         self._announcements = announcements
         self._parameters = parameters
-        self._name = name  # what operators call our broker
-        self.active = False  # whether the driver told our status
-        self.self_state = BrokerRecord()  # what it told
+        self._name = name  # the operators' name of our broker
+        self.active = False  # whether the driver reported our status
+        self.self_state = BrokerRecord()  # the status reported last
         self._collects: tuple[str, ...] = ()
-        self._announced: frozenset[str] = frozenset()  # of ours, all but the rows
+        self._announced: frozenset[str] = frozenset()  # our records, all but the rows
         self._listening = False
         self._timers: Timers[str] = Timers()
         self._guide: Guide | None = None
         self._stepped_in: set[BrokerId] = set()
-        self._entered = False  # we are the controller, and have learned what is in force
-        self._outdated = False  # we were deaf, and no controller told us what is in force since
+        self._entered = False  # we are the controller, and have learned the takeovers in force
+        # We were offline, and have not received a controller's decisions since.
+        self._outdated = False
         self._ordered: dict[BrokerId, TakeoverRecord] = {}  # takeovers that we announced
 
     def next_deadline_ms(self) -> Millis | None:
@@ -90,21 +91,21 @@ class Failover:
         return earliest(self._timers.next_deadline_ms(), self.presence.next_deadline_ms())
 
     def name_of(self, id: BrokerId) -> str:
-        """The name of one broker, empty when it has none that we know."""
+        """The name of one broker; empty when it has none or it is unknown."""
         if id == self._links.self_id:
             return self._name
-        known = self.presence.known.get(id)
-        return "" if known is None else known.name
+        broker = self.presence.known.get(id)
+        return "" if broker is None else broker.name
 
     def names(self) -> dict[BrokerId, str]:
-        """The names of all brokers that have one, ours and those missed lately among them."""
+        """The names of all named brokers, ours and lately missed ones included."""
         ids = sorted({self._links.self_id, *self.presence.known})
         return {id: name for id in ids if (name := self.name_of(id))}
 
-    # -- what happens ---------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------
 
     def on_status(self, status: BrokerRecord, *, now_ms: Millis) -> list[Step]:
-        """Take the state of our own broker; ``links`` and ``orphans`` are filled in here."""
+        """Update the status of our own broker; ``links`` and ``orphans`` are filled in here."""
         if not self.active:
             self._listening = self._links.listening
             self._timers.set("begin", Millis(now_ms + self._parameters.office_ms))
@@ -113,7 +114,7 @@ class Failover:
         return self._settle(now_ms)
 
     def on_collects(self, filters: frozenset[str], *, now_ms: Millis) -> list[Step]:
-        """Say that our clients' wishes for ``filters`` only collect."""
+        """Announce that our clients only collect what matches ``filters``."""
         self._collects = tuple(sorted(filters))
         return self._settle(now_ms)
 
@@ -140,7 +141,7 @@ class Failover:
     def on_announced(
         self, core: BrokerId, filters: frozenset[str], *, now_ms: Millis
     ) -> list[Step]:
-        """Follow ``filters``: records that ``core`` announces, or no longer does."""
+        """Follow ``filters``: records that ``core`` announces or no longer does."""
         route = self._announcements.routes.get(core)
         lost = route is None or route.forgotten
         announced = route.announced.filters.filters if route is not None else frozenset[str]()
@@ -154,7 +155,7 @@ class Failover:
             else:
                 self._go(core, record, filter_, lost=lost, now_ms=now_ms)
         if came_back:
-            # The rows kept from before it went may not be so any more: only what it announces is.
+            # The rows kept from its absence may be outdated: only what it announces now is valid.
             self.table.drop(core)
             for filter_ in sorted(announced):
                 record = parse_record(filter_)
@@ -164,7 +165,7 @@ class Failover:
         return self._settle(now_ms)
 
     def on_links(self, *, now_ms: Millis) -> list[Step]:
-        """Follow our links and our own broker, of which one came or went."""
+        """Follow a change of our links or of our own broker's connection."""
         if self._listening != self._links.listening:
             self._listening = self._links.listening
             self.presence.start_over(now_ms=now_ms)
@@ -173,7 +174,7 @@ class Failover:
         return self._settle(now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Give up missed brokers, begin a term, plan, publish, whatever is due."""
+        """Give up missed brokers, begin a term, plan, publish, whichever is due."""
         at_ms = self.next_deadline_ms()
         if at_ms is None or at_ms > now_ms:
             return []
@@ -184,15 +185,15 @@ class Failover:
         due = self._timers.pop_due(now_ms)
         return self._settle(now_ms, plan="plan" in due or "begin" in due)
 
-    # -- what follows ---------------------------------------------------------------------
+    # -- consequences -----------------------------------------------------------------------
 
     def _come(self, core: BrokerId, record: Record, text: str) -> bool:
         match record:
             case BrokerRecord():
                 return self.presence.come(core, record)
             case FlowRow():
-                known = core in self.presence.known
-                if known and self.table.count(core) < self._parameters.rows_max:
+                is_known = core in self.presence.known
+                if is_known and self.table.count(core) < self._parameters.rows_max:
                     self.table.add(core, record, text)
             case _:
                 self.standing.come(core, record)
@@ -203,13 +204,13 @@ class Failover:
             case BrokerRecord():
                 self.presence.go(core, record, now_ms=now_ms)
             case FlowRow():
-                if not lost:  # the rows of the dead are what their substitutes need
+                if not lost:  # the substitutes of a dead broker need its rows
                     self.table.discard(core, record, text)
             case _:
                 self.standing.go(core, record)
 
     def _settle(self, now_ms: Millis, *, plan: bool = False) -> list[Step]:
-        """Draw every conclusion from what is known now."""
+        """Draw all conclusions from the present state."""
         if not self.active:
             return []
         steps = self._elect(now_ms)
@@ -225,9 +226,9 @@ class Failover:
         """The smallest rank in reach is the controller."""
         self_id = self._links.self_id
         ranks: list[CoreRank] = [(self._announcements.own.priority, self_id)]
-        for id, known in self.presence:
+        for id, broker in self.presence:
             route = self._announcements.routes.get(id)
-            if known.present and route is not None:
+            if broker.present and route is not None:
                 ranks.append(route.rank)
         controller = min(ranks)[1]
         before, self.controller = self.controller, controller
@@ -242,34 +243,34 @@ class Failover:
         return [Notice("controller.changed", "info", details)]
 
     def _enter(self) -> None:
-        """Begin a term, or a newer one when somebody else was controller in ours or later."""
-        told = [known.record.other_term for _, known in self.presence if known.present]
-        other_term = max([self.standing.greatest_other_term(self._links.self_id), *told])
+        """Begin a term, or a newer one if another broker was controller in ours or a later one."""
+        terms = [broker.record.other_term for _, broker in self.presence if broker.present]
+        other_term = max([self.standing.greatest_other_term(self._links.self_id), *terms])
         if not self._entered or other_term >= self.duties.term:
             self.duties.begin_term(after=other_term)
             self.standing.note_term(self._links.self_id, self.duties.term)
         self._entered, self._outdated = True, False
 
     def _adopt(self, now_ms: Millis) -> None:
-        """Follow the controller; keep, of what anybody ordered, all that it does not change.
+        """Adopt the controller's takeovers; keep earlier ones that it does not change.
 
-        A controller that has not begun its term yet only remembers. If it was deaf, others may have
-        replaced a substitute since, itself perhaps: they keep theirs, and it learns from them.
+        A controller that has not begun its term yet only remembers. If it was offline, others may
+        have replaced a substitute since, perhaps itself: they keep theirs, and it learns from them.
         """
         duties = self.duties
         for id in sorted({id for _, k in self.presence if k.present for id in k.record.missed}):
             self._hear_of(id, now_ms)
-        said = self.standing.of(self.controller)
-        if said.claim is not None:
+        statement = self.standing.of(self.controller)
+        if statement.claim is not None:
             self._outdated = False
-            for plan in said.plans:
+            for plan in statement.plans:
                 duties.plans[plan.broker] = plan.substitutes
-            for made in said.takeovers:
+            for made in statement.takeovers:
                 self._hear_of(made.broker, now_ms)
                 if self._leaving(made.broker):
                     duties.takeovers[made.broker] = made
         claimed: dict[BrokerId, TakeoverRecord] = {}
-        for made in self.standing.claims(besides=self.controller if said.claim else None):
+        for made in self.standing.claims(besides=self.controller if statement.claim else None):
             self._hear_of(made.broker, now_ms)
             if self._leaving(made.broker) and not self._leaving(made.substitute):
                 claimed.setdefault(made.broker, made)
@@ -286,18 +287,18 @@ class Failover:
             self.presence.hear_of(broker, now_ms=now_ms)
 
     def _leaving(self, broker: BrokerId) -> bool:
-        """Whether clients of ``broker`` belong elsewhere, or may soon: it is missed or draining."""
+        """Whether clients of ``broker`` must move, or may soon: it is missed or draining."""
         if broker == self._links.self_id:
             return self.self_state.draining
-        known = self.presence.known.get(broker)
-        return known is None or not known.fit
+        member = self.presence.known.get(broker)
+        return member is None or not member.fit
 
     def _is_past(self, substitute: BrokerId) -> bool:
-        """Whether ``substitute`` serves nobody any more: it is gone, or draining itself."""
+        """Whether ``substitute`` no longer serves: it is gone or draining."""
         if substitute == self._links.self_id:
             return self.self_state.draining
-        known = self.presence.known.get(substitute)
-        return known is not None and known.state != "up"
+        broker = self.presence.known.get(substitute)
+        return broker is not None and broker.state != "up"
 
     def _rule(self, *, plan: bool) -> None:
         situation = self.situation()
@@ -306,23 +307,23 @@ class Failover:
         self.duties.decide(situation, self.table)
 
     def is_connected_elsewhere(self, client: str) -> bool:
-        """Whether the client is connected to another broker that is there."""
+        """Whether the client is connected to another broker that is present."""
         others = set(self.table.connected_at(client)) - {self._links.self_id}
         return any(not self.presence.is_missed(broker) for broker in others)
 
     def situation(self) -> Situation:
-        """The brokers, ours included, as they are now."""
+        """The present situation of all brokers, ours included."""
         self_id = self._links.self_id
-        records = {id: known.record for id, known in self.presence}
+        records = {id: broker.record for id, broker in self.presence}
         records[self_id] = self._status()
-        fit = {id for id, known in self.presence if known.fit}
-        serving = {id for id, known in self.presence if known.state == "up"}
-        leaving = {id for id, known in self.presence if known.gone or known.state == "draining"}
+        fit = {id for id, broker in self.presence if broker.fit}
+        serving = {id for id, broker in self.presence if broker.state == "up"}
+        leaving = {id for id, broker in self.presence if broker.gone or broker.state == "draining"}
         for these in [leaving] if self.self_state.draining else [fit, serving]:
             these.add(self_id)
-        # Who is missed and not gone yet keeps the substitute that it may have already.
+        # A broker that is missed but not gone yet keeps the substitute that it may have.
         takeovers = self.duties.takeovers
-        leaving |= {id for id, known in self.presence if not known.fit and id in takeovers}
+        leaving |= {id for id, broker in self.presence if not broker.fit and id in takeovers}
         return Situation(records, frozenset(fit), frozenset(serving), frozenset(leaving))
 
     def _orphans(self) -> list[BrokerId]:
@@ -330,12 +331,12 @@ class Failover:
         return sorted(n.id for n in neighbours if n.conn is not None and not n.up)
 
     def _all_orphans(self) -> set[BrokerId]:
-        """Brokers that answer us, or somebody who is there, without their agent."""
-        told = {id for _, k in self.presence if k.present for id in k.record.orphans}
-        return told.union(self._orphans())
+        """Brokers that answer us or another present broker while their agent is silent."""
+        reported = {id for _, k in self.presence if k.present for id in k.record.orphans}
+        return reported.union(self._orphans())
 
     def _status(self) -> BrokerRecord:
-        missed = tuple(id for id, known in self.presence if known.gone and known.seen)
+        missed = tuple(id for id, broker in self.presence if broker.gone and broker.seen)
         return replace(
             self.self_state,
             links=tuple(self._links.up)[:LINKS_MAX],
@@ -349,9 +350,10 @@ class Failover:
     def _reminders(self) -> list[TakeoverRecord]:
         """Takeovers in force that the controller does not name (yet), as we know of them.
 
-        Deposed, we say again what we ordered, until it is named. A controller that was restarted
-        knows nothing of brokers that died before: whoever saw them alive says so. Hearsay is not
-        repeated, or it would never die out.
+        A deposed controller repeats what it ordered, until the new one names it. A restarted
+        controller does not know brokers that died before: an agent that was linked when they lived
+        repeats their takeovers. Takeovers learned only from others are not repeated, or they would
+        never end.
         """
         theirs = self.standing.of(self.controller)
         named = {t.broker for t in theirs.takeovers} if theirs.claim is not None else set()
@@ -366,7 +368,7 @@ class Failover:
         ]
 
     def _announce(self) -> list[Step]:
-        """Bring what we announce in line with what is so."""
+        """Bring our announced records up to date."""
         records: list[Record] = [self._status()]
         if self._entered:
             records += self.duties.records()
@@ -380,18 +382,18 @@ class Failover:
         return [OwnFiltersChanged(added, removed)] if added or removed else []
 
     def _substitute(self) -> list[Step]:
-        """Orders to step in where we are named, and back where we are not any more."""
+        """Orders to step in where we are named, and to step back where we no longer are."""
         self_id, steps = self._links.self_id, list[Step]()
         orphans = self._all_orphans()
         named: dict[BrokerId, Millis] = {}
-        for id, known in self.presence:
-            if known.missed_at_ms is None or not self._listening or self._outdated:
+        for id, broker in self.presence:
+            if broker.missed_at_ms is None or not self._listening or self._outdated:
                 continue
             made = self.duties.takeovers.get(id)
             planned = self.duties.plans.get(id, ())
             early = made is None and planned[:1] == (self_id,) and id not in orphans
             if early or (made is not None and made.substitute == self_id):
-                named[id] = known.missed_at_ms
+                named[id] = broker.missed_at_ms
         steps += [StepBack(id) for id in sorted(self._stepped_in - named.keys())]
         for id in sorted(named.keys() - self._stepped_in):
             steps.append(StepIn(id, named[id], self._orphaned_sessions(id)))
@@ -399,10 +401,9 @@ class Failover:
         return steps
 
     def _orphaned_sessions(self, broker: BrokerId) -> tuple[FlowRow, ...]:
-        """Subscriptions of sessions that ``broker`` kept, of clients that nobody else minds.
+        """Subscriptions in sessions kept by ``broker``, of clients connected to no third broker.
 
-        Clients that have come to us already are among them: they may have missed something on the
-        way.
+        Clients connected to us are included: they may have missed messages while moving.
         """
         rows = [
             r for r in self.table.rows(broker) if r.keeps and r.action == "sub" and not r.gateway
@@ -410,18 +411,18 @@ class Failover:
         ours = {broker, self._links.self_id}
         return tuple(r for r in rows if ours.issuperset(self.table.connected_at(r.client)))
 
-    # -- the guide ------------------------------------------------------------------------
+    # -- the guide --------------------------------------------------------------------------
 
     def guide(self) -> Guide:
-        """What clients of our broker should know now."""
+        """The guide for the clients of our broker."""
         self_id, duties = self._links.self_id, self.duties
-        records = {id: (known.record, known.state) for id, known in self.presence}
+        records = {id: (broker.record, broker.state) for id, broker in self.presence}
         records[self_id] = (self.self_state, "draining" if self.self_state.draining else "up")
         if self._entered:
             term, number = duties.term, duties.number
         else:
-            said = self.standing.of(self.controller).claim
-            term, number = (said.term, said.number) if said is not None else (0, 0)
+            claim = self.standing.of(self.controller).claim
+            term, number = (claim.term, claim.number) if claim is not None else (0, 0)
         return Guide(
             version=GUIDE_VERSION,
             federation=self._parameters.federation,

@@ -1,11 +1,11 @@
-"""The session flow table: who publishes and subscribes what, on which broker; how alike two are.
+"""The session flow table: which client publishes and subscribes what, on which broker.
 
 Two clients have a **topic session** on a broker when one publishes there what the other subscribes
 there: X TSR(t, B) Y. Like phone numbers that talked through one exchange: only that they did, in
 which direction, counts when another exchange must take over.
 
-Clients on one broker only cannot relate two brokers. So those on several are kept apart, and
-relating two brokers looks at nobody else. Two brokers are equivalent in behaviour:
+Clients on one broker only cannot relate two brokers. So those on several are indexed, and relating
+two brokers looks only at these. Two brokers are equivalent in behaviour:
 
 - **Strong** (A ~ B): the same ordered pair, X publishes and Y subscribes, has a topic session on
   both; the topics may differ.
@@ -14,8 +14,8 @@ relating two brokers looks at nobody else. Two brokers are equivalent in behavio
   both brokers. Table 11's B1 ~~ B2 holds by this rule only: on B2 both a and c just subscribe.
 
 A pair is two different clients. The paper's printed rules are read as its Definitions 13 and 14
-say; its table's "on/off" says whether the broker runs, and is not asked here: a broker that died
-is exactly the one to be related.
+say; its table's "on/off" says whether the broker runs, and is ignored here: a broker that died is
+exactly the one to be related.
 
 Source: Chen 2020, 3.3, Definitions 10 to 14, equation (1), Table 11.
 """
@@ -36,11 +36,11 @@ from federator.protocol.messages.session_records import (
 from federator.protocol.types import BrokerId
 
 COMPARED_CLIENTS_MAX = 64
-"""Clients of two brokers that are looked at to relate them: one pair decides, more change nothing
-but which witness is named."""
+"""Clients compared to relate two brokers: one pair decides, more only change which witness is
+named."""
 
 COMPARED_TOPICS_MAX = 256
-"""Topics, and filters, of one such client that are looked at."""
+"""Topics, and filters, of one such client that are compared."""
 
 _NONE: dict[str, None] = {}
 
@@ -50,7 +50,7 @@ TopicSession = tuple[str, str]
 
 @dataclass(slots=True)
 class Behaviour:
-    """What one client does on one broker: topics it publishes, filters it subscribes."""
+    """The topics that one client publishes on one broker, and the filters that it subscribes."""
 
     publishes: set[str] = field(default_factory=set)
     subscribes: set[str] = field(default_factory=set)
@@ -59,13 +59,13 @@ class Behaviour:
 class SessionFlowTable:
     """The rows of all brokers.
 
-    A row is held as the record that announces it, which is held elsewhere in any case: there may be
-    100,000, and seldom anybody asks what they say.
+    A row is stored as the record that announces it, which is stored elsewhere in any case: there
+    may be 100,000, and they are seldom parsed.
     """
 
     def __init__(self) -> None:
         self._texts: dict[BrokerId, dict[str, None]] = {}
-        self._places: dict[str, Counter[BrokerId]] = {}  # of a client: rows per broker
+        self._places: dict[str, Counter[BrokerId]] = {}  # rows per broker, by client
         self._roaming: set[str] = set()  # clients on several brokers
 
     def __len__(self) -> int:
@@ -80,11 +80,10 @@ class SessionFlowTable:
         return self._texts.get(broker, _NONE).keys()
 
     def count(self, broker: BrokerId) -> int:
-        """How many rows ``broker`` has."""
         return len(self.texts(broker))
 
     def add(self, broker: BrokerId, row: FlowRow, text: str | None = None) -> None:
-        """Put ``row`` in; a row put in twice is in once. ``text``: the record that says it.
+        """Add ``row``, unless it is already there. ``text``: its record.
 
         A row that is too long for a record is left out.
         """
@@ -99,7 +98,7 @@ class SessionFlowTable:
             self._roaming.add(row.client)
 
     def discard(self, broker: BrokerId, row: FlowRow, text: str | None = None) -> None:
-        """Take ``row`` out, if it is in. ``text``: the record that says it."""
+        """Remove ``row``, if it is there. ``text``: its record."""
         text = text or encode_record(row)
         texts = self._texts.get(broker)
         if texts is None or text not in texts:
@@ -137,20 +136,20 @@ class SessionFlowTable:
         return (row for row in rows if row.client == client)
 
     def shared_clients(self, a: BrokerId, b: BrokerId) -> list[str]:
-        """Clients that do something on both brokers, the first few in order."""
+        """Clients with rows on both brokers, the first few in order."""
         places = self._places
         both = [c for c in sorted(self._roaming) if places[c][a] and places[c][b]]
         return both[:COMPARED_CLIENTS_MAX]
 
     def behaviours(self, broker: BrokerId, clients: Iterable[str]) -> dict[str, Behaviour]:
-        found = {client: Behaviour() for client in clients}
+        behaviours = {client: Behaviour() for client in clients}
         rows = map(row_in, self.texts(broker))
-        for row in sorted(row for row in rows if row.client in found):
-            behaviour = found[row.client]
+        for row in sorted(row for row in rows if row.client in behaviours):
+            behaviour = behaviours[row.client]
             side = behaviour.publishes if row.action == "pub" else behaviour.subscribes
             if len(side) < COMPARED_TOPICS_MAX:
                 side.add(row.topic)
-        return found
+        return behaviours
 
 
 def topic_sessions(behaviours: Mapping[str, Behaviour]) -> dict[TopicSession, str]:
@@ -188,7 +187,7 @@ class Likeness(IntEnum):
 
 @dataclass(frozen=True, slots=True)
 class Relation:
-    """How alike two brokers are, and which pair of clients shows it."""
+    """How alike two brokers are, and which pair of clients proves it."""
 
     likeness: Likeness
     # The pair: publisher and subscriber on the first broker, or just two clients of both.
@@ -198,12 +197,12 @@ class Relation:
 
     @property
     def degree(self) -> int:
-        """What choosing goes by: strong, weak, or none. Both weak rules weigh the same."""
+        """The rank for choosing: strong, weak, or none. Both weak rules count the same."""
         return (0, 1, 1, 2)[self.likeness]
 
 
 def relate(table: SessionFlowTable, a: BrokerId, b: BrokerId) -> Relation:
-    """How alike ``a`` and ``b`` are by the session flow table: the best rule that holds."""
+    """Relate ``a`` and ``b`` by the session flow table: the best rule that holds."""
     shared = table.shared_clients(a, b)
     if len(shared) < 2:
         return Relation(Likeness.NONE)

@@ -1,14 +1,14 @@
-"""Our rows of the session flow table, from what the broker's log and the gateways tell.
+"""Our rows of the session flow table, from the broker's log and the gateways' reports.
 
-A gateway sees every packet, so it knows who publishes what, and which sessions last; a broker's log
-names each subscription with its QoS, and tells neither of publishers nor of an MQTT 5 session's
-end. Where both speak of a client, the gateway is believed about the session.
+A gateway sees every packet, so it knows which client publishes what, and which sessions persist; a
+broker's log has each subscription with its QoS, but neither publishers nor the end of an MQTT 5
+session. Where both report a client, the gateway's report of the session counts.
 
-Each report of a gateway is the whole truth of that gateway and replaces the one before. A gateway
-that is silent for three reports has no clients here.
+Each report of a gateway is complete and replaces the one before. A gateway that is silent for three
+reports has no clients here.
 
-When there are more rows than travel, those of sessions that last go first: without them nobody
-could prepare for their clients.
+When there are more rows than we may announce, those of persistent sessions go first: without them
+no broker could prepare for their clients.
 
 Source: Chen 2020, Table 11; docs/protocol.md 15.
 """
@@ -26,17 +26,18 @@ from federator.protocol.timers import Timers
 from federator.protocol.types import Epoch, Millis
 
 GATEWAYS_MAX = 256
-"""Beyond, new gateways are not heard: whoever may publish here can invent some."""
+"""Beyond this, reports of new gateways are dropped: any client that may publish here can invent
+some."""
 
 SILENT_MS = 3 * SESSIONS_INTERVAL_S * 1_000
 SESSIONS_MAX = 200_000
-"""Sessions of one gateway here; a longer report is not taken."""
+"""Sessions of one gateway here; a longer report is dropped."""
 
 REPORTS_BYTES_MAX = 33_554_432
-"""Of all reports, whole ones and those of which pages are missing, as they were sent."""
+"""Bytes of all reports as sent, complete and incomplete ones."""
 
 UNFINISHED_BYTES_MAX = 16_777_216
-"""Of pages that wait for others. The report unfinished for longest gives way."""
+"""Bytes of pages of incomplete reports. The report incomplete for longest is dropped first."""
 
 
 @dataclass(slots=True)
@@ -45,16 +46,16 @@ class _Gateway:
     collecting: tuple[Epoch, int] = (Epoch(-1), 0)
     pages: dict[int, tuple[ReportedSession, ...]] = field(default_factory=dict)
     sessions: tuple[ReportedSession, ...] = ()
-    collected: int = 0  # sessions in pages
+    collected: int = 0  # sessions in ``pages``
     sessions_bytes: int = 0
 
 
 class SessionReports:
-    """The newest whole report of each gateway, within bounds."""
+    """The newest complete report of each gateway, within bounds."""
 
     def __init__(self) -> None:
-        self.revision = 0  # grows when any changes
-        self.refused = 0  # pages for which there was no room, or whose report gave way to others
+        self.revision = 0  # grows with every change
+        self.refused = 0  # pages dropped, for lack of room or with their report
         self._bytes = 0
         self._unfinished: OrderedDict[str, int] = OrderedDict()  # bytes of pages, by gateway
         self._unfinished_bytes = 0
@@ -66,7 +67,7 @@ class SessionReports:
         return self._timers.next_deadline_ms()
 
     def on_deadline(self, *, now_ms: Millis) -> None:
-        """Forget gateways that are silent."""
+        """Drop the reports of silent gateways."""
         for name in self._timers.pop_due(now_ms):
             self._drop_pages(name)
             self._bytes -= self._gateways.pop(name).sessions_bytes
@@ -90,7 +91,7 @@ class SessionReports:
             self._drop_pages(page.gateway)
             gateway.collecting = number
         if page.page in gateway.pages:
-            return  # it comes twice
+            return  # a duplicate
         gateway.pages[page.page] = page.sessions
         gateway.collected += len(page.sessions)
         self._unfinished.setdefault(page.gateway, 0)
@@ -103,7 +104,7 @@ class SessionReports:
             self._give_way(page.gateway if too_long else next(iter(self._unfinished)))
 
     def _replace(self, name: str, gateway: _Gateway) -> None:
-        """Let a report that is whole now take effect, if there is room for it."""
+        """Activate a report that is now complete, if there is room for it."""
         whole = tuple(s for _, part in sorted(gateway.pages.items()) for s in part)
         size, number = self._unfinished[name], gateway.collecting
         if self._bytes - gateway.sessions_bytes + size > REPORTS_BYTES_MAX:
@@ -124,7 +125,7 @@ class SessionReports:
         self._unfinished_bytes -= self._unfinished.pop(name, 0)
 
     def sessions(self) -> Iterator[ReportedSession]:
-        """Every session reported, gateway by gateway."""
+        """Every reported session, gateway by gateway."""
         for _, gateway in sorted(self._gateways.items()):
             yield from gateway.sessions
 
@@ -136,19 +137,20 @@ def own_rows(
     may_tell: Callable[[str], bool],
     rows_max: int,
 ) -> Iterable[FlowRow]:
-    """The rows of our broker that may travel: the federation may know of their topic or filter.
+    """The rows of our broker that we may announce: ``may_tell`` allows their topic or filter.
 
-    The log tells of ``clients``, gateways of ``sessions``; of one client the last report counts.
-    Each row is made when it is asked for, for there may be 100,000; only of too many all are made.
+    ``clients`` are from the log, ``sessions`` from gateways; for one client the last report counts.
+    Each row is made on demand, because there may be 100,000; all are made only if there are too
+    many.
     """
     reported = {session.client: session for session in sessions}
     rows = (row for row in _rows(clients, reported) if is_sound(row))
-    told = (row for row in rows if may_tell(without_share(row.topic)))
+    announced = (row for row in rows if may_tell(without_share(row.topic)))
     at_most = sum(len(client.filters) for client in clients)
-    at_most += sum(len(each.subscribes) + len(each.publishes) for each in sessions)
+    at_most += sum(len(s.subscribes) + len(s.publishes) for s in sessions)
     if at_most <= rows_max:
-        return told
-    return nsmallest(rows_max, told, key=lambda row: (not row.keeps, row))
+        return announced
+    return nsmallest(rows_max, announced, key=lambda row: (not row.keeps, row))
 
 
 def _rows(

@@ -1,4 +1,4 @@
-"""Who subscribes to what on our own broker."""
+"""Discovery: which filters the clients of our own broker subscribe to."""
 
 from federator.protocol.discovery.discovery import (
     SYS_TOPICS,

@@ -1,12 +1,12 @@
-"""What our own clients want, put together from every source: log, registrations, configuration.
+"""The filters that our own clients want, from all sources: log, registrations, configuration.
 
-One rule decides every doubt: **ask for more, never for less**. While lines may be missing the
-whole federation is wanted (``#``); a subscription that may have vanished stays wanted until the
-broker's count says otherwise; a line that can be read in two ways counts in both.
+One rule decides every doubt: **ask for more, never for less**. While log lines may be missing, we
+ask for the whole federation (``#``); a subscription that may have vanished stays wanted until the
+broker's count shows that it is gone; a line with two readings counts in both.
 
 Lines are missing when the connection was away for longer than the broker keeps them
 (``LOG_LINES_KEPT_MS``), when the broker did not keep our session, when our queue there overflowed,
-or when nobody listened yet: a fresh agent beside a broker that is already in use.
+or when no agent was subscribed to the log yet: a new agent beside a broker that is already in use.
 
 Source: docs/protocol.md 9.
 """
@@ -53,7 +53,7 @@ COUNT_TOPICS = {
 SYS_TOPICS = (VERSION_TOPIC, UPTIME_TOPIC, CONNECTED_TOPIC, *COUNT_TOPICS)
 
 LOG_LINES_KEPT_MS = Millis(18_000)
-"""The broker throws a waiting line away after 20 s; less what its clock rounds."""
+"""The broker drops a queued line after 20 s; this is less, because its clock rounds."""
 
 _NUMBER = re.compile(rb"\d{1,15}(?= seconds\Z|\Z)")
 _WHY_CHARS_MAX = 200
@@ -62,14 +62,14 @@ DiscoveryEffect = InterestChanged | MembersChanged | ProbeCounts | CountOwn | Ca
 
 
 class Discovery:
-    """Turns what the broker says into the set of filters that our clients want.
+    """Turns the broker's log and ``$SYS`` topics into the set of filters that our clients want.
 
     Args:
         own_id: Client id of the connection that subscribes to the log.
 
     Attributes:
-        widened: Whether everything is wanted, for lack of certainty.
-        is_connected, filters_of, flow: Of ``SubscriptionTable``, as far as is known.
+        widened: Whether we ask for everything because the table is not trusted.
+        is_connected, filters_of, flow: From ``SubscriptionTable``, as far as the log shows.
     """
 
     def __init__(self, *, own_id: str, parameters: DiscoveryParameters) -> None:
@@ -87,42 +87,41 @@ class Discovery:
         self._continuity = Continuity()
         self._notices = NoticeLimiter(gap_ms=parameters.notice_gap_ms)
         self._registrations = 0
-        self._heard_ms: Millis | None = None  # when the broker was, last
+        self._heard_ms: Millis | None = None  # when we last received anything from the broker
         self._uptime_s = 0
         self._first = True  # the first connection of this process is still to come
-        self._unheard = False  # since the last gap no line was heard
-        self._loaded = False  # what the process before us left
+        self._unheard = False  # no line was received since the last gap
+        self._loaded = False  # a record of the previous process was loaded
         self._pending: list[Notice] = []
         self._lines = LineEffects(self._table, self._reconciliation, own_id=own_id, say=self._say)
-        self._told: str | None = "nothing yet"  # what we doubt, as operators know it
+        self._told: str | None = "nothing yet"  # the doubt last reported to operators
         self.widened = False
         self._warned_full = False
         self._told_beyond = 0
         for filter in parameters.filters:
             self._interest.count(filter, 1, by_client=False)
 
-    # What is known
+    # State
 
     @property
     def wanted(self) -> frozenset[str]:
-        """Every filter wanted from the federation."""
+        """Every filter that we ask the federation for."""
         return frozenset(self._interest.held)
 
     @property
     def wanted_count(self) -> int:
-        """How many filters are wanted."""
         return len(self._interest.held)
 
     @property
     def doubted(self) -> frozenset[str]:
-        """The filters that are wanted for lack of certainty alone."""
+        """The filters that are wanted only because the table is not trusted."""
         if not self.widened:
             return frozenset()
         return frozenset(f for f in self._parameters.widen_to if self._interest.held[f] == 1)
 
     @property
     def revision(self) -> int:
-        """Grows whenever there is something new to save."""
+        """Grows whenever there is new state to save."""
         return self._lines.read + self._registrations + self._table.revision
 
     @property
@@ -164,10 +163,10 @@ class Discovery:
         """When ``on_deadline`` must be called."""
         return earliest(self._reconciliation.next_deadline_ms(), self._regular.next_deadline_ms())
 
-    # What happens
+    # Events
 
     def on_broker_up(self, *, session_present: bool, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Follow the log again: its connection is up, and our subscriptions are on their way."""
+        """Follow the log again: the connection is up, and our subscriptions have been sent."""
         self._reader.timestamps.forget()
         away_ms = None if self._heard_ms is None else now_ms - self._heard_ms
         if not session_present:
@@ -185,7 +184,7 @@ class Discovery:
             self._reconciliation.distrust(reason, gap=True, now_ms=now_ms)
         # A session from before our start may hold a probe subscription, which would be counted.
         probes = [self._reconciliation.drop_probe()] if self._first and session_present else []
-        if self._first:  # of our own clients only we ourselves are remembered over a restart
+        if self._first:  # of our own clients, the record keeps only this agent
             self._reconciliation.want_roll(now_ms=now_ms)
         self._first = False
         self._heard_ms = now_ms
@@ -195,14 +194,14 @@ class Discovery:
         return self._finish(probes, now_ms=now_ms)
 
     def on_broker_down(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Note that the connection that carries the log is gone."""
+        """Note that the connection that carries the log is down."""
         self._reconciliation.on_broker_down()
         return self._finish([], now_ms=now_ms)
 
     def on_own_subscriptions(
         self, id: str, filters: frozenset[str], *, now_ms: Millis
     ) -> list[DiscoveryEffect]:
-        """Note that one of our own clients holds exactly ``filters``, whatever the log said."""
+        """Note that one of our own clients holds exactly ``filters``, whatever the log showed."""
         self._reconciliation.end_tick(now_ms=now_ms)
         if id != self._own_id and filters != self._table.filters_of(id):
             self._reconciliation.on_unordered(now_ms=now_ms)
@@ -212,16 +211,16 @@ class Discovery:
     def on_packet(
         self, packet_id: int, *, duplicate: bool, now_ms: Millis
     ) -> list[DiscoveryEffect]:
-        """Follow the identifier of whatever came at QoS 1, before its content is looked at."""
+        """Follow the packet identifier of any QoS 1 message, before its content is read."""
         lost = self._continuity.on_packet(packet_id, duplicate=duplicate)
-        if not lost or self._unheard:  # too old while we were away: nothing was believed since
+        if not lost or self._unheard:  # lost in our absence: nothing was trusted since
             return []
         self._reconciliation.lose(DROPPED, now_ms=now_ms)
         self._say("discovery.lines_lost", "warning", lines=lost, total=self._continuity.lost)
         return self._finish([], now_ms=now_ms)
 
     def on_mark_sent(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Note that a mark was published; doubt all when an older one is missing for long."""
+        """Note that a mark was published; doubt everything when an older one is long overdue."""
         self._continuity.on_mark_sent(now_ms=now_ms)
         late = self._continuity.is_late(now_ms=now_ms)
         if late and not self._reconciliation.late:
@@ -232,11 +231,11 @@ class Discovery:
         return self._finish([], now_ms=now_ms)
 
     def on_mark(self, sent_at_ms: Millis) -> None:
-        """Note that the mark published then has come back."""
+        """Note that the mark published at ``sent_at_ms`` has come back."""
         self._continuity.on_mark(sent_at_ms)
 
     def on_log(self, topic: str, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Read a line of the broker's log. Never raises, whatever it says."""
+        """Read a line of the broker's log. Never raises, whatever the line contains."""
         self._heard_ms = now_ms
         self._lines.read += 1
         self._unheard = False
@@ -248,16 +247,16 @@ class Discovery:
     def on_sys(
         self, topic: str, payload: bytes, *, now_ms: Millis, retained: bool = False
     ) -> list[DiscoveryEffect]:
-        """Take a ``$SYS`` topic; ``retained`` when it was stored before we subscribed."""
+        """Handle a ``$SYS`` message; ``retained``: it was stored before we subscribed."""
         self._heard_ms = now_ms
         if retained:
             self._reconciliation.on_stored()
         if topic == VERSION_TOPIC:
             self._reader.on_version(payload.decode(errors="replace"))
             return []
-        if (found := _NUMBER.match(payload)) is None:
+        if (match := _NUMBER.match(payload)) is None:
             return []
-        number = int(found.group())
+        number = int(match.group())
         reconciliation = self._reconciliation
         if topic == UPTIME_TOPIC:
             self._on_uptime(number, now_ms=now_ms)
@@ -280,7 +279,6 @@ class Discovery:
             self._table.on_restart_known(restarted=restarted)
 
     def on_regular_topic(self, payload: bytes, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Register, renew or withdraw a filter for a client."""
         self._registrations += 1
         try:
             self._regular.on_payload(payload, now_ms=now_ms)
@@ -289,7 +287,7 @@ class Discovery:
         return self._finish([], now_ms=now_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """End registrations, compare counts, or probe: whatever is due."""
+        """End registrations, compare counts, or probe, whichever is due."""
         self._regular.on_deadline(now_ms=now_ms)
         return self._finish(self._reconciliation.on_deadline(now_ms=now_ms), now_ms=now_ms)
 
@@ -317,15 +315,15 @@ class Discovery:
         now_ms: Millis,
         outdated: bool = False,
     ) -> list[DiscoveryEffect]:
-        """Take up where the last process of this agent stopped.
+        """Continue where the previous process of this agent stopped.
 
         Args:
-            record: What it wrote last.
+            record: The record that the previous process wrote last.
             away_ms: How long ago that was, or ``None`` when that process did not stop orderly: then
                 lines may be missing from the record itself.
             now_ms: Our clock.
-            outdated: It could not write what came after. A count that agrees proves nothing then:
-                as many subscriptions may have come as gone.
+            outdated: The previous process could not write later changes. A count that agrees proves
+                nothing then: as many subscriptions may have been added as removed.
         """
         assert self._first, "load comes before the first connection"
         clients = [client for client in record.clients if self._is_kept(client.id)]
@@ -337,7 +335,7 @@ class Discovery:
         self._table.complete = record.complete
         self._regular.load(record.registered, now_ms=now_ms)
         self._reconciliation.lost = record.lost
-        # Who was killed heard more than it wrote: that is no loss in the broker.
+        # A process that was killed received more than it wrote: no loss in the broker.
         self._continuity.last = 0 if away_ms is None else record.packet_id
         self._loaded = True
         self._uptime_s = record.uptime_s
@@ -347,18 +345,18 @@ class Discovery:
                 self._reconciliation.doubt = None
         return self._finish([], now_ms=now_ms)
 
-    # Within
+    # Helpers
 
     def _is_kept(self, id: str) -> bool:
-        """Whether a client is remembered over a restart: of our own, who hears the log is."""
+        """Whether the record keeps a client; of our own, only the one that receives the log."""
         return id == self._own_id or not id.startswith(OWN_PREFIX)
 
     def _doubt(self) -> str | None:
-        """Why the table is not trusted; what never hears the log has nothing to doubt."""
+        """Why the table is not trusted; ``None`` also when we do not read the log."""
         return self._reconciliation.doubt if self._parameters.log_topics else None
 
     def _unknown(self) -> tuple[int, int]:
-        """Subscriptions that nobody told us of, and at most how many clients have them."""
+        """Subscriptions that no log line reported, and at most how many clients hold them."""
         reconciliation = self._reconciliation
         unknown = 0 if self._doubt() is None else reconciliation.unknown
         return unknown, reconciliation.unknown_clients if unknown else 0
@@ -367,7 +365,7 @@ class Discovery:
         self._pending.append(Notice(name, level, details))
 
     def _finish(self, probes: list[ProbeCounts], *, now_ms: Millis) -> list[DiscoveryEffect]:
-        """Bring ``#`` in line with what we doubt; collect what changed."""
+        """Widen or narrow our interest as the doubt requires; collect all changes."""
         effects: list[DiscoveryEffect] = list(probes) if self._parameters.log_topics else []
         doubt = self._doubt()
         widen = doubt is not None and self._parameters.widen
@@ -383,9 +381,11 @@ class Discovery:
                 self._say("discovery.trusted", "info", filters=self.wanted_count)
             else:
                 self._say("discovery.untrusted", "warning", reason=doubt, widened=int(widen))
-                unknown, of = self._unknown()
+                unknown, clients = self._unknown()
                 if unknown:
-                    self._say("discovery.unknown", "warning", subscriptions=unknown, clients=of)
+                    self._say(
+                        "discovery.unknown", "warning", subscriptions=unknown, clients=clients
+                    )
         self._check_room()
 
         pending, self._pending = self._pending, []
@@ -394,7 +394,7 @@ class Discovery:
         return effects + self._interest.take()
 
     def _check_room(self) -> None:
-        """Tell when the table fills, and when clients have more groups than their quota."""
+        """Log a notice when the table fills, and when clients have more groups than their quota."""
         percent, beyond = self._table.full_percent, len(self._interest.beyond)
         if percent >= WARN_PERCENT and not self._warned_full:
             self._say("discovery.table_filling", "warning", percent=percent)

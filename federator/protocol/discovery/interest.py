@@ -1,17 +1,18 @@
-"""The set of filters that this broker wants from the federation, with its reasons counted.
+"""The set of filters that this broker wants from the federation, with reasons counted.
 
-Several sources hold a filter: clients, registrations, the configuration, distrust (``#``). It is
-wanted while anyone holds it. ``take`` tells what changed since it was last asked, so a filter that
-came and went in between does not show.
+Several sources hold a filter: clients, registrations, the configuration, distrust (``#``). The
+filter is wanted while any source holds it. ``take`` returns the changes since its last call, so a
+filter that was added and removed in between does not show.
 
-``#`` and ``+/#`` from clients are kept local by default: somebody who opens an MQTT explorer must
-not pull the whole federation onto a gateway.
+``#`` and ``+/#`` from clients are kept local by default: a user who opens an MQTT explorer must not
+pull the whole federation onto a gateway.
 
-``$share/<group>/<filter>`` is interest in ``<filter>`` when each broker's group is served for
-itself. When groups span brokers, members are counted instead: what they get is not for every
-broker (``protocol.sharing``). That costs every broker work for each group, so a client, and all of
-them together, have a quota of groups. Beyond it a group is served on each broker for itself: its
-filter is wanted like any other. Nobody goes without; members on several brokers each get a copy.
+``$share/<group>/<filter>`` is interest in ``<filter>`` when each broker serves its own group. When
+groups span brokers, members are counted instead: not every broker gets their publications
+(``protocol.sharing``). Each group costs every broker work, so there is a quota of groups for one
+client and for all clients together. Beyond the quota each broker serves the group by itself: the
+group's filter is wanted like any other. Every group is served; members on several brokers each get
+a copy.
 
 Source: docs/protocol.md 9.
 """
@@ -26,14 +27,14 @@ from federator.protocol.filters import is_match_all, may_travel, share_of, witho
 MATCH_ALL = "#"
 
 GroupKey = tuple[str, str]
-"""A shared group: its name, and the filter."""
+"""A shared group: its name and its filter."""
 
 K = TypeVar("K")
 
 
 @dataclass(frozen=True, slots=True)
 class InterestChanged:
-    """What our own clients want, as a change."""
+    """Our own clients want other filters than before."""
 
     added: frozenset[str]
     removed: frozenset[str]
@@ -41,31 +42,31 @@ class InterestChanged:
 
 @dataclass(frozen=True, slots=True)
 class MembersChanged:
-    """Groups gained or lost members, or somebody began or ceased to see everything."""
+    """Groups gained or lost members, or the first or last local match-all subscription changed."""
 
-    members: dict[GroupKey, int]  # how many each of these has now; 0 when the last one left
-    watched: bool = False  # a client subscribes to everything here, unknown to the federation
+    members: dict[GroupKey, int]  # present number of members per group; 0 when the last one left
+    watched: bool = False  # a local client subscribes to everything, unknown to the federation
 
 
 class Interest:
-    """Filters wanted from the federation."""
+    """Counts the reasons for each filter wanted from the federation."""
 
     def __init__(self, parameters: DiscoveryParameters) -> None:
-        self.held: Counter[str] = Counter()  # how many reasons there are to want each
-        self.kept_local: Counter[str] = Counter()  # those that do not travel by policy, likewise
-        # Memberships of groups that are served here alone, for there are too many.
+        self.held: Counter[str] = Counter()  # the number of reasons to want each filter
+        self.kept_local: Counter[str] = Counter()  # likewise for filters that stay local by policy
+        # Memberships of groups that only this broker serves, because the quota is exceeded.
         self.beyond: set[tuple[str, GroupKey]] = set()
         self._parameters = parameters
         self._members: Counter[GroupKey] = Counter()
         self._members_before: dict[GroupKey, int] = {}
-        self._memberships: Counter[str] = Counter()  # counted apart, by client
+        self._memberships: Counter[str] = Counter()  # memberships counted as such, by client
         self._watched_before = False
         self._wanted_before: dict[str, bool] = {}
 
     def count(self, filter: str, change: int, *, by_client: bool = True, client: str = "") -> None:
-        """Count one reason more (1) or less (-1) to want ``filter``, ``$share/...`` included.
+        """Add (1) or remove (-1) one reason to want ``filter``, ``$share/...`` included.
 
-        One less goes with the arguments of the one more before; a client holds each filter once.
+        A removal has the same arguments as the addition before it; a client holds each filter once.
         """
         plain = without_share(filter)
         if not plain or not may_travel(plain):  # ``$share/g`` matches nothing
@@ -78,7 +79,7 @@ class Interest:
         _add(self.kept_local if local else self.held, plain, change)
 
     def take(self) -> list[InterestChanged | MembersChanged]:
-        """What changed since the last call."""
+        """Return the changes since the last call."""
         changes: list[InterestChanged | MembersChanged] = []
         touched, self._wanted_before = self._wanted_before, {}
         added = frozenset(f for f, before in touched.items() if not before and f in self.held)
@@ -98,9 +99,9 @@ class Interest:
         return changes
 
     def _count_member(self, client: str, filter: str, change: int) -> bool:
-        """Whether ``filter`` is a membership that is counted apart; it was counted then."""
+        """Count ``filter`` as a group membership; ``False`` if it is not to be counted as one."""
         key = share_of(filter) if self._parameters.groups_span_brokers else None
-        if key is None or key[0] in ("+", "#"):  # Mosquitto grants such names; MQTT has none
+        if key is None or key[0] in ("+", "#"):  # Mosquitto grants such names; MQTT forbids them
             return False
         if change > 0:
             full = len(self._members) >= self._parameters.groups_max
@@ -118,7 +119,7 @@ class Interest:
 
 
 def _add(counts: Counter[K], key: K, change: int) -> None:
-    """Count, and keep no zeros."""
+    """Add ``change`` and remove the key at zero."""
     counts[key] += change
     assert counts[key] >= 0, f"released more often than held: {key!r}"
     if not counts[key]:

@@ -1,6 +1,6 @@
-"""What a line of the log does to the table of subscriptions, and when it costs us our trust.
+"""The effect of each log line on the subscription table, and which lines make us distrust it.
 
-A line that can be read in several ways only ever makes us want more.
+A line with several readings can only make us want more.
 
 Source: docs/protocol.md 9.
 """
@@ -32,22 +32,22 @@ _LINE_CHARS_MAX = 200
 
 @dataclass(eq=False)
 class LineEffects:
-    """Carries what lines say into the table."""
+    """Applies log lines to the subscription table."""
 
     table: SubscriptionTable
     reconciliation: Reconciliation
     own_id: str
-    say: InitVar[Callable[..., None]]  # tells an event: name, level, and details by keyword
-    read: int = 0  # lines,
+    say: InitVar[Callable[..., None]]  # emits a notice: name, level, and details by keyword
+    read: int = 0  # lines read,
     ambiguous: int = 0  # those with several readings,
     unreadable: int = 0  # and those with none
-    broker_drops: int = 0  # times the broker said that it drops messages for one of our clients
+    broker_drops: int = 0  # times the broker reported that it drops messages for one of our clients
 
     def __post_init__(self, say: Callable[..., None]) -> None:
         self._say = say
 
     def on_event(self, event: LogEvent, *, now_ms: Millis) -> None:
-        """Follow what a line says."""
+        """Apply one log event."""
         match event:
             case Unreadable():
                 self.unreadable += 1
@@ -82,7 +82,7 @@ class LineEffects:
                 self._on_dropping(event.id, now_ms=now_ms)
 
     def _on_candidate(self, event: ClientEvent, *, now_ms: Millis) -> None:
-        """Follow an event that perhaps happened: only ever want more for it."""
+        """Apply an event that perhaps happened: it may only add to what we want."""
         match event:
             case ClientConnected():
                 self.table.doubt_connected(event.id)

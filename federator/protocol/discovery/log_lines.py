@@ -1,17 +1,18 @@
-"""Reads Mosquitto's log topics: one line in, what it says about a client out.
+"""Reads Mosquitto's log topics: one line in, an event about a client out.
 
-Mosquitto prints client ids and filters without quotes, and both may contain spaces, so
-``sp 0 ace 0 t/1`` is either client ``sp`` with filter ``ace 0 t/1`` or client ``sp 0 ace`` with
-``t/1``. The reader therefore collects **every** reading that the grammar allows, strikes those
-whose client is not connected (only when we know all that are), and says ``Ambiguous`` when more
-than one is left. Whoever crafts an id that looks like a log line only adds readings: it cannot take
-the true one away.
+Mosquitto prints client ids and filters without quotes, and both may contain spaces, so ``sp 0 ace 0
+t/1`` is either client ``sp`` with filter ``ace 0 t/1`` or client ``sp 0 ace`` with ``t/1``. The
+reader therefore collects **every** reading that the grammar allows, removes those whose client is
+not connected (only when we know all connected clients), and returns ``Ambiguous`` when more than
+one is left. A client with an id that looks like a log line only adds readings: it cannot remove the
+true one.
 
-The timestamp before each line may be anything ``strftime`` knows, or be switched off, so no fixed
-pattern will do. But one line is known word for word except for its timestamp: the one that reports
-our own subscription to the log, the first line a new subscriber ever gets. What stands before our
-client id there is the timestamp; its shape (digits, words, signs) strips it from every other line.
-A client that imitates that line can only put **more** before our id, so the shortest shape wins.
+The timestamp before each line may have any ``strftime`` format, or be switched off, so no fixed
+pattern works. But one line is known word for word except for its timestamp: the one that reports
+our own subscription to the log, the first line that a new subscriber gets. The text before our
+client id in that line is the timestamp; its shape (digits, words, signs) strips the timestamp from
+every other line. A client that imitates that line can only put **more** before our id, so the
+shortest shape wins.
 
 Three dialects: 2.0.x, 2.1.0 (MQTT 5 reasons, other protocol numbers), and from 2.1.1 the client's
 address in brackets. Lines end after ``LINE_BYTES_MAX`` bytes, perhaps inside a character.
@@ -42,21 +43,21 @@ class ClientConnected:
 
 @dataclass(frozen=True, slots=True)
 class ClientEnded:
-    """A connection ended. Whether its session did is another matter."""
+    """A connection ended. The session may live on."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class SessionExpired:
-    """The broker forgot the session of a client that was away."""
+    """The broker dropped the session of a client that was offline."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Subscribed:
-    """A subscription was granted. A ``cut`` filter is only the beginning of the true one."""
+    """The broker granted a subscription. A ``cut`` filter is only the beginning of the real one."""
 
     id: str
     qos: int
@@ -75,17 +76,17 @@ class Unsubscribed:
 
 @dataclass(frozen=True, slots=True)
 class Dropping:
-    """The client's queue is full: the broker throws its messages away."""
+    """The client's queue is full: the broker drops messages for it."""
 
     id: str
 
 
 @dataclass(frozen=True, slots=True)
 class Unreadable:
-    """A line that may have told something, but it cannot be said what or about whom."""
+    """A line that may report a change, but cannot be parsed."""
 
     line: str
-    subscription: bool  # it stood on the topic of subscriptions
+    subscription: bool  # it was published on the topic of subscriptions
 
 
 ClientEvent = ClientConnected | ClientEnded | SessionExpired | Subscribed | Unsubscribed | Dropping
@@ -93,9 +94,9 @@ ClientEvent = ClientConnected | ClientEnded | SessionExpired | Subscribed | Unsu
 
 @dataclass(frozen=True, slots=True)
 class Ambiguous:
-    """A line with several readings: one of ``candidates`` is true, and nobody can tell which.
+    """A line with several readings: one of ``candidates`` is true, but which one is unknown.
 
-    ``cut`` says that the line ended before its end, so perhaps none of them is.
+    ``cut``: the line was cut off, so perhaps none of them is true.
     """
 
     line: str
@@ -114,7 +115,7 @@ PREFIX_CHARS_MAX = 256
 
 
 class TimestampShape:
-    """Strips timestamps. Until it has learned, it takes leading seconds since 1970 for one."""
+    """Strips timestamps. Before it has learned a shape, it strips leading seconds since 1970."""
 
     def __init__(self, own_id: str) -> None:
         self._own_line = re.compile(
@@ -123,12 +124,12 @@ class TimestampShape:
         self.forget()
 
     def forget(self) -> None:
-        """Learn anew: the broker may have been configured again."""
+        """Forget the learned shape: the broker may have been reconfigured."""
         self._learned: re.Pattern[str] | None = None
         self._learned_from = ""
 
     def learn(self, line: str) -> None:
-        """Keep the shape of a line from the topic of subscriptions when it is about us."""
+        """Learn the timestamp's shape if this line of the subscriptions topic is about us."""
         if (own := self._own_line.match(line)) is None:
             return
         prefix = own.group(1)
@@ -139,12 +140,12 @@ class TimestampShape:
             self._learned_from = prefix
 
     def strip(self, line: str) -> str | None:
-        """Return ``line`` without its timestamp; ``None`` when it does not begin as others do."""
+        """Return ``line`` without its timestamp; ``None`` when that does not match."""
         if self._learned is None:
-            found = _EPOCH.match(line)
-            return line[found.end() :] if found else line
-        found = self._learned.match(line)
-        return line[found.end() :] if found else None
+            match = _EPOCH.match(line)
+            return line[match.end() :] if match else line
+        match = self._learned.match(line)
+        return line[match.end() :] if match else None
 
 
 def _shape_of(prefix: str) -> re.Pattern[str]:
@@ -193,7 +194,7 @@ class LogReader:
     """Turns log messages into events.
 
     Args:
-        known: Tells readings of one line apart, by who is connected.
+        known: The connected clients, by which readings of one line are told apart.
     """
 
     def __init__(self, *, own_id: str, known: SubscriptionTable) -> None:
@@ -202,14 +203,14 @@ class LogReader:
         self._ends = _ENDS
 
     def on_version(self, text: str) -> None:
-        """Take the dialect from ``$SYS/broker/version``; without one, every dialect is tried."""
+        """Choose the dialect by ``$SYS/broker/version``; try all if it is unknown."""
         self._ends = _ENDS
-        if (found := _VERSION.match(text)) is not None:
-            version = tuple(int(part or 0) for part in found.groups())
+        if (match := _VERSION.match(text)) is not None:
+            version = tuple(int(part or 0) for part in match.groups())
             self._ends = _ENDS[:1] if version >= (2, 1, 1) else _ENDS[1:]
 
     def read(self, topic: str, payload: bytes) -> LogEvent | None:
-        """What the line says, or ``None`` when it concerns no subscriptions. Never raises."""
+        """Parse a line; ``None`` when it concerns no subscriptions. Never raises."""
         cut, subscription = len(payload) >= LINE_BYTES_MAX, topic == SUBSCRIBE_TOPIC
         try:
             line = _decode(payload, cut=cut)
@@ -230,15 +231,15 @@ class LogReader:
         return None
 
     def _life_cycle(self, line: str, text: str, *, cut: bool) -> LogEvent | None:
-        if found := _CONNECT.fullmatch(text):
-            connects = _connects(found.group(1))
+        if match := _CONNECT.fullmatch(text):
+            connects = _connects(match.group(1))
             if not connects:
                 return Unreadable(line, subscription=False)
             return connects[0] if len(connects) == 1 else _ambiguous(line, connects, cut=cut)
-        if found := _EXPIRED.fullmatch(text):
-            return SessionExpired(found.group(1))
-        if found := _DROPPING.fullmatch(text):
-            return Dropping(found.group(1))
+        if match := _EXPIRED.fullmatch(text):
+            return SessionExpired(match.group(1))
+        if match := _DROPPING.fullmatch(text):
+            return Dropping(match.group(1))
         if text.startswith(_BAD_SOCKET):
             return self._pick(line, _ends(_REASON, text[len(_BAD_SOCKET) :]), cut=cut)
         if text.startswith("Client "):
@@ -248,13 +249,13 @@ class LogReader:
         return None
 
     def _pick(self, line: str, readings: list[ClientEvent], *, cut: bool) -> LogEvent | None:
-        """The reading that is left when those of clients that are not there are struck.
+        """Choose among the readings, without those whose client is not connected.
 
-        A line that was cut could be about a client whose very id was cut, so there even a single
-        reading counts only when all connected clients are known.
+        In a cut line the client id itself may be cut, so there even a single reading counts only
+        when we know all connected clients.
         """
         if self._known.complete and (len(readings) > 1 or cut):
-            connected = [each for each in readings if self._known.is_connected(each.id)]
+            connected = [reading for reading in readings if self._known.is_connected(reading.id)]
             if len(connected) == 1:
                 return connected[0]
             readings = connected or readings
@@ -267,12 +268,12 @@ class LogReader:
 
 def _ambiguous(line: str, readings: list[ClientEvent], *, cut: bool) -> LogEvent:
     if len(readings) > READINGS_MAX:
-        return Unreadable(line, any(isinstance(each, Subscribed) for each in readings))
+        return Unreadable(line, any(isinstance(reading, Subscribed) for reading in readings))
     return Ambiguous(line, tuple(readings), cut)
 
 
 def _decode(payload: bytes, *, cut: bool) -> str:
-    """The text of a line; a character cut in two at its end is dropped."""
+    """Decode a line; drop a character that was cut at its end."""
     try:
         return payload.decode()
     except UnicodeDecodeError as error:

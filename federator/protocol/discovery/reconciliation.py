@@ -1,30 +1,31 @@
-"""Whether the table of subscriptions can be trusted, judged by the broker's own count.
+"""Decides by the broker's own counts whether the subscription table can be trusted.
 
-Every ``sys_interval`` the broker publishes its uptime and, where they have changed, the numbers of
-subscriptions it holds: plain and shared apart, one per client and filter, those of offline sessions
-and our own included. All of this and the log lines come over one connection at one QoS, so they
-arrive in the order in which the broker made them. An uptime thus opens a **tick**, which ends with
-the next line or shortly after: in it, the counts last heard are those of exactly the lines before.
-What our other connections subscribed before the log was heard is told by themselves, in no order;
-numbers right after it open no tick. Nor do those that waited for us in the broker: they count what
-our other connections had then, not what they have now.
+Every ``sys_interval`` the broker publishes its uptime and, where they have changed, its numbers of
+subscriptions: plain and shared separately, one per client and filter, offline sessions and our own
+included. These counts and the log lines come over one connection at one QoS, so they arrive in the
+order in which the broker sent them. An uptime thus opens a **tick**, which ends with the next line
+or shortly after: in a tick, the counts received last cover exactly the lines before. Our other
+connections report their own subscriptions from before we received the log, in no fixed order;
+numbers right after such a report open no tick. Nor do numbers that were queued for us in the
+broker: they count what our other connections had then, not what they have now.
 
-- **More than we know**: a subscription was never reported. Not trusted until the counts agree.
+- **More than we know**: a subscription was never logged. Not trusted until the counts agree.
 - **Exactly the sure ones**: trusted; the doubtful ones are gone.
 - **All doubtful ones as well**: they are alive. While trusted this is certain. After a gap it is
-  likely: something unknown may make up for something gone. It is believed for ``hopeful_ms``; but
-  where something unknown was counted, not of what became doubtful by itself.
-- **In between**: says little, trust stays what it was. But a broker that restarted may have kept
-  its persistent sessions only, where all that is doubtful became so with that gap.
-- **Less than the sure ones**: something vanished without a line, and where a line was lost, others
-  may have been. Not trusted either: what went unheard makes up in the count for what came unheard.
+  likely: an unknown subscription may compensate for one that is gone. We assume it for
+  ``hopeful_ms``; but once an unknown subscription was counted, not for subscriptions that became
+  doubtful by themselves.
+- **In between**: proves little, trust stays as it was. But a broker that restarted may have kept
+  only its persistent sessions, if all doubtful subscriptions became so with that gap.
+- **Less than the sure ones**: a subscription vanished without a line, and where one line was lost,
+  others may have been. Not trusted either: missed removals compensate for missed additions.
 
-Once lines were **lost**, or more was counted before a gap than may be known, nothing is believed
-because numbers add up: what is known to be unheard makes up for what is gone, and whoever can make
-a broker lose lines can choose how many subscriptions go unheard. Trust returns with a count of
-exactly those that were heard since.
+Once lines were **lost**, or the broker counted more before a gap than we can account for, matching
+sums prove nothing: unlogged subscriptions compensate for vanished ones, and an attacker that makes
+a broker lose lines can choose how many subscriptions are missed. Trust returns with a count of
+exactly those that were logged since.
 
-A count that has not changed for long is not even stored (2.0.x: 60 s). While one is missing we
+A count that has not changed for long is not even retained (2.0.x: 60 s). While one is missing we
 change it ourselves now and then with a subscription of our own (``ProbeCounts``).
 
 Think of a cloakroom: the tickets we hold must add up to the coats that hang there.
@@ -39,22 +40,23 @@ from federator.protocol.discovery.subscription_table import Alive, Kind, Subscri
 from federator.protocol.timers import earliest
 from federator.protocol.types import Millis
 
-KINDS = len(Kind)  # asked for at every mark: an enumeration counts its members anew
+KINDS = len(Kind)  # computed once: ``len`` of an enumeration counts its members anew
 
 FIRST_PROBE_MS = Millis(1_000)
-"""Time from the connection to the first probe: stored counts should be here by then."""
+"""Time from the connection to the first probe: retained counts should be here by then."""
 
 PROBES_ANSWERED_WITHIN = 2
-"""Probes after which a broker that publishes counts must have published one."""
+"""A broker that publishes counts at all must have published one after so many probes."""
 
 BACKLOG_MS_MAX = Millis(20_000)
-"""What waited for us has come by then, though no stored value ended it."""
+"""Messages queued for us have come by then, even if no retained value followed them."""
 
 COUNT_OWN_GAP_MS = Millis(1_000)
-"""Between two orders to count our own subscriptions: a storm loses lines all the time."""
+"""Between two orders to count our own subscriptions: an overload loses lines all the time."""
 
 ROLL_GAPS_MS = (Millis(10_000), Millis(640_000))
-"""Between two roll calls: at first, and at most. It doubles while they do not help."""
+"""Between two roll calls: the first gap, and the largest. It doubles while roll calls do not help.
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,18 +68,19 @@ class ProbeCounts:
 
 @dataclass(frozen=True, slots=True)
 class CountOwn:
-    """Orders to tell again what our own connections subscribe: lines about them may be lost."""
+    """Orders to report our own connections' subscriptions again: their log lines may be lost."""
 
 
 @dataclass(frozen=True, slots=True)
 class CallRoll:
-    """Orders to ask gateways and others of ours to subscribe again, so that the log tells it."""
+    """Orders to ask gateways and other clients of ours to subscribe again, so that it is logged."""
 
 
 def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive | None:
-    """Which doubtful subscriptions a count proves alive; ``None``: it does not agree with us.
+    """Return which doubtful subscriptions ``count`` proves alive; ``None``: it does not match.
 
-    ``hopeful``: all doubtful ones may be alive; ``by_class``: those of persistent sessions, alone.
+    ``hopeful``: all doubtful ones may be alive; ``by_class``: only those of persistent sessions
+    may.
     """
     if count == tally.sure:
         alive = tally.most == tally.sure
@@ -92,26 +95,26 @@ def compare(count: int, tally: Tally, *, hopeful: bool, by_class: bool) -> Alive
 
 @dataclass(eq=False)
 class Reconciliation:
-    """Judges whether a table of subscriptions can be trusted."""
+    """Decides whether a subscription table can be trusted."""
 
     table: SubscriptionTable
     parameters: DiscoveryParameters
-    # Why there may be more than we know; ``None``: the table is trusted.
+    # Why the table may lack subscriptions; ``None``: it is trusted.
     doubt: str | None = "starting: the broker has not been counted yet"
-    lost: bool = False  # lines were, since the table was last trusted
-    beyond: bool = False  # more was counted than may be known, since the table was last trusted
-    late: bool = False  # what we hear is too old to trust the table for it
-    restarted: bool = False  # the broker did, since the last gap: its uptime is shorter
+    lost: bool = False  # lines were lost since the table was last trusted
+    beyond: bool = False  # the broker counted more than we can account for since then
+    late: bool = False  # received messages are too old to trust the table
+    restarted: bool = False  # the broker restarted since the last gap: its uptime is shorter
 
     def __post_init__(self) -> None:
-        self.counts: dict[Kind, int] = {}  # the broker's, since the last gap
+        self.counts: dict[Kind, int] = {}  # the broker's counts since the last gap
         self._connected: int | None = None
         self._hopeful_until_ms = Millis(0)
         self._count_own_at_ms: Millis | None = None
         self._own_counted_at_ms = Millis(-COUNT_OWN_GAP_MS)
-        self.unheard_before_ms: Millis | None = None  # lines were missing, last
+        self.unheard_before_ms: Millis | None = None  # when lines were last missing
         self._roll_at_ms: Millis | None = None
-        self._rolls_from_ms = Millis(0)  # not before that
+        self._rolls_from_ms = Millis(0)  # no roll call before this
         self._roll_gap_ms = ROLL_GAPS_MS[0]
         self._tick_ends_at_ms: Millis | None = None
         self._unordered_until_ms = Millis(0)
@@ -123,13 +126,13 @@ class Reconciliation:
 
     @property
     def unknown(self) -> int:
-        """How many subscriptions the broker counts beyond all that may be."""
+        """How many subscriptions the broker counts beyond all sure and doubtful ones."""
         tallies = self.table.tallies()
         return sum(max(0, count - tallies[kind].most) for kind, count in self.counts.items())
 
     @property
     def unknown_clients(self) -> int:
-        """How many clients are connected of which no line told."""
+        """How many connected clients no log line reported."""
         return max(0, (self._connected or 0) - self.table.connected)
 
     def next_deadline_ms(self) -> Millis | None:
@@ -139,7 +142,7 @@ class Reconciliation:
         return earliest(self._tick_ends_at_ms, probe_at_ms, self._count_own_at_ms, roll_at_ms)
 
     def distrust(self, reason: str, *, gap: bool, now_ms: Millis) -> None:
-        """Trust the table no more: lines are missing; in a ``gap``, perhaps counts as well."""
+        """No longer trust the table: lines are missing; in a ``gap``, perhaps counts as well."""
         self.doubt = reason
         self._tick_ends_at_ms = None
         self._hopeful_until_ms = Millis(now_ms + self.parameters.hopeful_ms)
@@ -151,14 +154,14 @@ class Reconciliation:
             self.restarted = False
 
     def lose(self, reason: str, *, now_ms: Millis) -> None:
-        """Trust nothing heard so far: lines between were lost."""
+        """Trust nothing received so far: log lines were lost."""
         self.distrust(reason, gap=True, now_ms=now_ms)
         self.lost = True
         self.table.on_gap()
         self._count_own_at_ms = Millis(max(now_ms, self._own_counted_at_ms + COUNT_OWN_GAP_MS))
 
     def count_own(self, *, now_ms: Millis) -> list[CountOwn]:
-        """The order to tell what our own connections subscribe, when it is time."""
+        """Return the order to report our own connections' subscriptions, when it is due."""
         if self._count_own_at_ms is None or now_ms < self._count_own_at_ms:
             return []
         self._count_own_at_ms = None
@@ -166,12 +169,12 @@ class Reconciliation:
         return [CountOwn()]
 
     def want_roll(self, *, now_ms: Millis) -> None:
-        """Call the roll as soon as it may be."""
+        """Call the roll as soon as the gap allows."""
         if self._roll_at_ms is None and self.parameters.log_topics:
             self._roll_at_ms = Millis(max(now_ms, self._rolls_from_ms))
 
     def call_roll(self, *, now_ms: Millis) -> list[CallRoll]:
-        """The order to call the roll, when it is time."""
+        """Return the order to call the roll, when it is due."""
         if not self._up or self._roll_at_ms is None or now_ms < self._roll_at_ms:
             return []
         self._roll_at_ms = None
@@ -180,39 +183,39 @@ class Reconciliation:
         return [CallRoll()]
 
     def on_broker_up(self, *, now_ms: Millis) -> None:
-        """Note that the broker answers again: what waited for us comes, then what it has stored."""
+        """The broker is reachable again: it sends the queued messages, then the retained ones."""
         self._up = True
         self._backlog_until_ms = Millis(now_ms + BACKLOG_MS_MAX)
         self._probe_at_ms = Millis(now_ms + FIRST_PROBE_MS)
 
     def hears_backlog(self, *, now_ms: Millis) -> bool:
-        """Whether what comes may have waited for us in the broker."""
+        """Whether incoming messages may have been queued for us in the broker."""
         return now_ms < self._backlog_until_ms
 
     def on_stored(self) -> None:
-        """Note that a stored value came: the broker sends those behind all that waited for us."""
+        """Note that a retained value came: the broker sends those after all queued messages."""
         self._backlog_until_ms = Millis(0)
 
     def drop_probe(self) -> ProbeCounts:
-        """Hold no probes: the session that we resume may hold those of an earlier process.
+        """Unsubscribe the probes: the resumed session may hold those of an earlier process.
 
-        Not the other way round: counts from before are on their way, and a subscription more of
-        ours would make up in them for one of a client.
+        We do not subscribe them instead: older counts are on their way, and an additional
+        subscription of ours would compensate in them for one of a client.
         """
         self._probing = False
         return ProbeCounts(subscribe=False)
 
     def on_broker_down(self) -> None:
-        """Probe no more: the broker cannot be asked."""
+        """Stop probing: the broker is unreachable."""
         self._up = False
-        self.lost |= self.beyond  # makes up for what goes unheard now
+        self.lost |= self.beyond  # unknown subscriptions compensate for what we miss now
         self._tick_ends_at_ms = None
 
     def on_unordered(self, *, now_ms: Millis) -> None:
-        """Compare nothing for a moment: the table learned of a subscription not by the log.
+        """Compare nothing for a moment: the table learned of a subscription outside the log.
 
-        Numbers that come now may be older, and lack what we just learned; a subscription that no
-        line told of would make up for it. The next tick has newer ones.
+        Counts that come now may be older and lack that subscription; one that no line reported
+        would compensate for it. The next tick has newer counts.
         """
         self._unordered_until_ms = Millis(now_ms + self.parameters.tick_ms)
 
@@ -223,7 +226,7 @@ class Reconciliation:
             self._tick_ends_at_ms = Millis(now_ms + self.parameters.tick_ms)
 
     def on_count(self, kind: Kind, count: int, *, stored: bool, now_ms: Millis) -> None:
-        """Take a count; a ``stored`` one is the newest from before we subscribed."""
+        """Handle a count; a ``stored`` one is the newest from before we subscribed."""
         if kind is Kind.PLAIN:
             count = max(0, count - self.parameters.unlogged_subscriptions)
         if stored:
@@ -234,18 +237,18 @@ class Reconciliation:
         self.on_tick(now_ms=now_ms)
 
     def on_clients_connected(self, count: int, *, stored: bool, now_ms: Millis) -> None:
-        """Take the number of connected clients."""
+        """Handle the number of connected clients."""
         self._connected = count
         if not stored:
             self.on_tick(now_ms=now_ms)
 
     def end_tick(self, *, now_ms: Millis) -> None:
-        """Compare, when a tick is open. Call before every log line."""
+        """Compare counts if a tick is open. Call this before every log line."""
         if self._tick_ends_at_ms is None:
             return
         self._tick_ends_at_ms = None
         if self._count_own_at_ms is not None:
-            return  # what we have ourselves is unsure
+            return  # our own subscriptions are not certain
         if self._connected == self.table.connected:
             self.table.complete = True
         if self.doubt is None:
@@ -278,9 +281,9 @@ class Reconciliation:
         }
 
     def _check(self, *, now_ms: Millis) -> None:
-        """Compare while we trust: every subscription is known, only doubts are open."""
+        """Compare while trusted: every subscription is known, only doubtful ones are open."""
         compared, tallies = self._compare(hopeful=True, by_class=False), self.table.tallies()
-        # Bridges that are away are allowed for.
+        # Bridges that are disconnected are allowed for.
         away = {Kind.PLAIN: self.parameters.unlogged_subscriptions, Kind.SHARED: 0}
         if less := [k for k, count in self.counts.items() if count + away[k] < tallies[k].sure]:
             self.lose(self._reason(less), now_ms=now_ms)
@@ -294,7 +297,7 @@ class Reconciliation:
                 self.table.settle(kind, alive)
 
     def _reconsider(self, *, now_ms: Millis) -> None:
-        """Compare while we do not trust."""
+        """Compare while the table is not trusted."""
         hopeful = now_ms < self._hopeful_until_ms and not self.table.guesses and not self.lost
         hopeful = hopeful and not (self.beyond and self.table.mixed)
         restarted = self.restarted and not self.table.mixed
@@ -306,7 +309,8 @@ class Reconciliation:
         self.beyond |= self.unknown > 0
         all_agree = len(agree) == len(Kind)
         for kind, alive in agree.items():
-            # While one kind disagrees, doubtful ones of the other may go, but are not believed.
+            # While one kind disagrees, doubtful ones of the other may be dropped, but not
+            # confirmed.
             if all_agree or not any(alive):
                 self.table.settle(kind, alive)
         if all_agree:

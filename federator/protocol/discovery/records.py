@@ -1,4 +1,4 @@
-"""What discovery shows, and what it keeps over a restart of the agent.
+"""The state that discovery reports, and the record it keeps over a restart of the agent.
 
 Source: docs/protocol.md 9.
 """
@@ -20,28 +20,28 @@ RECORD_VERSION = 1
 class DiscoverySnapshot:
     """The state of discovery for operators."""
 
-    trusted: bool  # the table is all there is
-    widened: bool  # ``#`` is wanted because it is not
+    trusted: bool  # the table is complete
+    widened: bool  # ``widen_to`` is wanted because it is not
     reason: str  # why it is not trusted, with numbers; empty when trusted
-    counted: int  # by the broker; -1 while unknown, also below
+    counted: int  # by the broker; -1 while unknown; so is the next
     counted_shared: int
     sure: int  # subscriptions known, our own included
     doubtful: int  # those that may have vanished
     clients: int
     wanted: int  # filters, from the federation
     registered: int  # those wanted because clients registered them
-    kept_local: dict[str, int]  # match-all filters that stay local: how often subscribed
+    kept_local: dict[str, int]  # match-all filters that stay local: number of subscriptions
     full_percent: int  # of the table
     lines: int  # of the log, read
     ambiguous: int  # lines with several readings
     unreadable: int  # lines that could not be read
-    broker_drops: int  # times the broker said that it drops messages for one of our clients
+    broker_drops: int  # times the broker reported that it drops messages for one of our clients
     refused: int  # entries for which there was no room
     lines_lost: int  # dropped by the broker before they reached us
     groups_beyond_quota: int  # memberships of shared groups that each broker serves for itself
-    unknown: int  # subscriptions counted that no line told of,
-    unknown_clients: int  # and clients; among them are those that have the unknown ones
-    unheard_before_ms: int | None  # those connected before this, on our clock; ``None``: none are
+    unknown: int  # subscriptions counted that no line reported,
+    unknown_clients: int  # and clients; those with unknown subscriptions are among them
+    unheard_before_ms: int | None  # they connected before this, by our clock; ``None``: none
 
 
 class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
@@ -50,16 +50,16 @@ class DiscoveryRecord(msgspec.Struct, array_like=True, frozen=True):
     version: Annotated[int, msgspec.Meta(ge=RECORD_VERSION, le=RECORD_VERSION)]  # of this layout
     trusted: bool
     complete: bool  # all connected clients were known
-    uptime_s: int  # the broker's when last heard; tells whether it has restarted since
+    uptime_s: int  # the broker's uptime received last; shows whether it has restarted since
     registered: list[tuple[str, int]]  # filters, with the milliseconds each had left
     clients: list[ClientRecord]
     guesses: list[tuple[str, str]] = []  # (client, filter): one of several readings of a line
-    lost: bool = False  # lines were, since the table was last trusted
+    lost: bool = False  # lines were lost since the table was last trusted
     packet_id: Annotated[int, msgspec.Meta(ge=0, le=PACKET_IDS)] = 0  # of the last line; 0: none
 
 
 def doubted(client: ClientRecord) -> ClientRecord:
-    """The same client, each of its subscriptions doubtful."""
+    """The same client with all its subscriptions doubtful."""
     return replace(client, sure=[], doubtful=client.sure + client.doubtful)
 
 
@@ -71,7 +71,7 @@ def encode_record(record: DiscoveryRecord) -> bytes:
 
 
 def decode_record(content: bytes) -> DiscoveryRecord:
-    """The record in ``content``.
+    """Decode a record.
 
     Raises:
         DecodeError: The content is malformed or of another version.

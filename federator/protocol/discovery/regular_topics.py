@@ -1,8 +1,8 @@
 """Filters that clients registered themselves on ``$fed/<federation>/new_regular_topic``.
 
-For brokers that log no subscriptions and for clients that prefer to speak up. The payload is a
-filter; ``- `` before it takes it back. A registration ends by itself after ``ttl_ms``, so clients
-repeat it.
+For brokers that log no subscriptions and for clients that prefer to register. The payload is a
+filter; the prefix ``- `` withdraws it. A registration expires after ``ttl_ms``, so clients repeat
+it.
 
 Source: Spohn 2021, 6 (NEW_REGULAR_TOPIC); docs/protocol.md 9.
 """
@@ -18,20 +18,20 @@ PAYLOAD_BYTES_MAX = 65_535 + len(WITHDRAW)
 
 
 class RegularTopics:
-    """Registered filters and when they end."""
+    """Registered filters and when they expire."""
 
     def __init__(self, interest: Interest, parameters: DiscoveryParameters) -> None:
         self._interest = interest
         self._ttl_ms = parameters.registration_ttl_ms
         self._filters_max = parameters.registrations_max
-        # Ascending by expiry: each renewal moves to the end, and all last equally long.
+        # Ascending by expiry: each renewal moves to the end, and all have the same lifetime.
         self._expires_at_ms: dict[str, Millis] = {}
 
     def __len__(self) -> int:
         return len(self._expires_at_ms)
 
     def next_deadline_ms(self) -> Millis | None:
-        """When the next registration ends."""
+        """When the next registration expires."""
         return next(iter(self._expires_at_ms.values()), None)
 
     def on_payload(self, payload: bytes, *, now_ms: Millis) -> None:
@@ -53,19 +53,19 @@ class RegularTopics:
             raise DecodeError(str(error)) from error
         if not may_travel(filter):
             raise DecodeError(f"filter {filter[:80]!a}: topics with $ stay on their broker")
-        known = self._expires_at_ms.pop(filter, None) is not None
+        registered = self._expires_at_ms.pop(filter, None) is not None
         if withdraw:
-            if known:
+            if registered:
                 self._interest.count(filter, -1)
             return
-        if not known:
+        if not registered:
             if len(self._expires_at_ms) >= self._filters_max:
                 raise DecodeError(f"{self._filters_max} filters are registered, no more are taken")
             self._interest.count(filter, 1)
         self._expires_at_ms[filter] = Millis(now_ms + self._ttl_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> None:
-        """End registrations whose time has come."""
+        """End expired registrations."""
         while self._expires_at_ms:
             filter, expires_at_ms = next(iter(self._expires_at_ms.items()))
             if expires_at_ms > now_ms:
@@ -74,11 +74,11 @@ class RegularTopics:
             self._interest.count(filter, -1)
 
     def remaining_ms(self, *, now_ms: Millis) -> list[tuple[str, int]]:
-        """The registrations with the time each has left."""
+        """The registrations with the time that each has left."""
         return [(filter, max(0, at - now_ms)) for filter, at in self._expires_at_ms.items()]
 
     def load(self, remaining: list[tuple[str, int]], *, now_ms: Millis) -> None:
-        """Take up registrations as ``remaining_ms`` gave them."""
+        """Restore registrations as ``remaining_ms`` returned them."""
         for filter, left_ms in sorted(remaining, key=lambda each: each[1])[: self._filters_max]:
             left_ms = min(max(0, left_ms), self._ttl_ms)
             self._expires_at_ms[filter] = Millis(now_ms + left_ms)

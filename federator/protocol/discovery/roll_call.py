@@ -1,13 +1,14 @@
-"""Agents ask our own clients at their broker to subscribe again, so that its log tells of them.
+"""Agents ask our own clients at their broker to subscribe again, so that it logs them.
 
-An agent reads from the broker's log who subscribes, and the broker counts everybody: also gateways,
-collectors and readers that subscribed before anybody heard the log. They are our own programs, so
-they can be asked. The agent's guide bears a number, ``Guide.roll``; whoever sees another one than
-before subscribes again what it has. The broker then logs it as if it were new, and sends nothing.
+An agent reads subscriptions from the broker's log, and the broker counts all of them: also those of
+gateways, collectors and readers from before the agent received the log. These are our own programs,
+so the agent can ask them. The agent's guide carries a number, ``Guide.roll``; a client that sees
+another number than before repeats its subscriptions. The broker then logs them as if they were new,
+and sends nothing.
 
-Who forges guides, where no ACL and no key keeps it from that, gets a few SUBSCRIBE out of our
-clients, no more often than every ``ROLL_GAP_MS``. It cannot make up for a client: what counts is
-what the broker itself logs.
+A client that forges guides, where neither an ACL nor a key prevents it, makes our clients send a
+few SUBSCRIBE, no more often than every ``ROLL_GAP_MS``. It cannot invent a client: only what the
+broker itself logs counts.
 
 Source: docs/protocol.md 9.
 """
@@ -21,22 +22,22 @@ ROLL_GAP_MS: Final = Millis(5_000)
 
 
 class RollCall:
-    """What one of our clients has heard of the roll calls at its broker."""
+    """The roll calls that one of our clients has received at its broker."""
 
     def __init__(self) -> None:
-        self._roll = 0  # the newest that there is nothing to do for
+        self._roll = 0  # the newest one that needs no answer
         self._fresh = False
         self._answered_at_ms: Millis | None = None
 
     def on_up(self) -> None:
-        """Note that a connection begins: we subscribe all anew, the guide before anything else."""
+        """Note that a connection begins: we subscribe everything anew, the guide first."""
         self._fresh = True
 
     def asks(self, roll: int, *, retained: bool, now_ms: Millis) -> bool:
-        """Whether we have to subscribe again, for a guide came with ``roll``.
+        """Whether we must subscribe again now that a guide came with ``roll``.
 
-        One that was ``retained`` there before us is of an agent that has heard us subscribe, or of
-        one that is gone.
+        A guide ``retained`` from before our connection is of an agent that logged our
+        subscriptions, or of one that is gone.
         """
         before_us, self._fresh = self._fresh and retained, False
         if not roll or roll == self._roll:

@@ -1,9 +1,9 @@
-"""Who subscribes to what on our broker, as far as its log tells.
+"""Each client's subscriptions on our broker, as far as its log shows.
 
-A subscription lives as long as its session. Of an MQTT 3 client the log says whether the session
-outlives the connection (Clean Session); of an MQTT 5 client it does not (Session Expiry Interval is
-never logged). So each subscription is either **sure** or **doubtful**: when it may have
-vanished unseen it becomes doubtful, stays wanted, and waits for the broker's own count to settle it
+A subscription lives as long as its session. For an MQTT 3 client the log shows whether the session
+outlives the connection (Clean Session); for an MQTT 5 client it does not (Session Expiry Interval
+is never logged). So each subscription is either **sure** or **doubtful**: when it may have vanished
+unseen it becomes doubtful, stays wanted, and waits for the broker's own count to settle it
 (``reconciliation``). Interest never shrinks on a guess.
 
 What an event does to a client's subscriptions:
@@ -19,8 +19,8 @@ session expired        gone                          gone                     go
 
 (Mosquitto 2.0.11 forgets the shared subscriptions of a resumed session, later ones do not.)
 
-A client marked connected is connected: what only may be so is not marked. So when as many are
-marked as the broker says are connected, we know them all (``complete``).
+A client marked connected is certainly connected: one that only may be is not marked. So when as
+many are marked as the broker counts, we know them all (``complete``).
 
 Our own agents' clients (prefix ``federator-``) count towards the broker's number, but want nothing.
 
@@ -46,14 +46,14 @@ WARN_PERCENT = 75
 
 
 class Kind(Enum):
-    """Which subscriptions the broker counts together."""
+    """Subscriptions that the broker counts together."""
 
     PLAIN = "subscriptions"
     SHARED = "shared subscriptions"
 
 
 class Fate(IntEnum):
-    """What becomes of a session when its connection ends."""
+    """What happens to a session when its connection ends."""
 
     UNKNOWN = 0
     ENDS = 1
@@ -76,32 +76,32 @@ class Client:
 
     fate: Fate = Fate.UNKNOWN
     connected: bool = False
-    sure: dict[str, None] = field(default_factory=dict)  # as keys: half the room of a set
+    sure: dict[str, None] = field(default_factory=dict)  # keys only: half a set's memory
     doubtful: set[str] = field(default_factory=set)
-    sure_cuts: set[str] = field(default_factory=set)  # of the sure ones, those with CUT_MARK
-    shared: set[str] = field(default_factory=set)  # of all, those that the broker counts apart
-    resumes: bool = False  # it asked for the session it had: most likely it means to keep one
-    qos: dict[str, int] = field(default_factory=dict)  # of subscriptions, where it resumes
+    sure_cuts: set[str] = field(default_factory=set)  # sure ones with CUT_MARK
+    shared: set[str] = field(default_factory=set)  # of all, those that the broker counts as shared
+    resumes: bool = False  # it resumed a session: most likely it means to keep one
+    qos: dict[str, int] = field(default_factory=dict)  # QoS of subscriptions, if ``resumes``
 
 
 @dataclass(frozen=True, slots=True)
 class ClientFlow:
-    """What one client subscribes, for the session flow table."""
+    """The subscriptions of one client, for the session flow table."""
 
     id: str
     connected: bool
-    # Whether its session outlives its connection, as far as the log tells: an MQTT 3 client said
-    # so, an MQTT 5 client came without a clean start.
+    # Whether the session outlives the connection, as far as the log shows: an MQTT 3 client without
+    # clean session, an MQTT 5 client without clean start.
     keeps: bool
-    filters: dict[str, int]  # each with its QoS; 1 where the log was not heard
+    filters: dict[str, int]  # each with its QoS; 1 where no log line gave it
 
 
 @dataclass(frozen=True, slots=True)
 class Tally:
     """How many subscriptions of one kind (plain or shared) we know.
 
-    Doubtful ones are split by what is known of their session: all of one class tend to share a
-    fate, for instance when the broker restarted.
+    Doubtful ones are split by what we know of their session: all of one class tend to share a fate,
+    for instance when the broker restarted.
     """
 
     sure: int = 0
@@ -110,12 +110,12 @@ class Tally:
 
     @property
     def most(self) -> int:
-        """The number of subscriptions with every doubtful one."""
+        """The number of subscriptions if all doubtful ones are alive."""
         return self.sure + self.doubtful_persistent + self.doubtful_other
 
 
 class Alive(NamedTuple):
-    """Whether the doubtful subscriptions of persistent sessions are alive, and the others."""
+    """Whether doubtful subscriptions are alive: of persistent sessions, and of others."""
 
     persistent: bool
     other: bool
@@ -123,12 +123,12 @@ class Alive(NamedTuple):
 
 @dataclass(eq=False)
 class SubscriptionTable:
-    """Clients and their subscriptions; keeps ``interest`` in step."""
+    """Clients and their subscriptions; keeps ``interest`` up to date."""
 
     interest: Interest
     parameters: DiscoveryParameters
     complete: bool = False  # all connected clients are known
-    connected: int = 0  # clients that are, as far as is known
+    connected: int = 0  # connected clients, as far as the log shows
     refused: int = 0  # entries for which there was no room
     revision: int = 0  # grows with every change
 
@@ -137,19 +137,18 @@ class SubscriptionTable:
         self._filters = 0
         self._bytes = 0
         self._guesses: set[tuple[str, str]] = set()
-        self._touched: set[str] = set()  # clients with anything believed since the last gap
-        self._left = False  # some were doubtful before that
-        # Clients heard of since the connection is back, with filters; ``None``: not of interest.
+        self._touched: set[str] = set()  # clients with any sure subscription since the last gap
+        self._left = False  # some were doubtful before that gap
+        # Clients and filters logged since we reconnected; ``None``: not recorded.
         self._heard: dict[str, set[str]] | None = None
-        # Clients that are not connected under the name we know, but whose subscriptions must be
-        # somebody's, as the count says; sessions that outlive connections aside.
+        # Clients without persistent session that are not connected under the name we know, but
+        # whose subscriptions must exist, by the count.
         self._presumed: set[str] = set()
         self._counted = (0, dict.fromkeys(Kind, Tally()))
 
-    # What is known
+    # State
 
     def __len__(self) -> int:
-        """How many clients are known."""
         return len(self._clients)
 
     @property
@@ -163,7 +162,7 @@ class SubscriptionTable:
 
     @property
     def guesses(self) -> set[tuple[str, str]]:
-        """Doubtful (client, filter) of which some never were: readings of ambiguous lines."""
+        """Doubtful (client, filter), some of which never existed: readings of ambiguous lines."""
         self._guesses = {
             (id, filter)
             for id, filter in self._guesses
@@ -173,12 +172,12 @@ class SubscriptionTable:
 
     @property
     def mixed(self) -> bool:
-        """Whether not all that is doubtful became so in the last gap, and by that alone."""
-        touched = (each for each in self._touched & self._clients.keys())
+        """Whether some doubtful subscriptions became so otherwise than by the last gap."""
+        touched = (client_id for client_id in self._touched & self._clients.keys())
         return self._left or any(self._clients[id].doubtful for id in touched)
 
     def is_connected(self, id: str) -> bool:
-        """Whether the client is connected, as far as is known."""
+        """Whether the client is connected, as far as the log shows."""
         return id in self._clients and self._clients[id].connected
 
     def filters_of(self, id: str) -> frozenset[str]:
@@ -187,7 +186,7 @@ class SubscriptionTable:
         return frozenset(client.doubtful.union(client.sure)) if client else frozenset()
 
     def flow(self) -> Iterator[ClientFlow]:
-        """What each client other than our own subscribes."""
+        """The subscriptions of each client other than our own."""
         for id, client in self._clients.items():
             if id.startswith(OWN_PREFIX):
                 continue
@@ -200,7 +199,7 @@ class SubscriptionTable:
             yield ClientFlow(id, client.connected, keeps, filters)
 
     def tallies(self) -> dict[Kind, Tally]:
-        """Subscriptions of each kind, counted. Walks all clients when the table has changed."""
+        """Count the subscriptions of each kind. Walks all clients when the table has changed."""
         if self._counted[0] != self.revision:
             plain, shared = [0, 0, 0], [0, 0, 0]
             for client in self._clients.values():
@@ -213,10 +212,10 @@ class SubscriptionTable:
             self._counted = (self.revision, tallies)
         return self._counted[1]
 
-    # What happens
+    # Certain events
 
     def on_connected(self, id: str, *, clean: bool, protocol: int) -> None:
-        """Follow a client that connected; an older connection of the same id is thereby over."""
+        """Follow a client that connected; an older connection of the same id thereby ended."""
         if (client := self._client(id)) is None:
             return
         if clean or client.fate is Fate.ENDS:
@@ -238,7 +237,7 @@ class SubscriptionTable:
         self.revision += 1
 
     def on_ended(self, id: str, *, expired: bool = False) -> None:
-        """Follow the end of a connection; ``expired``: the broker forgot the session as well."""
+        """Follow the end of a connection; ``expired``: the broker dropped the session as well."""
         if (client := self._clients.get(id)) is None:
             self._doubt_presumed()
             return
@@ -249,12 +248,12 @@ class SubscriptionTable:
         self._disconnect(id, client)
 
     def on_subscribed(self, id: str, filter: str, qos: int = 1) -> bool:
-        """Add a subscription; ``False`` when the table is full and does not remember it."""
+        """Add a subscription; ``False`` when the table is full and did not store it."""
         if (client := self._client(id)) is None:
             return False
         self._set_connected(client, True)
-        known = filter in client.sure or filter in client.doubtful
-        if not known and not self._store(id, client, filter):
+        stored = filter in client.sure or filter in client.doubtful
+        if not stored and not self._store(id, client, filter):
             return False
         self._believe(client, filter)
         if self._heard is not None:
@@ -275,7 +274,7 @@ class SubscriptionTable:
             self._doubt_cuts(client, filter)
         self.revision += 1
 
-    # What may have happened
+    # Possible events
 
     def doubt_connected(self, id: str) -> None:
         """Doubt what a connection of this client would have changed: perhaps it connected."""
@@ -297,7 +296,7 @@ class SubscriptionTable:
         return True
 
     def doubt_client(self, id: str) -> None:
-        """Doubt all of this client: perhaps its connection or session ended."""
+        """Doubt all subscriptions of this client: perhaps its connection or session ended."""
         self.complete = False
         if (client := self._clients.get(id)) is not None:
             self._doubt(client)
@@ -310,7 +309,10 @@ class SubscriptionTable:
             self._doubt_cuts(client, filter)
 
     def on_gap(self) -> None:
-        """Doubt everything but our own: lines were missed. As long as what came since the last."""
+        """Doubt all subscriptions but our own: lines were missed.
+
+        Visits only clients with sure subscriptions since the last gap.
+        """
         self.complete = False
         self._left = any(client.doubtful for client in self._clients.values())
         touched, self._touched = self._touched, set()
@@ -322,23 +324,23 @@ class SubscriptionTable:
                 self._disconnect(id, self._clients[id])
 
     def on_reconnected(self) -> None:
-        """Remember what is heard from now on: the broker may turn out to have restarted before."""
+        """Record log lines from now on: it may turn out that the broker restarted before."""
         self._heard = {}
 
     def on_restart_known(self, *, restarted: bool) -> None:
-        """Doubt what was heard before ``on_reconnected``, where the broker ``restarted`` since.
+        """Doubt what was logged before ``on_reconnected``, if the broker ``restarted`` since.
 
-        It may have lost sessions without a line, and what was told of them meanwhile.
+        A restarted broker may have lost sessions without a line, and lines about them meanwhile.
         """
-        heard, self._heard = self._heard, None
-        if heard is None or not restarted:
+        logged, self._heard = self._heard, None
+        if logged is None or not restarted:
             return
         self.complete = False
         self._left |= any(c.doubtful for id, c in self._clients.items() if id in self._touched)
         for id, client in list(self._clients.items()):
             if not id.startswith(OWN_PREFIX):
-                self._doubt(client, client.sure.keys() - heard.get(id, set()))
-                if id not in heard:
+                self._doubt(client, client.sure.keys() - logged.get(id, set()))
+                if id not in logged:
                     self._touched.discard(id)
                     self._disconnect(id, client)
 
@@ -353,10 +355,10 @@ class SubscriptionTable:
             self.on_subscribed(id, filter)
         self._set_connected(client, True)
 
-    # What the broker's count settles
+    # Settling by the broker's count
 
     def settle(self, kind: Kind, alive: Alive) -> None:
-        """Keep or drop the doubtful subscriptions of one kind, as the count says."""
+        """Confirm or drop the doubtful subscriptions of one kind, as the count proved."""
         shared = kind is Kind.SHARED
         for id, client in list(self._clients.items()):
             survive = alive.persistent if client.fate is Fate.PERSISTS else alive.other
@@ -371,16 +373,16 @@ class SubscriptionTable:
             self._forget_if_empty(id, client)
         self.revision += 1
 
-    # On disk
-
     def records(self, is_kept: Callable[[str], bool]) -> list[ClientRecord]:
-        """The table of the clients that ``is_kept``, their filters in no stable order.
+        """Records of the clients that ``is_kept``, with filters in no stable order.
 
-        A client may have any number of filters, and to sort them would hold everybody up.
+        A client may have any number of filters, and sorting them would block the event loop.
         """
         return [
-            ClientRecord(id, each.fate, each.connected, list(each.sure), list(each.doubtful))
-            for id, each in self._clients.items()
+            ClientRecord(
+                id, client.fate, client.connected, list(client.sure), list(client.doubtful)
+            )
+            for id, client in self._clients.items()
             if is_kept(id)
         ]
 
@@ -400,7 +402,7 @@ class SubscriptionTable:
             self._set_connected(client, record.connected)
         self._guesses = set(guesses)
 
-    # Within
+    # Helpers
 
     def _client(self, id: str) -> Client | None:
         client = self._clients.get(id)
@@ -474,14 +476,14 @@ class SubscriptionTable:
             client.sure.pop(filter, None)
 
     def _doubt_presumed(self) -> None:
-        """Doubt what was not heard but believed: of somebody under another name, who changed it."""
+        """Doubt subscriptions confirmed without a log line: their holder has another client id."""
         presumed, self._presumed = self._presumed, set()
         for id in sorted(presumed & self._clients.keys()):
-            if not self._clients[id].connected:  # otherwise it is heard by now
+            if not self._clients[id].connected:  # otherwise the log reported it by now
                 self._doubt(self._clients[id])
 
     def _doubt_cuts(self, client: Client, filter: str) -> None:
-        """Doubt the stored beginnings that ``filter`` may have begun with."""
+        """Doubt the stored beginnings that ``filter`` may start with."""
         cuts = set(client.sure_cuts)
         if len(cuts) <= CUTS_COMPARED_MAX:
             cuts = {held for held in cuts if may_be(held, filter)}
@@ -496,7 +498,7 @@ class SubscriptionTable:
             self._bytes -= len(id.encode())
 
     def _count(self, id: str, filter: str, change: int) -> None:
-        """Tell ``interest`` that one client more or less wants ``filter``."""
+        """Add or remove one client's reason in ``interest`` to want ``filter``."""
         if filter.endswith(CUT_MARK) and not id.startswith(OWN_PREFIX):
             self.interest.count(widened(filter), change, by_client=False)
         elif not id.startswith(OWN_PREFIX):

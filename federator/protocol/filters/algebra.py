@@ -1,15 +1,15 @@
 """Filters as sets of topics: matching, containment, overlap, and the least filter around two.
 
-A filter stands for the set of topics it matches. To match, both paths are walked level by level:
-``a/#`` matches ``a`` too, and a leading wildcard never matches a topic that starts with ``$``.
+A filter stands for the set of topics it matches. Matching walks both paths level by level: ``a/#``
+matches ``a`` too, and a leading wildcard never matches a topic that starts with ``$``.
 
 Ordered by containment, any two filters have a least one that contains both, their join. Joining
 ``a/+`` and ``+/b`` gives ``+/+``. Where one path ends before the other only ``#`` can follow, and
 it matches the level above it too: ``a`` and ``a/b`` join to ``a/#``.
 
-There is no empty topic, so a ``#`` that stands for it in vain can be written ``+/#``: ``#`` and
-``+/#`` are two names of one set, and so are ``/#`` and ``/+/#``; no others are. ``/#`` and ``+``
-share nothing. The comparisons below work on the longer names.
+There is no empty topic, so a ``#`` that need not match it can be written ``+/#``: ``#`` and ``+/#``
+are two names of one set, and so are ``/#`` and ``/+/#``; no others are. ``/#`` and ``+`` have no
+topic in common. The comparisons below work on the longer names.
 
 Source: OASIS MQTT 5.0, 4.7.
 """
@@ -32,9 +32,9 @@ def levels_of(filter: str) -> list[str]:
 
 
 def matches(filter: str, topic: str) -> bool:
-    """Tell whether a valid ``filter`` (without ``$share``) matches ``topic``.
+    """Whether a valid ``filter`` (without ``$share``) matches ``topic``.
 
-    A text with wildcards is no topic: nothing matches it.
+    A text with wildcards is no topic: no filter matches it.
     """
     if "+" in topic or "#" in topic or (topic[:1] == "$" and filter[:1] in "+#"):
         return False
@@ -42,7 +42,7 @@ def matches(filter: str, topic: str) -> bool:
 
 
 def levels_match(filter: Sequence[str], topic: Sequence[str], start: int) -> bool:
-    """Tell whether the paths match from level ``start`` on; earlier levels are taken to match."""
+    """Whether the paths match from level ``start`` on; earlier levels are assumed to match."""
     ends = len(topic)
     for at in range(start, len(filter)):
         level = filter[at]
@@ -54,7 +54,7 @@ def levels_match(filter: Sequence[str], topic: Sequence[str], start: int) -> boo
 
 
 def contains(a: str, b: str) -> bool:
-    """Tell whether ``a`` matches every topic that ``b`` matches."""
+    """Whether ``a`` matches every topic that ``b`` matches."""
     if _apart_at_root(a, b):
         return False
     outer, inner = levels_of(a), levels_of(b)
@@ -68,12 +68,12 @@ def contains(a: str, b: str) -> bool:
 
 
 def overlaps(a: str, b: str) -> bool:
-    """Tell whether some topic matches both ``a`` and ``b``."""
+    """Whether some topic matches both ``a`` and ``b``."""
     return not _apart_at_root(a, b) and levels_overlap(levels_of(a), levels_of(b), 0)
 
 
 def levels_overlap(a: Sequence[str], b: Sequence[str], start: int) -> bool:
-    """Tell whether the paths overlap from level ``start`` on; earlier levels are taken to."""
+    """Whether the paths overlap from level ``start`` on; earlier levels are assumed to."""
     for at in range(start, min(len(a), len(b))):
         x, y = a[at], b[at]
         if x == "#" or y == "#":
@@ -105,5 +105,5 @@ def join(a: str, b: str) -> str:
 
 
 def _apart_at_root(a: str, b: str) -> bool:
-    """Tell whether one starts with ``$`` and the other with a wildcard."""
+    """Whether one starts with ``$`` and the other with a wildcard."""
     return (a[0] == "$" and b[0] in "+#") or (b[0] == "$" and a[0] in "+#")

@@ -26,7 +26,7 @@ from federator.protocol.filters.trie import FilterTrie
 
 @dataclass(frozen=True, slots=True)
 class CoverChange:
-    """Subscriptions to alter, each sorted."""
+    """Subscriptions to change, each sorted."""
 
     subscribe: tuple[str, ...] = ()
     unsubscribe: tuple[str, ...] = ()

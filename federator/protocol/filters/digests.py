@@ -1,10 +1,10 @@
-"""Filters as 64-bit numbers, and a set of filters that knows its digest.
+"""Filters as 64-bit numbers, and a set of filters that keeps its digest.
 
-A key names a filter in frames, where eight bytes stand for up to 65,535. The XOR of a set's keys is
-a digest of the set that a change updates in time proportional to the change. Cores announce, and
-members report, sets of filters as changes plus a digest; while the digests of two neighbours agree
-nobody sends a list. With n filters in a federation two keys collide with probability about
-n^2 / 2^65: 3e-10 for 100,000.
+A key names a filter in frames, where eight bytes replace up to 65,535. The XOR of a set's keys is a
+digest of the set; a change updates it in time proportional to the change. Cores and members
+announce sets of filters as changes plus a digest; while the digests of two neighbours agree neither
+sends a list. With n filters in a federation two keys collide with probability about n^2 / 2^65:
+3e-10 for 100,000.
 
 Source: docs/protocol.md 5.
 """
@@ -37,9 +37,9 @@ _NONE: dict[str, None] = {}
 class DigestedSet:
     """A set of filters with the XOR of their keys, kept up to date.
 
-    Holds no more than the filters and one number; an empty one shares its room with all empty ones.
-    They are the keys of a dictionary: CPython's collector, for whose looks at everything all has to
-    wait, looks into every set, but into no dictionary that leads nowhere.
+    Stores no more than the filters and one number; all empty ones share one dictionary. The filters
+    are the keys of a dictionary: CPython's garbage collector, which pauses everything, scans every
+    set, but no dictionary that contains only untracked objects.
     """
 
     __slots__ = ("_digest", "_filters")
@@ -50,7 +50,7 @@ class DigestedSet:
         self.apply(added=filters)
 
     def apply(self, added: Iterable[str] = (), removed: Iterable[str] = ()) -> None:
-        """Remove, then add: a filter named in both is in. Repeating a change alters nothing."""
+        """Remove, then add: a filter in both is in. Repeating a change has no effect."""
         filters = self._filters or dict[str, None]()
         digest = self._digest
         for filter in removed:
@@ -73,12 +73,11 @@ class DigestedSet:
 
     @property
     def count(self) -> int:
-        """How many filters it holds."""
         return len(self._filters)
 
     @property
     def filters(self) -> AbstractSet[str]:
-        """The filters; a view of the living set. Copy it to keep it."""
+        """The filters; a view of the live set. Copy it to keep it."""
         return self._filters.keys()
 
     def __contains__(self, filter: object) -> bool:

@@ -1,20 +1,21 @@
 """Other names for this broker's topics in the federation: ``plant7/`` here, ``eu/plant7/`` there.
 
-A rename is a pair of prefixes, and all renames together one map between two sets of names. What
-our clients publish on ``plant7/x`` leaves as ``eu/plant7/x`` and what arrives as that is published
-here on ``plant7/x``; other names stay as they are, which is the pair of two empty prefixes. The
-**longest** prefix of a topic gives its other name. So that the map can be walked back, a name that
-does not lead back to where it came from is no name: a local topic that looks like a federation name
-(``eu/plant7/x``) stays home, and a federation topic that looks like a local name (``plant7/x``)
-is not delivered here. Both ways round are then the identity wherever there is a way. With an empty
-local prefix all our topics are renamed, with an empty one there only what has the prefix leaves.
+A rename is a pair of prefixes, and all renames together form one map between two sets of names.
+What our clients publish on ``plant7/x`` leaves as ``eu/plant7/x``, and what arrives as that is
+published here on ``plant7/x``; other names stay as they are, which is the pair of two empty
+prefixes. The **longest** prefix of a topic gives its other name. So that the map is reversible, a
+name that does not map back to its source is invalid: a local topic that looks like a federation
+name (``eu/plant7/x``) stays home, and a federation topic that looks like a local name
+(``plant7/x``) is not delivered here. Both round trips are then the identity wherever they are
+defined. With an empty local prefix all our topics are renamed, with an empty one there only topics
+with the local prefix leave.
 
 A filter stands for a set of topics, and its translation for the images of that set: ``+/x`` asks
-for ``+/x`` and for ``eu/plant7/x``. Where a wildcard meets the prefix a filter becomes several.
-The translation is never too narrow. It is too wide where a wildcard also covers names that belong
-to another rename: MQTT has no filter for "all of ``eu/#`` but ``eu/plant7/#``".
+for ``+/x`` and for ``eu/plant7/x``. Where a wildcard meets the prefix a filter becomes several. The
+translation is never too narrow. It is too wide where a wildcard also covers names that belong to
+another rename: MQTT has no filter for "all of ``eu/#`` but ``eu/plant7/#``".
 
-Source: mosquitto.conf(5), ``topic`` of bridges, whose prefixes this takes over; docs/rules.md 2.
+Source: mosquitto.conf(5), ``topic`` of bridges, whose prefixes this adopts; docs/rules.md 2.
 """
 
 from collections import Counter
@@ -52,26 +53,26 @@ class Renames:
         return _renamed(topic, self._in, self._out)
 
     def filter_outward(self, filter: str) -> tuple[str, ...]:
-        """What to ask the federation for when a client of ours asks for ``filter``."""
+        """The filters to announce to the federation when a client of ours wants ``filter``."""
         return _translated(filter, self._out, self._in) if self.pairs else (filter,)
 
     def filter_inward(self, filter: str) -> tuple[str, ...]:
-        """What to subscribe here when the federation asks for ``filter``."""
+        """The filters to subscribe here when the federation wants ``filter``."""
         return _translated(filter, self._in, self._out) if self.pairs else (filter,)
 
 
 class TranslatedFilters:
-    """A set of filters kept in translation: two may share a translated one."""
+    """Keeps a set of filters in translation: several may share a translated one."""
 
     def __init__(self, translate: Translate) -> None:
         self._translate = translate
         self._held: Counter[str] = Counter()
-        self.nameless = 0  # how many have no translation
+        self.nameless = 0  # number of filters without a translation
 
     def change(
         self, added: Iterable[str], removed: Iterable[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Return what is added and removed in translation. Filters removed must have been added."""
+        """Return the translated additions and removals. Filters removed must have been added."""
         before: dict[str, bool] = {}
         for step, filters in ((1, added), (-1, removed)):
             for filter in filters:
@@ -90,7 +91,7 @@ class TranslatedFilters:
         )
 
     def renew(self, filters: Iterable[str]) -> tuple[frozenset[str], frozenset[str]]:
-        """Hold ``filters``, all anew, for they translate otherwise; as ``change``."""
+        """Replace all filters, because they now translate differently; like ``change``."""
         before, self._held, self.nameless = self._held, Counter(), 0
         self.change(filters, ())
         now, then = self._held.keys(), before.keys()
@@ -100,7 +101,7 @@ class TranslatedFilters:
 def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int, str] | None:
     """The first mistake in ``pairs``: which pair, which of its halves, and ``what: how to mend``.
 
-    Two pairs may share no half, for a name would have two others.
+    Two pairs may share no half, or a name would have two counterparts.
     """
     for at, pair in enumerate(pairs):
         for half, prefix in enumerate(pair):
@@ -122,7 +123,7 @@ def check_pairs(pairs: Sequence[Pair]) -> tuple[int, int, str] | None:
 
 
 def is_prefix(half: str) -> bool:
-    """Whether it is the beginning of topics, not one whole topic."""
+    """Whether ``half`` is a prefix of topics, not one whole topic."""
     return not half or half.endswith("/")
 
 
@@ -144,7 +145,7 @@ def _longest_first(pair: Pair) -> int:
 
 
 def _named(topic: str, pairs: Sequence[Pair]) -> str:
-    """The other name of ``topic`` by the first of ``pairs`` that has it; empty: none does."""
+    """The other name of ``topic`` by the first of ``pairs`` that applies; empty: none does."""
     for old, new in pairs:
         if topic == old or (is_prefix(old) and topic.startswith(old)):
             return new + topic[len(old) :]
@@ -164,30 +165,30 @@ def _translated(filter: str, pairs: Sequence[Pair], back: Sequence[Pair]) -> tup
     """The images of ``filter``, none inside another, sorted."""
     if filter.startswith("$"):
         return (filter,)
-    found = set()
+    images = set()
     for old, new in pairs:
         if not is_prefix(old):
             if matches(filter, old) and _renamed(old, pairs, back) == new:
-                found.add(new)
+                images.add(new)
             continue
         if (rest := _beyond(filter, old)) is None:
             continue
-        part, image = old + rest, new + rest  # what it asks for below the prefix, and its name
+        part, image = old + rest, new + rest  # what it matches below the prefix, and its name
         owned = _owner(part, old, pairs)
         if owned is not None and part == owned + "#":  # which matches a topic without the prefix
-            found.add(_renamed(owned[:-1], pairs, back) or "")
+            images.add(_renamed(owned[:-1], pairs, back) or "")
         taken = _owner(image, new, back)
         if taken is not None and image == taken + "#":
             here = _renamed(taken[:-1], back, pairs)
-            found.add(taken[:-1] if here and matches(filter, here) else "")
+            images.add(taken[:-1] if here and matches(filter, here) else "")
         if owned is None and taken is None:
-            found.add(image)
-    names = {f for f in found if _may_be_named(f)}
+            images.add(image)
+    names = {f for f in images if _may_be_named(f)}
     return tuple(sorted(f for f in names if not any(o != f and contains(o, f) for o in names)))
 
 
 def _owner(filter: str, prefix: str, pairs: Sequence[Pair]) -> str | None:
-    """Which longer prefix than ``prefix`` has all that ``filter`` asks for, or is that topic."""
+    """A prefix longer than ``prefix`` that has all that ``filter`` matches, or is that topic."""
     for old, _ in pairs:
         if len(old) > len(prefix) and (filter.startswith(old) if is_prefix(old) else filter == old):
             return old
@@ -199,12 +200,12 @@ def _may_be_named(name: str) -> bool:
 
 
 def _fits(text: str) -> bool:
-    """Whether a longer name is still one that brokers take."""
+    """Whether brokers accept a name of this length."""
     return text.count("/") < LEVELS_MAX and len(text.encode()) <= TEXT_BYTES_MAX
 
 
 def _beyond(filter: str, prefix: str) -> str | None:
-    """What ``filter`` asks for below ``prefix``; ``None`` when nothing."""
+    """The part of ``filter`` below ``prefix``; ``None`` when there is none."""
     levels = filter.split("/")
     names = prefix.split("/")[:-1]
     for at, name in enumerate(names):

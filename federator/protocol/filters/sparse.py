@@ -1,7 +1,8 @@
-"""When a container that shrank should be rebuilt.
+"""Decides when a container that shrank should be rebuilt.
 
-CPython's dictionaries and sets keep their room when entries go, so an hour with 100,000 filters
-would be paid for ever. Rebuilding once most of the room is empty costs a constant time per removal.
+CPython's dictionaries and sets keep their memory when entries are removed, so an hour with 100,000
+filters would cost memory for ever. Rebuilding once most of it is unused costs a constant time per
+removal.
 """
 
 from collections.abc import Set as AbstractSet
@@ -11,9 +12,9 @@ BYTES_PER_ENTRY: Final = 256
 """A container that grows, or was just rebuilt, has under 100."""
 
 ENTRIES_FREE: Final = 4
-"""Entries whose room is never worth a rebuild."""
+"""Entries whose memory is never worth a rebuild."""
 
 
 def is_sparse(container: dict[str, Any] | AbstractSet[str]) -> bool:
-    """Tell whether ``container`` has far more room than entries."""
+    """Whether ``container`` has far more memory than its entries need."""
     return container.__sizeof__() > BYTES_PER_ENTRY * (len(container) + ENTRIES_FREE)

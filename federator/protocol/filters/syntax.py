@@ -1,4 +1,4 @@
-"""What a topic and a topic filter may look like.
+"""The syntax of topics and topic filters.
 
 A filter is a path of levels between slashes; a level may be empty. ``+`` stands for any one level
 and must be a whole level; ``#`` stands for the rest of the path, the level above it included, and
@@ -12,24 +12,24 @@ import re
 from typing import Final
 
 TEXT_BYTES_MAX: Final = 65_535
-"""UTF-8 bytes of a topic or filter: its length travels in two bytes."""
+"""UTF-8 bytes of a topic or filter: the wire format has two bytes for its length."""
 
 LEVELS_MAX: Final = 201
-"""Levels of a topic or filter. Mosquitto refuses more than 200 slashes; MQTT names no limit."""
+"""Levels of a topic or filter. Mosquitto refuses more than 200 slashes; MQTT has no limit."""
 
 QUOTED_MAX: Final = 80
-"""Characters of a refused text that its error message repeats."""
+"""Characters of a refused text that its error message quotes."""
 
 SHARE: Final = "$share/"
 
 _PLANE_ENDS = "".join(chr((plane << 16) + end) for plane in range(17) for end in (0xFFFE, 0xFFFF))
 _REFUSED = re.compile(f"[\x01-\x1f\x7f-\x9f\ufdd0-\ufdef{_PLANE_ENDS}]")
 """Control characters and non-characters: a broker may close the connection that sends one, and
-Mosquitto does. Our data connection would never stand again. OASIS MQTT 5.0, 1.5.4."""
+Mosquitto does. Our data connection would never stay up. OASIS MQTT 5.0, 1.5.4."""
 
 
 def validate_topic(text: str, *, levels_max: int = LEVELS_MAX) -> str:
-    """Return ``text``, which a publication may carry as its topic.
+    """Return ``text``, if a publication may have it as its topic.
 
     Raises:
         ValueError: It is not a topic; one line says why.
@@ -41,7 +41,7 @@ def validate_topic(text: str, *, levels_max: int = LEVELS_MAX) -> str:
 
 
 def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
-    """Return ``text``, to which a client may subscribe; ``$share/...`` is allowed.
+    """Return ``text``, if a client may subscribe to it; ``$share/...`` is allowed.
 
     Raises:
         ValueError: It is not a filter; one line says why.
@@ -64,14 +64,14 @@ def validate_filter(text: str, *, levels_max: int = LEVELS_MAX) -> str:
 
 def unwelcome_in(text: str) -> str | None:
     """The first character of ``text`` for which a broker may close the connection, if any."""
-    if text.isascii() and text.isprintable():  # as nearly all are, and ten times as fast to see
+    if text.isascii() and text.isprintable():  # nearly all are, and this check is ten times as fast
         return None
-    found = _REFUSED.search(text)
-    return found[0] if found is not None else None
+    match = _REFUSED.search(text)
+    return match[0] if match is not None else None
 
 
 def without_share(filter: str) -> str:
-    """Return the filter that ``$share/<group>/<filter>`` shares; any other unchanged."""
+    """Return the filter in ``$share/<group>/<filter>``; any other unchanged."""
     if filter.startswith(SHARE):
         return filter[len(SHARE) :].partition("/")[2]
     return filter
@@ -86,16 +86,16 @@ def share_of(filter: str) -> tuple[str, str] | None:
 
 
 def may_travel(filter: str) -> bool:
-    """Tell whether interest in ``filter`` may leave this broker.
+    """Whether interest in ``filter`` may leave this broker.
 
-    ``$SYS``, ``$CONTROL`` and our own ``$fed`` describe one broker: nothing with ``$`` travels.
+    ``$SYS``, ``$CONTROL`` and our own ``$fed`` describe one broker: no filter with ``$`` leaves it.
     Strip ``$share/<group>/`` first.
     """
     return not filter.startswith("$")
 
 
 def is_match_all(filter: str) -> bool:
-    """Tell whether ``filter`` matches every topic but the ``$`` ones."""
+    """Whether ``filter`` matches every topic but the ``$`` ones."""
     return filter in ("#", "+/#")
 
 

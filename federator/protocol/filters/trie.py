@@ -2,8 +2,8 @@
 
 The filters form a tree of their levels, so a topic is compared with the few branches it can match
 (its own level, ``+``, ``#``), not with every filter. Most filters are alone below some level: the
-tree ends there with the filter itself, and branches only where two filters part. So a filter costs
-about one dictionary entry, and removing one folds its branches back.
+tree ends there with the filter itself, and branches only where two filters differ. So a filter
+costs about one dictionary entry, and removing one folds its branches back.
 
 Source: lazy expansion in V. Leis and others, "The Adaptive Radix Tree", ICDE 2013, section III.E.
 """
@@ -28,8 +28,8 @@ END: Final = "/"
 """No level contains a slash."""
 
 LEVELS_REMEMBERED: Final = 1_024
-"""Filters added lately: several tries are given the same ones one after the other, and share the
-strings of their levels, which weigh more than all else of a trie."""
+"""Recently added filters: several tries get the same ones one after the other, and share the
+strings of their levels, which need more memory than all else of a trie."""
 
 
 class FilterTrie:
@@ -54,11 +54,11 @@ class FilterTrie:
         return END in node
 
     def __iter__(self) -> Iterator[str]:
-        """Go through all filters, in no stable order."""
+        """Iterate over all filters, in no stable order."""
         return _filters_below(self._root)
 
     def add(self, filter: str) -> bool:
-        """Add ``filter``; tell whether it is new."""
+        """Add ``filter``; return whether it is new."""
         node = self._root
         for depth, level in enumerate(levels_to_keep(filter)):
             child = node.get(level)
@@ -75,7 +75,7 @@ class FilterTrie:
         return True
 
     def discard(self, filter: str) -> bool:
-        """Remove ``filter``; tell whether it was there."""
+        """Remove ``filter``; return whether it was there."""
         path: list[tuple[Node, str]] = []
         node = self._root
         for level in [*filter.split("/"), END]:
@@ -98,7 +98,7 @@ class FilterTrie:
             return []
         levels = topic.split("/")
         ends = len(levels)
-        found: list[str] = []
+        matching: list[str] = []
         waiting: list[tuple[Node, int]] = [(self._root, 0)]
         while waiting:
             node, depth = waiting.pop()
@@ -110,12 +110,12 @@ class FilterTrie:
                 if not isinstance(child, str):
                     waiting.append((child, depth + 1))
                 elif child == topic or levels_match(child.split("/"), levels, depth):
-                    found.append(child)
-        found.sort()
-        return found
+                    matching.append(child)
+        matching.sort()
+        return matching
 
     def overlapping(self, filter: str) -> list[str]:
-        """Return all filters that share a topic with ``filter``, sorted.
+        """Return all filters that have a topic in common with ``filter``, sorted.
 
         A filter without wildcards costs as much as a topic; each ``+`` costs a walk through all
         branches of a level.
@@ -123,7 +123,7 @@ class FilterTrie:
         return sorted(self._overlapping(filter))
 
     def overlaps(self, filter: str) -> bool:
-        """Tell whether any filter shares a topic with ``filter``: looks no further than one."""
+        """Whether any filter has a topic in common with ``filter``: stops at the first."""
         return next(self._overlapping(filter), None) is not None
 
     def containing(self, filter: str) -> str | None:
@@ -163,7 +163,7 @@ class FilterTrie:
                     yield child
 
     def _fold(self, node: Node, path: list[tuple[Node, str]]) -> None:
-        """Replace branches that lead to one filter by that filter, and give back memory."""
+        """Replace branches that lead to one filter by that filter, and free memory."""
         while path and len(node) == 1:
             (only,) = node.values()
             if not isinstance(only, str):
@@ -180,7 +180,7 @@ class FilterTrie:
 
 @lru_cache(maxsize=LEVELS_REMEMBERED)
 def levels_to_keep(filter: str) -> tuple[str, ...]:
-    """The levels of ``filter`` and its end; the same strings for who asks again soon."""
+    """The levels of ``filter`` and its end; recent callers share the same strings."""
     return (*filter.split("/"), END)
 
 
@@ -199,7 +199,7 @@ def _parting(a: str, b: str, depth: int) -> Node:
 
 
 def _keys_overlapping(node: Node, level: str, depth: int) -> list[str] | tuple[str, ...]:
-    """Return the keys of ``node`` where filters may overlap a path that goes on with ``level``.
+    """Return the keys of ``node`` where filters may overlap a path that continues with ``level``.
 
     ``END`` as ``level`` means that the path ended above.
     """

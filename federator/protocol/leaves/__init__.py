@@ -1,1 +1,1 @@
-"""Leaves: small brokers that hang on one hub, and what each side is told of what others want."""
+"""Leaves: small brokers linked to one hub, and the filters that the two sides advertise."""

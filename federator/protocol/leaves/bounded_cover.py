@@ -1,17 +1,17 @@
-"""A few filters that contain many: a cover that never has more than so many filters.
+"""A bounded cover: at most so many filters that contain all wanted ones.
 
-While there is room, the cover is what is wanted, without filters that another one contains. When
-there is none, several filters become one that contains them (their *widening*): the one that asks
-for the least, and among those that ask for as much the one that makes the most room. Nobody knows
-what all others publish, so how much a filter asks for is estimated by its levels: each that is
-written out lets one name through of all that were seen there (``level_names``). So ``site/7/a`` and
-``site/7/b`` become ``site/7/+`` long before anything becomes ``site/+/a`` or ``#``.
+While there is room, the cover is the set of wanted filters without those that another one contains.
+When there is none, several filters are merged into one that contains them (their *widening*): the
+one that asks for the least, and among equals the one that makes the most room. We do not know what
+other clients publish, so how much a filter asks for is estimated by its levels: each literal level
+selects one of all names seen at that level (``level_names``). So ``site/7/a`` and ``site/7/b``
+become ``site/7/+`` long before anything becomes ``site/+/a`` or ``#``.
 
-A change moves little: what is added is contained already, finds room, or is widened with what is
-nearest; what is gone takes its filter along when nothing else is below, and room that became free
-lets the widest filter fall apart again. So the result depends on the order of changes, and a
-neighbour that is told of it hears of a few filters at a time. A widening falls apart only when an
-eighth of the room stays free: else one client that comes and goes would move it each time.
+A change of demand changes little: an added filter is already contained, finds room, or is merged
+with the nearest ones; a removed one takes its filter of the cover along when nothing else is below,
+and free room lets the widest filter be split again. So the result depends on the order of changes,
+and a neighbour receives changes of a few filters at a time. A widening is split only when an eighth
+of the room stays free: else one client that comes and goes would change it each time.
 
 Source: route aggregation in BGP and OSPF; Li and others, "Subscription covering and merging in
 content-based publish/subscribe systems", ICDCS 2005.
@@ -29,43 +29,44 @@ from federator.protocol.filters.trie import FilterTrie
 from federator.protocol.leaves.level_names import FAN_OUT, LevelNames
 
 DEPTH: Final = 4.0
-"""How much more ``a/#`` is taken to let through than ``a/+``."""
+"""How much more ``a/#`` is assumed to match than ``a/+``."""
 
 PAIRED_LEVELS_MAX: Final = 8
-"""In filters with more levels, no two levels are replaced at once but by ``#``."""
+"""In filters with more levels, two levels are never replaced at once, except by ``#``."""
 
 FILTERS_REMEMBERED_MAX: Final = 8_192
-"""Filters whose widenings are remembered: a hub tells its leaves much the same."""
+"""Filters whose widenings are cached: a hub advertises much the same to all its leaves."""
 
 ROOM_IN: Final = 8
-"""One part in so many stays free when a widening falls apart."""
+"""One part in so many stays free when a widening is split."""
 
 WEIGHED_PER_STEP: Final = 256
 
 Steps = Generator[None, None, CoverChange]
-"""A change under way: each ``next`` does a little of it, and in the end it says what has changed.
-Nothing else may be asked or altered in between."""
+"""A change in progress: each ``next`` does a small part, and the generator returns the change of
+the cover. Do not read or change the cover in between."""
 
 
 class BoundedCover:
     """At most ``filters_max`` filters that contain a changing set of wanted ones.
 
-    No two of them contain each other. Several covers may count ``names`` together.
+    No two of them contain each other. Several covers may share ``names``.
     """
 
     def __init__(self, filters_max: int, names: LevelNames | None = None) -> None:
         assert filters_max >= 1, "one filter contains all"
         self._max = filters_max
         self._names = LevelNames() if names is None else names
-        self._fan_outs = self._names.fan_outs  # by which weights below are
+        self._fan_outs = self._names.fan_outs  # by which the weights below were computed
         self._holders: dict[str, str] = {}  # wanted filter to the one of the cover that contains it
-        self._below: dict[str, set[str]] = {}  # the other way round
+        self._below: dict[str, set[str]] = {}  # the inverse
         self._cover = FilterTrie()
-        self._widenings: dict[str, int] = {}  # what would contain how many of the cover
-        self._several: dict[float, set[str]] = {}  # of these, those of more than one, by weight
+        # How many filters of the cover each widening would contain.
+        self._widenings: dict[str, int] = {}
+        self._several: dict[float, set[str]] = {}  # those of more than one, by weight
         self._before: dict[str, bool] = {}  # touched by this change: was it in the cover?
-        self.touched: set[str] = set()  # of the cover, those with other filters below since then
-        self._shrunk: set[str] = set()  # of the cover: less is below by this change
+        self.touched: set[str] = set()  # filters of the cover with changes below since then
+        self._shrunk: set[str] = set()  # filters of the cover with fewer below by this change
 
     @property
     def filters(self) -> tuple[str, ...]:
@@ -83,19 +84,19 @@ class BoundedCover:
         return filter in self._holders
 
     def holder(self, filter: str) -> str | None:
-        """Which filter of the cover asks for ``filter``, while that is wanted."""
+        """The filter of the cover that contains the wanted ``filter``."""
         return self._holders.get(filter)
 
     def below(self, holder: str) -> AbstractSet[str]:
-        """What is wanted and asked for by this filter of the cover."""
+        """The wanted filters that this filter of the cover contains."""
         return self._below[holder]
 
     def update(self, added: Iterable[str], removed: Iterable[str]) -> CoverChange:
-        """Want ``added`` and no more ``removed``; what of the cover is new, and what is gone."""
+        """Add and remove wanted filters; return the change of the cover."""
         return at_once(self.steps(added, removed))
 
     def steps(self, added: Iterable[str], removed: Iterable[str]) -> Steps:
-        """As ``update``, filter by filter: one that was wide may fall apart into 100,000."""
+        """Like ``update``, filter by filter: one wide filter may be split into 100,000."""
         self._before, self.touched = {}, set()
         self._shrunk = set()
         added = list(added)
@@ -143,9 +144,9 @@ class BoundedCover:
         self.touched.add(holder)
         if not below:
             self._let_go(holder)
-        elif holder == filter:  # so wide only by this one
-            for each in sorted(self._let_go(holder)):
-                self._add(each)
+        elif holder == filter:  # this filter alone made it so wide
+            for inner in sorted(self._let_go(holder)):
+                self._add(inner)
                 self._keep_bound()
                 yield
 
@@ -155,15 +156,15 @@ class BoundedCover:
         return self._cover.containing(filter)
 
     def _hold(self, holder: str, below: set[str]) -> None:
-        """Put ``holder`` into the cover, in place of all that it contains."""
+        """Put ``holder`` into the cover, in place of all filters that it contains."""
         for inner in self._cover.overlapping(holder):
             if contains(holder, inner):
                 below |= self._let_go(inner)
         self._before.setdefault(holder, False)
         self.touched.add(holder)
         self._below[holder] = below
-        for each in below:
-            self._holders[each] = holder
+        for wanted in below:
+            self._holders[wanted] = holder
         self._cover.add(holder)
         self._count(holder, 1)
 
@@ -191,30 +192,30 @@ class BoundedCover:
                     del self._several[asks]
 
     def _keep_bound(self) -> None:
-        """While there are too many, let several become the one that asks for the least more."""
+        """While there are too many, merge several into the filter that asks for the least more."""
         while len(self._below) > self._max:
             least = self._several[min(self._several)]
-            self._hold(min(least, key=lambda each: (-self._widenings[each], _order(each))), set())
+            self._hold(min(least, key=lambda f: (-self._widenings[f], _order(f))), set())
 
     def _narrow(self) -> Iterator[None]:
-        """Let filters that are wider than what is wanted fall apart, while there is room."""
+        """Split filters that are wider than needed, while there is room."""
         room = self._max - self._max // ROOM_IN - 1
 
         def may_fall_apart(holder: str) -> bool:
             below = len(self._below.get(holder, ()))
             return below == 1 or 0 < below <= room - len(self._below) + 1
 
-        # In a full cover, which is the usual one, only what has shrunk to one filter makes no more.
+        # In a full cover, the usual case, only a filter shrunk to one below makes no more of them.
         near = self._shrunk if len(self._below) >= room else self._below
-        wide = [each for each in near if may_fall_apart(each) and each not in self._holders]
-        for holder in sorted(wide, key=lambda each: (-self._weight(each), each)):
+        wide = [f for f in near if may_fall_apart(f) and f not in self._holders]
+        for holder in sorted(wide, key=lambda f: (-self._weight(f), f)):
             if may_fall_apart(holder):
-                for each in sorted(self._let_go(holder)):
-                    self._add(each)
+                for inner in sorted(self._let_go(holder)):
+                    self._add(inner)
                     yield
 
     def _weight(self, filter: str) -> float:
-        """How much ``filter`` is taken to ask for, of all there is."""
+        """The estimated share of all topics that ``filter`` matches."""
         return (DEPTH if filter.endswith("#") else 1.0) / self._fan_outs.names_of(filter)
 
     def _weigh_again(self) -> Iterator[None]:
@@ -227,15 +228,15 @@ class BoundedCover:
                 yield
 
     def _let_wide_go(self) -> Iterator[None]:
-        """A level has many more names than was known: what is too wide for that falls apart."""
-        wide = [each for each in self._below if each not in self._holders]
-        for holder in sorted(wide, key=lambda each: (-self._weight(each), each)):
+        """Split filters that are too wide now that a level has many more names than assumed."""
+        wide = [f for f in self._below if f not in self._holders]
+        for holder in sorted(wide, key=lambda f: (-self._weight(f), f)):
             spacious = 2 * len(self._below) <= self._max
             narrower = self._several and FAN_OUT * min(self._several) <= self._weight(holder)
             if not (spacious or narrower):
                 return
-            for each in sorted(self._let_go(holder)) if holder in self._below else ():
-                self._add(each)
+            for inner in sorted(self._let_go(holder)) if holder in self._below else ():
+                self._add(inner)
                 self._keep_bound()
                 yield
 
@@ -250,19 +251,19 @@ def at_once(steps: Steps) -> CoverChange:
 
 
 def _order(filter: str) -> tuple[list[bool], str]:
-    """Of filters that ask for as much, names usually part at the later level."""
+    """Among filters that ask for as much, names usually differ at the later level."""
     return [level in ("+", "#") for level in filter.split("/")], filter
 
 
 @lru_cache(maxsize=FILTERS_REMEMBERED_MAX)
 def widenings(filter: str) -> tuple[str, ...]:
-    """Filters that contain ``filter`` and may contain others: one or two levels less, or an end."""
+    """Filters that contain ``filter``: one or two levels replaced by ``+``, or the end by ``#``."""
     levels = filter.split("/")
     written = [at for at, level in enumerate(levels) if level not in ("+", "#")]
-    found = {canonical("/".join([*levels[:at], "#"])) for at in range(len(levels))}
+    wider_filters = {canonical("/".join([*levels[:at], "#"])) for at in range(len(levels))}
     for many in (1, 2) if len(levels) <= PAIRED_LEVELS_MAX else (1,):
         for replaced in combinations(written, many):
             wider = ["+" if at in replaced else level for at, level in enumerate(levels)]
-            found.add(canonical("/".join(wider)))
-    found.discard(filter)
-    return tuple(found)
+            wider_filters.add(canonical("/".join(wider)))
+    wider_filters.discard(filter)
+    return tuple(wider_filters)

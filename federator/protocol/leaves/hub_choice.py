@@ -1,10 +1,10 @@
-"""By which of its hubs a leaf is served: whoever is there, and at leisure the one it prefers.
+"""Chooses the hub that serves a leaf: one that is up, and after a while the preferred one.
 
-A leaf with two hubs has a link to each. The one that serves goes on doing so while its link stands.
-When that link is lost the other one takes over at once; when the preferred hub is back, the leaf
-returns to it after a while of its own, so that thousands do not return together, or when it is told
-to. It looks back a little each time, since what went wrong was noticed late: what comes twice for
-that, by both hubs, is known by its stamp.
+A leaf with two hubs has a link to each. The serving hub keeps serving while its link is up. When
+that link is lost the other hub takes over at once; when the preferred hub is back, the leaf returns
+to it after a delay of its own, so that thousands do not return together, or on order. It asks for a
+little of the past each time, since the loss was noticed late: publications that both hubs deliver
+for that reason are recognised by their stamp.
 
 Source: docs/hubs.md.
 """
@@ -19,24 +19,24 @@ FIRST_WAIT_MS: Final = 1_000
 """How long a leaf that starts waits for the hub that served it, or that it prefers."""
 
 CATCH_UP_MS: Final = 15_000
-"""How long a hub serves until all has come that was missed before: tails come every 10 s."""
+"""How long a hub serves until all that was missed before has come: tails come every 10 s."""
 
 TICK_MS: Final = 1_000
-"""``on_time`` is to be called so often while we are served."""
+"""Call ``on_time`` so often while we are served."""
 
 ASLEEP_MS: Final = 2 * TICK_MS
-"""Who was not called for longer was stopped, or its machine: nobody noticed what was lost then."""
+"""Without a call for longer, the process or machine was suspended, and losses went unnoticed."""
 
 LOOK_BACK_MS: Final = 2_000
-"""Beyond the time in which a dead link is noticed: publications under way, and what waits."""
+"""Added to the time to notice a dead link, for publications under way or queued."""
 
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """We are served by ``hub`` from now on.
+    """``hub`` serves us from now on.
 
-    ``since_us``, our wall clock: what was made before then came by who served before; 0: nobody
-    did. ``resumes``: it served in an earlier life, and we go on where we were.
+    ``since_us``, by our wall clock: publications from before then came by the previous hub; 0:
+    there was none. ``resumes``: it served before our restart, and we continue where we were.
     """
 
     hub: BrokerId
@@ -45,16 +45,16 @@ class Choice:
 
 
 class HubChoice:
-    """Chooses among the links that stand.
+    """Chooses among the hubs whose links are up.
 
     Args:
         hubs: The preferred one first.
         look_back_ms: How late a dead link may be noticed.
         missing_since_us: Since when something is known to be missing between us and a hub, by our
             wall clock; 0: nothing is.
-        return_after_ms: How long the preferred hub must be back; 0: stay until told to return.
-        served_by: Who served in an earlier life,
-        served_since_us: since when, as was said then, and
+        return_after_ms: How long the preferred hub must be back; 0: stay until ordered to return.
+        served_by: The hub that served before our restart,
+        served_since_us: since when, as announced then, and
         served_until_us: until when at least, by our wall clock.
     """
 
@@ -70,17 +70,17 @@ class HubChoice:
         served_since_us: int = 0,
         served_until_us: int = 0,
     ) -> None:
-        self.hub = served_by  # which may be none of ours any more
-        self._said_us = served_since_us  # the hub may not have heard of it yet
+        self.hub = served_by  # perhaps no longer one of our hubs
+        self._said_us = served_since_us  # the hub may not have received it yet
         self._hubs = tuple(hubs)
         self._look_back_us = (look_back_ms + LOOK_BACK_MS) * 1_000
         self._return_after_ms = return_after_ms
         self._missing_since_us = missing_since_us
-        self._up: dict[BrokerId, Millis] = {}  # since when
+        self._up: dict[BrokerId, Millis] = {}  # since when each link is up
         self._chosen = False
         self._started_ms = now.ms
         self._behind_us = served_until_us  # since when something may be missing; 0: nothing is
-        self._served_ms: Millis | None = None  # since when we are served without a break
+        self._served_ms: Millis | None = None  # since when we are served without interruption
         self._awake = now
 
     @property
@@ -90,11 +90,11 @@ class HubChoice:
 
     @property
     def is_served(self) -> bool:
-        """Whether the link to the hub that serves stands."""
+        """Whether the link to the serving hub is up."""
         return self._chosen and self.hub in self._up
 
     def on_link(self, hub: BrokerId, up: bool, now: Now) -> Choice | None:
-        """The link to ``hub`` came up, or was lost."""
+        """Handle a link to ``hub`` that came up or was lost."""
         self._wake_up(now)
         if hub not in (*self._hubs, self.hub):
             return None
@@ -108,16 +108,16 @@ class HubChoice:
         return self.on_time(now)
 
     def prefer(self, hubs: Sequence[BrokerId]) -> None:
-        """Other hubs than before, or in another order, are named."""
+        """Replace the hubs, or change their order."""
         self._hubs = tuple(hubs)
 
     def return_now(self, now: Now) -> Choice | None:
-        """Whoever operates the leaf wants it to be served by the hub that it prefers."""
+        """Return to the preferred hub, on the operator's order."""
         preferred = self._hubs[0]
         return self._choose(preferred, now) if preferred in self._up else None
 
     def next_deadline_ms(self) -> Millis | None:
-        """When ``on_time`` has something to do."""
+        """When ``on_time`` is due."""
         if not self._chosen:
             return Millis(self._started_ms + FIRST_WAIT_MS) if self._up else None
         if not self.is_served:
@@ -133,7 +133,7 @@ class HubChoice:
         return since_ms + self._return_after_ms
 
     def on_time(self, now: Now) -> Choice | None:
-        """Choose, where there is a reason to."""
+        """Choose a hub, if there is a reason to."""
         self._wake_up(now)
         if not self._up:
             return None
@@ -152,7 +152,7 @@ class HubChoice:
         if self._chosen and hub == before:
             return None
         moved, look_back_us = before is not None and hub != before, self._look_back_us
-        if self.is_served:  # it may still wait itself for what the other one has
+        if self.is_served:  # the new hub may itself still wait for what the other one has
             look_back_us = max(look_back_us, CATCH_UP_MS * 1_000)
         if before is not None:
             self._behind_us = self._since_us(now)
@@ -163,13 +163,13 @@ class HubChoice:
         return Choice(hub, since_us)
 
     def _wake_up(self, now: Now) -> None:
-        """Time has passed. Who slept may have missed since then what others did not send twice."""
+        """Record the time. After a suspension, publications since then may be lost."""
         if self.is_served and now.ms - self._awake.ms > ASLEEP_MS:
             self._behind_us, self._served_ms = self._since_us(self._awake), now.ms
         self._awake = now
 
     def _since_us(self, now: Now) -> int:
-        """Since when something may be missing, if we are not served any longer now."""
+        """Since when something may be missing if the serving hub is lost now."""
         caught_up = self._served_ms is not None and now.ms >= self._served_ms + CATCH_UP_MS
         since_us = now.us if caught_up or not self._behind_us else self._behind_us
         missing_us = 0 if self.hub is None else self._missing_since_us(self.hub, now)

@@ -1,11 +1,11 @@
-"""How many names a level of topics has, as far as was seen: what a ``+`` there lets through.
+"""Counts the names seen at each topic level: the number that a ``+`` there matches.
 
-``site/+/door/set`` and ``site/7/+/set`` have as many levels, and yet the one asks for every site of
-the world and the other for the few devices of one. Who counts the names that were seen at each
-level, in filters that are wanted and in topics that came, knows which is which: a hundred sites,
-five devices. Names are counted below each first level apart, for trees of topics differ by that.
+``site/+/door/set`` and ``site/7/+/set`` have as many levels, but the former asks for every site in
+the world and the latter for the few devices of one site. Counting the names seen at each level, in
+wanted filters and in received topics, shows the difference: a hundred sites, five devices. Names
+are counted separately below each first level, because topic trees differ by that.
 
-Only whole powers of ``FAN_OUT`` count, so what was decided by them seldom has to be thought over.
+Only whole powers of ``FAN_OUT`` count, so decisions based on them seldom need revision.
 """
 
 from typing import Final
@@ -13,31 +13,31 @@ from typing import Final
 from federator.protocol.bounded_cache import BoundedCache
 
 FAN_OUT: Final = 8
-"""How many names a level is taken to have at least."""
+"""The least number of names that a level is assumed to have."""
 
 NAMES_MAX: Final = 4_096
 """Names counted at one level; a power of ``FAN_OUT``."""
 
 LEVELS_MAX: Final = 1_024
-"""Levels below all first ones that are counted; others are taken to have the least."""
+"""Levels counted, in all; others are assumed to have the least number of names."""
 
 NAMES_IN_ALL_MAX: Final = 65_536
 
 ANSWERS_MAX: Final = 32_768
-"""Filters of which is remembered how much they ask for: a hub's many covers ask of the same."""
+"""Filters whose estimate is cached: a hub's many covers ask about the same ones."""
 
 Level = tuple[str, int]
 
 
 class FanOuts:
-    """How many names each level is taken to have. Never changes."""
+    """The assumed number of names at each level. Immutable."""
 
     def __init__(self, fan_outs: dict[Level, int]) -> None:
         self.by_level = fan_outs  # where it is not the least
         self.names_of = BoundedCache(self._names_of, answers_max=ANSWERS_MAX)
 
     def _names_of(self, filter: str) -> int:
-        """How many names those are taken to be that ``filter`` has one of each for."""
+        """The number of combinations of names of which ``filter`` selects one."""
         levels, names = filter.split("/"), 1
         for depth, level in enumerate(levels):
             if level != "+" and level != "#":
@@ -46,10 +46,10 @@ class FanOuts:
 
 
 class LevelNames:
-    """Counts names by first level and depth. What was seen once stays seen.
+    """Counts names by first level and depth. A counted name is never removed.
 
     Attributes:
-        fan_outs: What follows from them; another object whenever something else does.
+        fan_outs: The resulting estimates; replaced by another object when they change.
     """
 
     def __init__(self) -> None:
@@ -58,7 +58,7 @@ class LevelNames:
         self._count = 0
 
     def note(self, text: str) -> None:
-        """See the names in a filter or a topic."""
+        """Count the names in a filter or a topic."""
         levels = text.split("/")
         for depth, name in enumerate(levels):
             if name not in ("+", "#"):
@@ -75,11 +75,11 @@ class LevelNames:
             return
         names.add(name)
         self._count += 1
-        known = self.fan_outs.by_level.get(level, FAN_OUT)
-        if len(names) >= FAN_OUT * known:
-            self.fan_outs = FanOuts(self.fan_outs.by_level | {level: FAN_OUT * known})
+        assumed = self.fan_outs.by_level.get(level, FAN_OUT)
+        if len(names) >= FAN_OUT * assumed:
+            self.fan_outs = FanOuts(self.fan_outs.by_level | {level: FAN_OUT * assumed})
 
 
 def _level_at(levels: list[str], depth: int) -> Level:
-    """Which level one of the ``levels`` of a filter is: all first ones are one."""
+    """The counter for the level at ``depth``: all first levels share one."""
     return (levels[0] if depth else "", depth)

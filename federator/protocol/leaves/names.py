@@ -1,8 +1,8 @@
-"""The names of the small federations that a hub has with its leaves, one with each.
+"""Names of the small federations that a hub has with its leaves, one with each.
 
-A leaf and its hub are a federation of two: what they say has topics of its own, and the signature
-on it is worth nothing elsewhere. Their certificates are of one federation for all leaves, which no
-agent of the mesh trusts: so the key of a captured leaf opens nothing there.
+A leaf and its hub form a federation of two: their messages use topics of their own, and signatures
+on them are worthless elsewhere. The certificates of all leaves are of one federation, which no
+agent of the mesh trusts: so the key of a captured leaf is useless there.
 """
 
 from typing import Final
@@ -11,11 +11,11 @@ SUFFIX: Final = ".leaves"
 
 
 def federation_of_leaf(federation: str, leaf: int) -> str:
-    """What the leaf with that id, of the hubs of ``federation``, and its hub call theirs."""
+    """The federation of leaf ``leaf`` and its hub, for hubs of ``federation``."""
     return f"{federation}{SUFFIX}.{leaf}"
 
 
 def key_federation(federation: str) -> str:
-    """The federation that certificates of those who speak in ``federation`` are of."""
+    """The federation that issues the certificates for members of ``federation``."""
     before, dot, last = federation.rpartition(".")
     return before if dot and last.isdecimal() and before.endswith(SUFFIX) else federation

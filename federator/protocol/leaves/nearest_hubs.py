@@ -1,9 +1,9 @@
-"""Which two of the hubs that a leaf may hang on it takes: near ones, and of these the least loaded.
+"""Chooses two of a leaf's possible hubs: near ones, and of these the least loaded.
 
-Whoever operates a leaf names all hubs that take it. It asks each how far it is and how many leaves
-it serves, takes two, and stays with them: a hub is replaced when it is gone for a while and the
-other one serves, or when one that does not serve is twice as far as another. A leaf that has lost
-both waits for them as long as anything is kept there for it.
+The operator of a leaf lists all hubs that accept it. The leaf measures the round trip and the
+number of leaves of each, takes two, and stays with them: it replaces a hub that is gone for a while
+when the other one serves, or a hub that does not serve when another is half as far. A leaf that has
+lost both waits for them as long as they may keep anything for it.
 
 Source: docs/hubs.md.
 """
@@ -19,18 +19,18 @@ from federator.protocol.types import BrokerId, Millis
 HUBS_TAKEN: Final = 2
 
 FAR: Final = 2
-"""A hub is nearer than another one that is so many times as far; otherwise load decides."""
+"""A hub is nearer than another that is so many times as far; otherwise load decides."""
 
 NEAR_MS: Final = 10.0
-"""Up to here all are near: what a busy machine adds is of that size."""
+"""Up to here all hubs count as near: a busy machine adds about as much."""
 
 AGAIN_MS: Final = 30_000
-"""Between two looks for a hub in the place of one that is gone."""
+"""Between two searches for a hub to replace one that is gone."""
 
 
 @dataclass(frozen=True, slots=True)
 class SeenHub:
-    """A hub that answered: how far it is, there and back, and how many leaves it serves."""
+    """A hub that answered: its round trip, and the number of leaves that it serves."""
 
     id: BrokerId
     round_trip_ms: float
@@ -40,14 +40,13 @@ class SeenHub:
 def best_of(seen: Iterable[SeenHub], leaf: BrokerId, count: int = HUBS_TAKEN) -> list[SeenHub]:
     """The ``count`` best, the best first.
 
-    Among hubs that are equal each leaf prefers another one, so that a crowd of leaves that start
-    together spreads.
+    Among equal hubs each leaf prefers another one, so that many leaves that start together spread.
     """
     left, best = list(seen), list[SeenHub]()
     while left and len(best) < count:
-        nearest = min(left, key=lambda each: each.round_trip_ms)
-        near = [each for each in left if not _is_nearer(nearest, each)]
-        best.append(min(near, key=lambda each: (each.leaves, _lot(leaf, each.id))))
+        nearest = min(left, key=lambda hub: hub.round_trip_ms)
+        near = [hub for hub in left if not _is_nearer(nearest, hub)]
+        best.append(min(near, key=lambda hub: (hub.leaves, _lot(leaf, hub.id))))
         left.remove(best[-1])
     return best
 
@@ -61,23 +60,23 @@ def _lot(leaf: BrokerId, hub: BrokerId) -> bytes:
 
 
 def kept_of(taken: Iterable[BrokerId], known: Sequence[BrokerId]) -> list[BrokerId]:
-    """What a leaf that has ``taken`` takes of ``known``: those that are among them, and others."""
+    """The hubs that a leaf with ``taken`` takes of ``known``: those still known, then others."""
     kept = [hub for hub in taken if hub in known]
     return [*kept, *(hub for hub in known if hub not in kept)][:HUBS_TAKEN]
 
 
 class NearestHubs:
-    """What one leaf has taken, and when it looks again.
+    """The hubs that one leaf has taken, and when it looks for others.
 
     Args:
-        known: All hubs that take the leaf.
-        taken: What it took in an earlier life, the preferred one first.
-        patience_ms: How long a hub is gone before another one is taken in its place.
-        keep_ms: How long something may be kept for us where we have been, when both are gone.
-        exchange_ms: Between two looks for nearer ones.
+        known: All hubs that accept the leaf.
+        taken: The hubs taken before our restart, the preferred one first.
+        patience_ms: How long a hub is gone before another one replaces it.
+        keep_ms: How long hubs may keep messages for us, when both are gone.
+        exchange_ms: Between two searches for nearer ones.
 
     Attributes:
-        taken: Of ``known``, the preferred one first.
+        taken: Some of ``known``, the preferred one first.
     """
 
     def __init__(
@@ -95,24 +94,24 @@ class NearestHubs:
         self._leaf = leaf
         self._patience_ms, self._keep_ms = patience_ms, keep_ms
         self._exchange_ms = exchange_ms
-        self._up_ms: dict[BrokerId, Millis] = {}  # when each was there last
-        self._used = {*taken}  # where something may be kept for us
-        self._look_ms = Millis(now_ms + exchange_ms)  # the next one for a nearer hub
-        self._again_ms = now_ms  # no earlier for one in the place of another
+        self._up_ms: dict[BrokerId, Millis] = {}  # when each link was last up
+        self._used = {*taken}  # hubs that may keep messages for us
+        self._look_ms = Millis(now_ms + exchange_ms)  # the next search for a nearer hub
+        self._again_ms = now_ms  # no earlier search for a replacement
         self.know(known, kept_of(taken, known), now_ms)
 
     def know(self, known: Sequence[BrokerId], taken: Sequence[BrokerId], now_ms: Millis) -> None:
-        """``known`` take the leaf from now on, and it has ``taken`` of them; see ``kept_of``."""
+        """Replace the known and the taken hubs; see ``kept_of``."""
         self.known = tuple(known)
         self._take(taken, now_ms)
 
     def start(self, seen: Iterable[SeenHub], now_ms: Millis) -> None:
-        """Nothing was taken before: take the best of those that answer."""
-        best = [each.id for each in best_of(seen, self._leaf)]
+        """At the first start, take the best of the hubs that answer."""
+        best = [hub.id for hub in best_of(seen, self._leaf)]
         self._take(kept_of(best, self.known), now_ms)
 
     def is_due(self, up: AbstractSet[BrokerId], now_ms: Millis) -> bool:
-        """Whether to look at all hubs now; ``up``: those to which the link stands."""
+        """Whether to measure all hubs now; ``up``: those whose links are up."""
         for hub in up & {*self.taken}:
             self._up_ms[hub] = now_ms
             self._used.add(hub)
@@ -129,10 +128,10 @@ class NearestHubs:
         served_by: BrokerId | None,
         now_ms: Millis,
     ) -> bool:
-        """They were looked at; whether others are taken now."""
+        """Handle the measurements; return whether the taken hubs changed."""
         self._again_ms = Millis(now_ms + AGAIN_MS)
         self._look_ms = Millis(now_ms + self._exchange_ms)
-        everyone = there = {each.id: each for each in seen}
+        everyone = there = {answer.id: answer for answer in seen}
         gone = self._gone(up, now_ms)
         stays = [hub for hub in self.taken if hub not in gone]
         if not gone:
@@ -141,19 +140,19 @@ class NearestHubs:
                 return False
             there = {id: s for id, s in everyone.items() if _is_nearer(s, there[reserve])}
             stays = [hub for hub in self.taken if hub != reserve]
-        fresh = [each for id, each in there.items() if id not in self.taken]
+        fresh = [answer for id, answer in there.items() if id not in self.taken]
         best = best_of(fresh, self._leaf, HUBS_TAKEN - len(stays))
         if not best:
             return False
         kept = [hub for hub in self.taken if hub not in stays][len(best) :]
-        came = [each.id for each in best]
+        came = [answer.id for answer in best]
         serving = everyone.get(stays[0]) if stays else None
         nearer = serving is not None and _is_nearer(best[0], serving)
         self._take([*came, *stays, *kept] if nearer else [*stays, *came, *kept], now_ms)
         return True
 
     def _gone(self, up: AbstractSet[BrokerId], now_ms: Millis) -> list[BrokerId]:
-        """Hubs in whose place another one may be taken."""
+        """Taken hubs that may be replaced."""
         waits = set() if up & {*self.taken} else self._used
 
         def patience_ms(hub: BrokerId) -> int:

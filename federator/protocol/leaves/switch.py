@@ -1,17 +1,18 @@
-"""Who is told what others want, at a hub: the mesh, its own clients' side, and each of its leaves.
+"""What a hub advertises to each side: to the mesh, and to each of its leaves.
 
-A hub is a railway junction where lines meet that know nothing of each other. The mesh is told what
-clients of the hub and all leaves want; a leaf, what clients of the hub, the mesh and the *other*
-leaves want; and each hears a bounded cover of it (``bounded_cover``), never who wants it.
+A hub is a railway junction where lines meet that know nothing of each other. It advertises to the
+mesh the filters of its own clients and of all leaves; to a leaf those of its own clients, the mesh
+and the *other* leaves. Each side receives a bounded cover of them (``bounded_cover``), never which
+party wants them.
 
-All leaves are told from **one cover** of what anybody wants, less what a leaf alone asks for; so
-what a hub keeps and does grows with what is wanted, and not with that times its leaves.
+All leaves get filters from **one cover** of all demand, less what a leaf alone asks for; so a hub's
+memory and work grow with the demand, not with demand times leaves.
 
-**A merger is no loss.** When the cover widens ``a/1`` and ``a/2`` to ``a/+``, what others sent or
-logged for ``a/1`` alone is still on its way, or waits for a link. So a filter that left the cover
-while somebody may still want what it brings *lingers*: it is asked for as long as others keep what
-they owe. What nobody wants any more goes at once. A restart forgets why something was asked for, so
-what was asked for before lingers, too (``recall``).
+**A merger is no loss.** When the cover merges ``a/1`` and ``a/2`` into ``a/+``, publications that
+others sent or logged for ``a/1`` alone are still on their way, or wait for a link. So a filter that
+left the cover while its publications may still be wanted *lingers*: it stays advertised as long as
+others keep what they owe. A filter without demand goes at once. After a restart the reason for a
+filter is unknown, so filters advertised before linger, too (``recall``).
 
 Source: docs/hubs.md.
 """
@@ -33,17 +34,17 @@ from federator.protocol.types import BrokerId, Millis
 
 
 class Asked:
-    """What one side is told: a bounded cover of what several sources want.
+    """The filters advertised to one side: a bounded cover of what several sources want.
 
-    ``#`` is told beside the cover, and not as part of it: an agent that doubts what it knows asks
-    for it for a while, and all that is below would have to be told again.
+    ``#`` is advertised beside the cover, not as part of it: an agent that doubts its table asks for
+    ``#`` for a while, and all filters below would have to be advertised again afterwards.
 
     Args:
-        filters_max: Filters told at most: a third of it, ``#`` included, for what is wanted now,
-            the rest for what lingers.
-        linger_ms: How long what became part of a wider filter, or fell apart, is asked for.
+        filters_max: Filters advertised at most: a third of them, ``#`` included, for present
+            demand, the rest for lingering ones.
+        linger_ms: How long a filter that was merged or split stays advertised.
         names: Counts names for several of these.
-        index: Is kept to have what is wanted, where topics are looked up.
+        index: Is kept equal to the present demand, for looking up topics.
     """
 
     def __init__(
@@ -57,42 +58,41 @@ class Asked:
         cover_max = max(2, filters_max // 3)
         self.cover = BoundedCover(cover_max - 1, names)
         self._lingering_max = filters_max - cover_max
-        self._all: set[str] = set()  # told, of the filters that match everything
+        self._all: set[str] = set()  # advertised filters that match everything
         self._linger_ms = linger_ms
-        self._sources: Counter[str] = Counter()  # how many want it
+        self._sources: Counter[str] = Counter()  # number of sources that want each filter
         self._index = index
         self._lingering: dict[str, Millis] = {}  # until when; the first to end first
 
     def __len__(self) -> int:
-        """How many filters are told now."""
         beside = sum(f not in self.cover and f not in self._lingering for f in self._all)
         return len(self.cover) + beside + len(self._lingering)
 
     @property
     def filters(self) -> frozenset[str]:
-        """All that is told now."""
+        """All filters advertised now."""
         return frozenset((*self.cover.filters, *self._all, *self._lingering))
 
     def count(self, filter: str) -> int:
-        """How many want ``filter``, by its canonical name."""
+        """The number of sources that want ``filter``, in canonical form."""
         return self._sources[filter]
 
     def asks(self, filter: str) -> bool:
-        """Whether ``filter`` is told for what is wanted now, and does not only linger."""
+        """Whether ``filter`` is advertised for present demand, and does not only linger."""
         return filter in self.cover or filter in self._all
 
     def update(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> CoverChange:
-        """One source wants ``added`` and no more ``removed``."""
+        """Add and remove filters that one source wants."""
         return at_once(self.steps(added, removed, now_ms))
 
     def steps(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Steps:
-        """As ``update``, little by little."""
+        """Like ``update``, step by step."""
         fresh, gone = self._counted(tuple(map(canonical, added)), tuple(map(canonical, removed)))
         change = yield from self.cover.steps(
             [f for f in fresh if not is_match_all(f)], [f for f in gone if not is_match_all(f)]
         )
         new, old = {*change.subscribe}, {*change.unsubscribe}
-        # What is new and not wanted anew was covered by what is wanted no more, which fell apart.
+        # A new filter without new demand was covered by one without demand, which was split.
         apart = _overlapping(gone & old, new.difference(fresh))
         everything = {f for f in fresh if is_match_all(f)}
         concerned = sorted(new | old | gone | everything)
@@ -112,7 +112,7 @@ class Asked:
         )
 
     def recall(self, filters: Iterable[str], now_ms: Millis) -> CoverChange:
-        """Before our restart ``filters`` were told: something on its way may be known by them."""
+        """Let ``filters`` from before our restart linger: their publications may be under way."""
         room = self._lingering_max - len(self._lingering)
         recalled = [f for f in sorted(filters) if not (is_match_all(f) or self._tells(f))][:room]
         self._lingering |= dict.fromkeys(recalled, Millis(now_ms + self._linger_ms))
@@ -122,7 +122,7 @@ class Asked:
         return self.asks(filter) or filter in self._lingering
 
     def _drop_beyond_bound(self) -> set[str]:
-        """Let the oldest go of more than may linger."""
+        """Remove the oldest lingering filters beyond the bound."""
         over = len(self._lingering) - self._lingering_max
         dropped = list(islice(self._lingering, over)) if over > 0 else []
         for filter in dropped:
@@ -132,7 +132,7 @@ class Asked:
     def _counted(
         self, added: tuple[str, ...], removed: tuple[str, ...]
     ) -> tuple[list[str], frozenset[str]]:
-        """Which filters somebody wants whom nobody wanted, and nobody any more."""
+        """Count sources; return the filters with first demand and those with none left."""
         sources = self._sources
         before = {f: sources[f] for f in (*added, *removed)}
         sources.update(added)
@@ -150,13 +150,13 @@ class Asked:
         return fresh, gone
 
     def next_deadline_ms(self) -> Millis | None:
-        """When something ends that lingers."""
+        """When the next lingering filter expires."""
         return next(iter(self._lingering.values()), None)
 
     def on_deadline(self, now_ms: Millis) -> CoverChange:
-        """What need not be asked for any longer."""
+        """Remove the lingering filters that expired."""
         lingering = self._lingering.items()
-        ended = [f for f, _ in takewhile(lambda each: each[1] <= now_ms, lingering)]
+        ended = [f for f, _ in takewhile(lambda item: item[1] <= now_ms, lingering)]
         for filter in ended:
             del self._lingering[filter]
         return CoverChange((), tuple(sorted(f for f in ended if not self._tells(f))))
@@ -164,17 +164,18 @@ class Asked:
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """What the mesh, and which leaves, are to be told otherwise."""
+    """Changes to advertise to the mesh and to leaves."""
 
     mesh: CoverChange = field(default_factory=CoverChange)
     leaves: dict[BrokerId, CoverChange] = field(default_factory=dict)
 
 
 class Leaves:
-    """What the leaves of a hub are told: a cover of what anybody wants, but for their own wishes.
+    """The filters advertised to a hub's leaves: a cover of all demand, less each leaf's own.
 
-    A filter of the cover is kept from a leaf that alone wants what it brings. When another one's
-    wish moved to another filter of the cover, it is told for as long as anything lingers.
+    A filter of the cover is hidden from a leaf that alone wants what it matches. If the demand of
+    the other parties moved to another filter of the cover, it is shown to that leaf until lingering
+    ends.
     """
 
     def __init__(
@@ -183,17 +184,20 @@ class Leaves:
         self._ids = sorted(leaves)
         self._asked = Asked(filters_max, linger_ms, names)
         self._linger_ms = linger_ms
-        self._wanting: dict[str, Counter[BrokerId]] = {}  # filter: which leaves, and how often
-        self._kept_from: dict[str, BrokerId] = {}  # of what is told: whom it is not told
-        self._moved: dict[str, Millis] = {}  # until when what one leaf alone wants is told it
+        # By filter: which leaves want it, and how often.
+        self._wanting: dict[str, Counter[BrokerId]] = {}
+        # Advertised filters, and the leaf from which each is hidden.
+        self._kept_from: dict[str, BrokerId] = {}
+        # Until when filters with one leaf's demand are still shown to it.
+        self._moved: dict[str, Millis] = {}
 
     def told_to(self, leaf: BrokerId) -> frozenset[str]:
-        """All that ``leaf`` is told now."""
+        """All filters advertised to ``leaf`` now."""
         return frozenset(f for f in self._asked.filters if self._kept_from.get(f) != leaf)
 
     def count_told_to(self, leaf: BrokerId) -> int:
-        """How many filters that are, without gathering them."""
-        return len(self._asked) - sum(each == leaf for each in self._kept_from.values())
+        """The number of filters advertised to ``leaf`` now, without collecting them."""
+        return len(self._asked) - sum(hidden == leaf for hidden in self._kept_from.values())
 
     def steps(
         self,
@@ -203,7 +207,7 @@ class Leaves:
         *,
         leaf: BrokerId | None = None,
     ) -> Generator[None, None, dict[BrokerId, CoverChange]]:
-        """A leaf, or somebody else, wants ``added`` and no more ``removed``; see ``Steps``."""
+        """Add and remove demand, of ``leaf`` or of another source; see ``Steps``."""
         added, removed = tuple(map(canonical, added)), tuple(map(canonical, removed))
         if leaf is not None:
             self._note(leaf, added, removed)
@@ -215,14 +219,14 @@ class Leaves:
     def recall(
         self, before: Mapping[BrokerId, Iterable[str]], now_ms: Millis
     ) -> dict[BrokerId, CoverChange]:
-        """Before our restart each leaf was asked for these."""
-        whom: defaultdict[str, set[BrokerId]] = defaultdict(set)
+        """Restore the filters that were advertised to each leaf before our restart."""
+        receivers: defaultdict[str, set[BrokerId]] = defaultdict(set)
         for leaf, filters in before.items():
             for filter in filters:
-                whom[filter].add(leaf)
-        change = self._asked.recall(whom, now_ms)
+                receivers[filter].add(leaf)
+        change = self._asked.recall(receivers, now_ms)
         for filter in change.subscribe:
-            others = [each for each in self._ids if each not in whom[filter]]
+            others = [id for id in self._ids if id not in receivers[filter]]
             if len(others) == 1:
                 self._kept_from[filter] = others[0]
         return self._changes(dict.fromkeys(change.subscribe, (False, True, None)))
@@ -232,7 +236,7 @@ class Leaves:
         return earliest(self._asked.next_deadline_ms(), next(iter(self._moved.values()), None))
 
     def on_deadline(self, now_ms: Millis) -> dict[BrokerId, CoverChange]:
-        """What lingered long enough is told no more."""
+        """Stop advertising filters that lingered long enough."""
         moved = {f for f, until_ms in self._moved.items() if until_ms <= now_ms}
         for filter in moved:
             del self._moved[filter]
@@ -261,28 +265,28 @@ class Leaves:
         return leaf if times == self._asked.count(filter) else None
 
     def _owner(self, told: str) -> BrokerId | None:
-        """The leaf that alone wants what this filter brings, of the cover or ``#``."""
+        """The leaf that alone wants what this filter, of the cover or ``#``, matches."""
         cover = self._asked.cover
         itself = (told,) if self._asked.count(told) else ()
         owners = map(self._only, chain(itself, cover.below(told) if told in cover else ()))
         owner = next(owners)
-        return owner if owner is not None and all(each == owner for each in owners) else None
+        return owner if owner is not None and all(other == owner for other in owners) else None
 
     def _tell(
         self, change: CoverChange, touched: Iterable[str], shrunk: AbstractSet[str], now_ms: Millis
     ) -> dict[BrokerId, CoverChange]:
-        """Whom to tell what, when of what is told ``change`` is another.
+        """Compute per-leaf changes after the advertised filters changed by ``change``.
 
         Args:
-            touched: Filters for whose sake others may be told, or none.
-            shrunk: Those of them below which something is wanted no more.
+            touched: Filters that may now be hidden from another leaf, or from none.
+            shrunk: Those of them below which demand ended.
         """
         new, old = {*change.subscribe}, {*change.unsubscribe}
         turns: dict[str, tuple[bool, bool, BrokerId | None]] = {}
         for filter in {*new, *old, *touched}:
             asks = self._asked.asks(filter)
             if not asks and filter not in new and filter not in old:
-                continue  # it lingers as it was, or is not told at all
+                continue  # it lingers as before, or is not advertised at all
             was, now = filter in old or filter not in new, filter not in old
             before = self._kept_from.pop(filter, None) if was else None
             owner = self._owner(filter) if asks else before if now else None
@@ -299,7 +303,7 @@ class Leaves:
     def _changes(
         self, turns: Mapping[str, tuple[bool, bool, BrokerId | None]]
     ) -> dict[BrokerId, CoverChange]:
-        """What each leaf hears of filters that were told or not, are now or not, and to all but."""
+        """The changes for each leaf, from (was advertised, is advertised, was hidden from)."""
         common_in, common_out = [], []
         special: defaultdict[BrokerId, dict[str, bool | None]] = defaultdict(dict)
         for filter, (was, now, before) in sorted(turns.items()):
@@ -308,18 +312,18 @@ class Leaves:
                 common_in.append(filter)
             elif was and not now:
                 common_out.append(filter)
-            for leaf in {each for each in (before, after) if each is not None}:
+            for leaf in {leaf_id for leaf_id in (before, after) if leaf_id is not None}:
                 had, has = was and leaf != before, now and leaf != after
                 special[leaf][filter] = has if had != has else None
         common = CoverChange(tuple(common_in), tuple(common_out))
-        found = {leaf: common for leaf in self._ids if leaf not in special} if common else {}
+        changes = {leaf: common for leaf in self._ids if leaf not in special} if common else {}
         for leaf, own in special.items():
             change = CoverChange(
                 _with(common_in, own, wanted=True), _with(common_out, own, wanted=False)
             )
             if change:
-                found[leaf] = change
-        return found
+                changes[leaf] = change
+        return changes
 
 
 def _overlapping(some: AbstractSet[str], others: AbstractSet[str]) -> set[str]:
@@ -327,43 +331,42 @@ def _overlapping(some: AbstractSet[str], others: AbstractSet[str]) -> set[str]:
     trie = FilterTrie()
     for filter in some if others else ():
         trie.add(filter)
-    return {found for filter in others for found in trie.overlapping(filter)}
+    return {match for filter in others for match in trie.overlapping(filter)}
 
 
 def _with(
     common: Iterable[str], own: Mapping[str, bool | None], *, wanted: bool
 ) -> tuple[str, ...]:
-    """``common``, but for those that ``own`` says otherwise, and with those that it says."""
-    also = (f for f, told in own.items() if told is wanted)
+    """``common``, except filters in ``own``, plus those that ``own`` maps to ``wanted``."""
+    also = (f for f, advertised in own.items() if advertised is wanted)
     return tuple(sorted({*(f for f in common if f not in own), *also}))
 
 
 @dataclass(frozen=True, slots=True)
 class LeafSide:
-    """What one leaf is told."""
+    """The filters advertised to one leaf."""
 
     _all: Leaves
     _leaf: BrokerId
 
     @property
     def filters(self) -> frozenset[str]:
-        """All that is told now."""
+        """All filters advertised now."""
         return self._all.told_to(self._leaf)
 
     def __len__(self) -> int:
-        """How many filters are told now."""
         return self._all.count_told_to(self._leaf)
 
 
 Telling = Generator[Told | None, None, None]
-"""What is to be told, side by side. ``None`` is a good moment to do something else: a change may
-cost some ten microseconds for each of its filters."""
+"""Changes to advertise, side by side. ``None`` marks a good moment to do other work: a change may
+take some ten microseconds for each of its filters."""
 
 
 class Switch:
-    """What the sides of one hub want of each other. All names are those of the hub's broker.
+    """The demand of all sides of one hub. All names are those of the hub's broker.
 
-    A change has to be gone through before the next one.
+    A change must be iterated to its end before the next one.
     """
 
     def __init__(self, leaves: Iterable[BrokerId], *, filters_max: int, linger_ms: int = 0) -> None:
@@ -377,37 +380,37 @@ class Switch:
     def recall(
         self, mesh: Iterable[str], leaves: Mapping[BrokerId, Iterable[str]], now_ms: Millis
     ) -> Told:
-        """Before our restart the mesh, and each of ``leaves``, were asked for these."""
-        known = {leaf: told for leaf, told in leaves.items() if leaf in self.leaves}
-        return Told(self.mesh.recall(mesh, now_ms), self._leaves.recall(known, now_ms))
+        """Restore the filters advertised to the mesh and each of ``leaves`` before our restart."""
+        linked = {leaf: filters for leaf, filters in leaves.items() if leaf in self.leaves}
+        return Told(self.mesh.recall(mesh, now_ms), self._leaves.recall(linked, now_ms))
 
     def wishes(self, topic: str) -> Iterator[tuple[str, int]]:
         """Filters of clients here and of leaves that match ``topic``; how many sides want each."""
         return ((f, self.mesh.count(f)) for f in self._wanted_here.match(topic))
 
     def saw(self, topic: str) -> bool:
-        """Something was brought in vain; whether covers should be thought over: ``reconsider``."""
+        """Count a topic that no side wanted; return whether to call ``reconsider``."""
         before = self.names.fan_outs
         self.names.note(topic)
         return self.names.fan_outs is not before
 
     def reconsider(self, now_ms: Millis) -> Telling:
-        """Let covers be narrower where levels turned out to have more names than was known."""
+        """Narrow the covers where levels have more names than assumed."""
         return self.on_clients((), (), now_ms)
 
     def on_clients(self, added: Iterable[str], removed: Iterable[str], now_ms: Millis) -> Telling:
-        """The hub's own clients want ``added``, and no more ``removed``."""
+        """Change the demand of the hub's own clients."""
         said = tuple(added), tuple(removed)
         yield Told((yield from self.mesh.steps(*said, now_ms)))
         yield Told(leaves=(yield from self._leaves.steps(*said, now_ms)))
 
     def on_mesh(self, change: CoverChange, now_ms: Millis) -> Telling:
-        """The mesh wants otherwise."""
+        """Change the demand of the mesh."""
         said = change.subscribe, change.unsubscribe
         yield Told(leaves=(yield from self._leaves.steps(*said, now_ms)))
 
     def on_leaf(self, leaf: BrokerId, change: CoverChange, now_ms: Millis) -> Telling:
-        """A leaf wants otherwise: the mesh and all other leaves hear of it."""
+        """Change the demand of a leaf: the mesh and all other leaves are informed."""
         said = change.subscribe, change.unsubscribe
         yield Told((yield from self.mesh.steps(*said, now_ms)))
         yield Told(leaves=(yield from self._leaves.steps(*said, now_ms, leaf=leaf)))
@@ -417,5 +420,5 @@ class Switch:
         return earliest(self.mesh.next_deadline_ms(), self._leaves.next_deadline_ms())
 
     def on_deadline(self, now_ms: Millis) -> Telling:
-        """What lingered long enough is asked for no more."""
+        """Stop advertising filters that lingered long enough."""
         yield Told(self.mesh.on_deadline(now_ms), self._leaves.on_deadline(now_ms))

@@ -1,8 +1,8 @@
-"""What sides of a hub want otherwise and nobody has dealt with: in turn, a few filters of each.
+"""Changes of demand at a hub that wait to be processed: sides take turns, a few filters each.
 
-Like the desks of an office: whoever comes with a thousand papers hands in a few and queues again,
-and one who changes their mind while they queue takes a paper back. So what waits of a side is never
-more than what it wants and what it wanted, and none waits behind all that another one wants.
+Like the desks of an office: a customer with a thousand papers hands in a few and queues again, and
+one that reconsiders while queueing takes a paper back. So what waits for a side is never more than
+its present and its former demand, and no side waits behind all changes of another.
 
 Source: docs/hubs.md, "Who is told what".
 """
@@ -19,19 +19,20 @@ _Side = TypeVar("_Side")
 
 
 class WaitingChanges(Generic[_Side]):
-    """Changes by side, in the order in which each side's turn comes."""
+    """Changes by side, in the order of the sides' turns."""
 
     def __init__(self, filters_per_turn: int = FILTERS_PER_TURN) -> None:
         self._most = filters_per_turn
-        self._wanted: dict[_Side, dict[str, bool]] = {}  # from now on, or no more
+        # True: wanted from now on; False: no longer wanted
+        self._wanted: dict[_Side, dict[str, bool]] = {}
 
     def __bool__(self) -> bool:
         return bool(self._wanted)
 
     def add(self, side: _Side, added: Iterable[str], removed: Iterable[str]) -> None:
-        """``side`` wants ``added``, which it did not want, and no more ``removed``, which it did.
+        """Add to a side's changes: ``added`` were not wanted before, ``removed`` were.
 
-        One in both is wanted as before.
+        A filter in both stays wanted.
         """
         waiting = self._wanted.setdefault(side, {})
         for filters, wanted in ((removed, False), (added, True)):
@@ -44,7 +45,7 @@ class WaitingChanges(Generic[_Side]):
             del self._wanted[side]
 
     def take(self) -> tuple[_Side, CoverChange]:
-        """Whose turn it is, and the first of what that side wants otherwise."""
+        """The next side, and the first of its changes."""
         side = next(iter(self._wanted))
         waiting = self._wanted.pop(side)
         first = list(islice(waiting.items(), self._most))

@@ -1,1 +1,1 @@
-"""Bridges beside the federation that lead publications in circles: noticed, and made harmless."""
+"""Detects bridges beside the federation that lead publications in circles, and stops the copies."""

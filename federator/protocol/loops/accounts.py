@@ -1,9 +1,9 @@
 """Accounts of an established loop: each publication let through comes back once.
 
-Like a cloakroom: for each coat handed in there is one ticket, and who shows a ticket gets nothing
-new. What is let in, or delivered here, is expected back within a while; a publication that is
-expected is a copy and is not let in again. Equal publications are interchangeable, so it does not
-matter which of two is taken for the copy.
+Like a cloakroom: for each coat handed in there is one ticket. A publication that is let in, or
+delivered here, is expected back within some time; an expected publication is a copy and is not let
+in again. Equal publications are interchangeable, so it does not matter which of two counts as the
+copy.
 
 Source: docs/rules.md 4.
 """
@@ -14,7 +14,7 @@ from federator.protocol.bounded_cache import Recent
 from federator.protocol.types import Millis
 
 EXPECTED_MAX = 65_536
-"""Different publications expected back; the oldest give way, and are let in once more."""
+"""Different publications expected back; the oldest are dropped, and let in once more."""
 
 Digest = Hashable
 """A digest of the topic and payload of a publication."""
@@ -25,15 +25,16 @@ class LoopAccounts:
 
     def __init__(self, *, window_ms: int) -> None:
         self._window_ms = window_ms
-        self._expected: Recent[Digest, tuple[int, Millis]] = Recent(EXPECTED_MAX)  # how many, until
+        # Number of copies, and until when.
+        self._expected: Recent[Digest, tuple[int, Millis]] = Recent(EXPECTED_MAX)
 
     def __len__(self) -> int:
         return len(self._expected)
 
     def expect(self, digest: Digest, *, delivered: bool = False, now_ms: Millis) -> None:
-        """Expect one more copy of what was let in, or at least one of what was ``delivered`` here.
+        """Expect one more copy of an accepted publication, or at least one of a ``delivered`` one.
 
-        Not one more each time then: perhaps the bridge goes one way only.
+        A delivery does not add one each time: perhaps the bridge goes one way only.
         """
         count, until_ms = self._expected.get(digest, (0, now_ms))
         count = count if until_ms >= now_ms else 0
@@ -41,7 +42,7 @@ class LoopAccounts:
         self._expected.put(digest, (count, Millis(now_ms + self._window_ms)))
 
     def take(self, digest: Digest, *, now_ms: Millis) -> bool:
-        """Whether a publication that came is one of those expected; then it no longer is."""
+        """Whether this publication is expected; if so, one copy fewer is expected."""
         count, until_ms = self._expected.pop(digest, (0, now_ms))
         if not count or until_ms < now_ms:
             return False
@@ -50,5 +51,5 @@ class LoopAccounts:
         return True
 
     def clear(self) -> None:
-        """Expect nothing any more."""
+        """Expect nothing any longer."""
         self._expected.clear()

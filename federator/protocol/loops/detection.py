@@ -1,32 +1,31 @@
-"""A forgotten bridge beside the federation, noticed and made harmless.
+"""Detects a forgotten bridge beside the federation, and makes it harmless.
 
-Somebody once bridged two brokers that now have agents. What we deliver at one comes back through
-the bridge, is published at the other as if by a client, federated again, and so on for ever. A
-broker does not say who published, so a publication that comes back looks like one that a client
-repeats: a sensor may well say 21.5 ten times a second.
+Before two brokers had agents, an operator may have bridged them. What we deliver at one comes back
+through the bridge, is published at the other as if by a client, federated again, and so on for
+ever. A broker does not tell us the publisher, so a publication that comes back looks like one that
+a client repeats: a sensor may well publish 21.5 ten times a second.
 
-What tells them apart is **cause**. A copy that circulates comes back because we let it go, and
-when we let it go. So a topic on which the same publication keeps coming quickly is put to the test:
+The difference is **cause**. A copy that circulates comes back because we let it go, and when we let
+it go. So a topic on which the same publication keeps coming quickly is put to the test:
 
 1. **Hold** everything on it for a random time, some times as long as the suspected way round. All
    circulating copies are then in our hands, and whatever a client publishes joins them.
 2. **Release** what was held, in order, and **listen** for as long as one way round. Circulating
    copies are back, nearly all of them. A client that repeats itself at a steady pace publishes in
    that time a fraction of what it published during the hold.
-3. Do so again: a client whose bursts happen to fall into the one short moment that chance chose
-   will not do it ``ROUNDS`` times in a row. One failure clears the topic, for longer each time.
+3. Repeat this: a client whose bursts happen to fall into the one short moment that chance chose
+   will not do so ``ROUNDS`` times in a row. One failure clears the topic, for longer each time.
 
-``LoopAccounts`` stop the copies of an established loop. When nobody would tell of its end it is put
-to the same test now and then.
-Nothing is dropped before a loop is established.
+``LoopAccounts`` stop the copies of an established loop. If its end would not be reported, it is
+tested again now and then. Nothing is dropped before a loop is established.
 
-Once one loop is known its bridge is, and all other topics are suspects: **one** quick repetition
-raises the hand, be it of what we delivered here, and from then on everything on the topic is held
-but for what a test lets go. A first publication then goes round as often as its topic is tested,
-not until the tests begin.
+When one loop is established there is a bridge, and all other topics are suspects: **one** quick
+repetition starts a test, even of what we delivered here, and from then on everything on the topic
+is held except what a test releases. A first publication then goes round as often as its topic is
+tested, not until the tests begin.
 
-Source: docs/rules.md 3. The test is the "randomised intervention" of causal
-inference (J. Pearl, Causality, 2009, chapter 3): act at random, and see whether the effect follows.
+Source: docs/rules.md 3. The test is the "randomised intervention" of causal inference (J. Pearl,
+Causality, 2009, chapter 3): act at random, and see whether the effect follows.
 """
 
 from collections import Counter, OrderedDict
@@ -39,7 +38,7 @@ from federator.protocol.loops.suspicions import Suspicions
 from federator.protocol.types import Millis
 
 ROUNDS = 5
-"""Tests in a row that a loop must stand."""
+"""Tests in a row that a loop must pass."""
 
 ROUNDS_AGAIN = 2
 """The same when another topic is in a loop already, which makes this one likely."""
@@ -48,11 +47,11 @@ HOLD_MIN, HOLD_MORE = 2.0, 2.0
 """A hold lasts for between 2 and 4 times the suspected way round."""
 
 RETURNED_SHARE = 0.9
-"""The share of what was released that must be back; a bridge under load may lose some."""
+"""The share of the released publications that must be back; a bridge under load may lose some."""
 
 WAY_MS_MIN, WAY_MS_MIN_AGAIN = 30, 60
-"""The shortest way round that is listened for: the machine has other things to do. The second when
-one repetition is all that told of it."""
+"""The shortest time to listen: the machine has other things to do. The second value applies when
+one repetition is the only evidence."""
 
 FAILED_RETESTS_MAX = 2
 """Tests in a row that an established loop must fail to count as gone."""
@@ -61,11 +60,11 @@ RETEST_MS = 30_000
 """Between tests of established loops, half as much more or less."""
 
 SUSPECTS_MAX, LOOPS_MAX = 8_192, 65_536
-"""Topics under test, and topics in loops. More suspects wait; the oldest loop is forgotten."""
+"""Topics under test, and topics in loops. More suspects wait; the oldest loop is dropped."""
 
 
 class Fate(Enum):
-    """What becomes of a publication of our clients."""
+    """What to do with a publication of our clients."""
 
     PASS = "pass"
     HOLD = "hold"
@@ -83,12 +82,12 @@ class LoopParameters:
 
 @dataclass(frozen=True, slots=True)
 class Release:
-    """Orders to tell ``on_released`` of everything held, in order, and to pass it on."""
+    """Orders to call ``on_released`` for everything held, in order, and to let it pass."""
 
 
 @dataclass(frozen=True, slots=True)
 class LoopFound:
-    """Says that publications on ``topic`` come back, within ``within_ms``: the first loop."""
+    """Reports that publications on ``topic`` come back, within ``within_ms``: the first loop."""
 
     topic: str
     within_ms: int
@@ -96,7 +95,7 @@ class LoopFound:
 
 @dataclass(frozen=True, slots=True)
 class LoopsOver:
-    """Says that nothing comes back any more. ``dropped``: copies stopped, ever."""
+    """Reports that nothing comes back any longer. ``dropped``: copies stopped, in total."""
 
     dropped: int
 
@@ -114,7 +113,7 @@ class _Trial:
     released: int = 0
     back: int = 0
     due: Counter[Digest] = field(default_factory=Counter)
-    copies: Counter[Digest] = field(default_factory=Counter)  # in our hands, of what came back
+    copies: Counter[Digest] = field(default_factory=Counter)  # held copies of what came back
     dropped: int = 0
 
 
@@ -125,12 +124,12 @@ class _Phase(Enum):
 
 
 class LoopDetector:
-    """Decides about each publication that our clients bring in.
+    """Decides about each publication that comes from our clients.
 
     Args:
         chance: Draws a number in [0, 1), another one each time.
         trusted: Whether publications on a topic are never suspected.
-        retests: Whether to test loops now and then, because nothing tells when one is over.
+        retests: Whether to test loops now and then, because their end is not reported.
     """
 
     def __init__(
@@ -158,17 +157,17 @@ class LoopDetector:
 
     @property
     def loops(self) -> dict[str, int]:
-        """Topics whose publications come back, and how many of these were stopped."""
+        """Topics whose publications come back, with the number of copies stopped."""
         return {topic: trial.dropped for topic, trial in self._loops.items()}
 
     @property
     def loop_count(self) -> int:
-        """How many loops there are. While there are some, ``on_delivered`` must be called."""
+        """The number of loops. While it is not 0, ``on_delivered`` must be called."""
         return len(self._loops)
 
     @property
     def suspects(self) -> int:
-        """Topics under test."""
+        """Number of topics under test."""
         return len(self._suspects)
 
     def next_deadline_ms(self) -> Millis | None:
@@ -180,7 +179,7 @@ class LoopDetector:
         return self._next_retest_ms
 
     def on_intake(self, topic: str, digest: Digest, *, now_ms: Millis) -> Fate:
-        """Decide about what a client of ours, or a bridge, published."""
+        """Decide about a publication of a client of ours, or of a bridge."""
         loop = self._loops.get(topic)
         if loop is None:
             self._suspect(topic, digest, now_ms)
@@ -203,7 +202,7 @@ class LoopDetector:
         return Fate.PASS
 
     def on_released(self, topic: str, digest: Digest, *, now_ms: Millis) -> Fate:
-        """Decide about what was held; a publication that goes now is expected back."""
+        """Decide about a held publication; one that is released is expected back."""
         tested, loop = self._tested.get(topic), self._loops.get(topic)
         if loop is not None and loop.copies[digest] > 0:
             loop.copies[digest] -= 1
@@ -220,9 +219,9 @@ class LoopDetector:
         return Fate.PASS
 
     def on_delivered(self, topic: str, digest: Digest, *, now_ms: Millis) -> None:
-        """Expect what we delivered here, if it is in a loop: a bridge may bring it in again.
+        """Expect a delivered publication back, if it is in a loop: a bridge may bring it in again.
 
-        On other topics that would be a repetition.
+        On other topics its return counts as a repetition.
         """
         if topic in self._loops:
             self._accounts.expect(digest, delivered=True, now_ms=now_ms)
@@ -230,7 +229,7 @@ class LoopDetector:
             self._suspicions.note(digest, now_ms=now_ms)
 
     def on_room_spent(self, *, now_ms: Millis) -> list[LoopEffect]:
-        """End the test, which was too short to tell anything: no more can be held."""
+        """End the test without a result, because no more can be held."""
         for topic in self._tested:
             if self._suspects.pop(topic, None) is not None:
                 self._suspicions.clear(topic, now_ms=now_ms)
@@ -249,7 +248,7 @@ class LoopDetector:
         return effects
 
     def on_deadline(self, *, now_ms: Millis) -> list[LoopEffect]:
-        """Begin a test, listen, or judge: the time of ``next_deadline_ms`` has come."""
+        """Begin a test, listen, or judge: call at ``next_deadline_ms``."""
         if self._phase is _Phase.IDLE:
             self._begin_test(now_ms)
         elif now_ms >= self._phase_ends_ms:
@@ -257,21 +256,21 @@ class LoopDetector:
                 self._phase = _Phase.LISTENING
                 self._phase_ends_ms = Millis(now_ms + self._way_ms)
                 return [Release()]
-            held = bool(self._loops)  # what came back, too
+            held = bool(self._loops)  # including what came back
             effects = self._judge(now_ms)
             self._end_test()
             return [*effects, Release()] if held else effects
         return []
 
-    # Within
+    # Helpers
 
     def _suspect(self, topic: str, digest: Digest, now_ms: Millis) -> None:
-        known = bool(self._loops)
-        gap_ms = self._suspicions.see(topic, digest, now_ms=now_ms, at_once=known)
+        has_loops = bool(self._loops)
+        gap_ms = self._suspicions.see(topic, digest, now_ms=now_ms, at_once=has_loops)
         if gap_ms is None or topic in self._suspects or self._trusted(topic):
             return
         if len(self._suspects) < SUSPECTS_MAX:
-            way_ms = max(2 * gap_ms, WAY_MS_MIN_AGAIN if known else WAY_MS_MIN)
+            way_ms = max(2 * gap_ms, WAY_MS_MIN_AGAIN if has_loops else WAY_MS_MIN)
             self._suspects[topic] = _Trial(way_ms)
 
     def _begin_test(self, now_ms: Millis) -> None:
@@ -291,7 +290,7 @@ class LoopDetector:
         self._phase_ends_ms = Millis(now_ms + int(hold_ms))
 
     def _plan_retest(self, now_ms: Millis) -> None:
-        """Set a random time for the next test, in step with no client."""
+        """Choose a random time for the next test, out of step with all clients."""
         self._next_retest_ms = None
         if self._loops and self._retests():
             self._next_retest_ms = Millis(now_ms + int(RETEST_MS * (0.5 + self._chance())))
@@ -306,11 +305,11 @@ class LoopDetector:
         effects: list[LoopEffect] = []
         for topic, trial in self._tested.items():
             returned = trial.back >= RETURNED_SHARE * trial.released
-            if not trial.released:  # the topic has become silent, which tells nothing
+            if not trial.released:  # the topic has become silent, which proves nothing
                 self._suspects.pop(topic, None)
             elif topic in self._loops:
                 effects += self._judge_loop(topic, trial, returned=returned)
-            elif topic in self._suspects:  # not so a loop that just gave way to new ones
+            elif topic in self._suspects:  # not so a loop just dropped for new ones
                 effects += self._judge_suspect(topic, trial, now_ms, returned=returned)
         return effects
 
@@ -326,12 +325,12 @@ class LoopDetector:
             return []
         del self._suspects[topic]
         self._loops[topic] = trial
-        found = LoopFound(topic, trial.way_ms)
-        # The way round was long under the storm, and is short from now on: copies are stopped.
+        loop_found = LoopFound(topic, trial.way_ms)
+        # The way round was long under the storm, and is short once copies are stopped.
         trial.way_ms = min(trial.way_ms, 2 * self._parameters.turnaround_ms_max)
         if len(self._loops) == 1:
             self._plan_retest(now_ms)
-            return [found]
+            return [loop_found]
         if len(self._loops) > LOOPS_MAX:
             self._loops.popitem(last=False)
         return []
@@ -345,7 +344,7 @@ class LoopDetector:
 
 
 def without_repetition(topic: str) -> str:
-    """Return ``topic`` with a beginning that is repeated said once: ``up/up/up/a`` is ``up/a``.
+    """Return ``topic`` with a repeated beginning only once: ``up/up/up/a`` becomes ``up/a``.
 
     A bridge that adds a prefix makes the topic longer on each way round.
     """

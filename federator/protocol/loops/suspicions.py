@@ -1,12 +1,11 @@
-"""Which topics look like a loop: the same publication keeps coming, quickly.
+"""Finds topics that look like a loop: the same publication keeps coming, quickly.
 
-That is how a copy that circulates shows, and so does a sensor that says 21.5 ten times a second. So
-this only raises a hand; ``detection`` puts the topic to the test. A topic that was cleared
-is left alone for a while, for longer each time, as a teacher learns whose raised hand means
-nothing.
+A circulating copy looks like that, but so does a sensor that publishes 21.5 ten times a second. So
+this only raises a suspicion; ``detection`` tests the topic. A topic that was cleared is left alone
+for a while, for longer each time.
 
-A way round that is slow, or whose brokers are overloaded by the very storm, is longer than what is
-quick. But then copies pile up until repetitions come by the thousand; in such a **storm** longer
+A way round that is slow, or whose brokers are overloaded by the copies, is longer than the usual
+limit. But then copies pile up until repetitions come by the thousand; in such a **storm** longer
 gaps count as quick as well.
 
 Source: docs/rules.md 3.
@@ -19,16 +18,16 @@ from federator.protocol.loops.accounts import Digest
 from federator.protocol.types import Millis
 
 SIGHTS_MAX = 65_536
-"""Publications remembered at a time; the oldest give way."""
+"""Publications remembered at a time; the oldest are dropped."""
 
 STORM_REPEATS = 2_000
-"""Repetitions within a second, of all topics, that are a storm for the next second."""
+"""So many repetitions within a second, on all topics, make the next second a storm."""
 
 STORM_GAP_MS = 1_000
-"""What counts as quick then."""
+"""The longest quick gap in a storm."""
 
 CLEARED_MAX = 8_192
-"""Topics that were cleared and are remembered; the oldest give way."""
+"""Cleared topics remembered; the oldest are dropped."""
 
 CLEARED_MS_MIN, CLEARED_MS_MAX = 1_000, 3_600_000
 """For how long a cleared topic is not suspected again; doubles."""
@@ -42,16 +41,17 @@ class _Sight:
 
 
 class Suspicions:
-    """Remembers publications seen lately, and topics that were cleared."""
+    """Remembers recent publications, and topics that were cleared."""
 
     def __init__(self, *, gap_ms_max: int, repeats_min: int) -> None:
-        self._gap_ms_max = gap_ms_max  # between two of the same publication, if that is quick
+        self._gap_ms_max = gap_ms_max  # longest quick gap between two equal publications
         self._repeats_min = repeats_min  # quick ones in a row that are suspicious
         self._second = 0
         self._repeats = 0  # in that second
         self._gap_ms_now = gap_ms_max
         self._sights: Recent[Digest, _Sight] = Recent(SIGHTS_MAX)
-        self._cleared: Recent[str, tuple[Millis, int]] = Recent(CLEARED_MAX)  # until, for how long
+        # Until when, for how long.
+        self._cleared: Recent[str, tuple[Millis, int]] = Recent(CLEARED_MAX)
 
     def __len__(self) -> int:
         return len(self._sights)
@@ -59,8 +59,9 @@ class Suspicions:
     def see(
         self, topic: str, digest: Digest, *, now_ms: Millis, at_once: bool = False
     ) -> int | None:
-        """Note a publication; return the longest gap, in ms, between those that make ``topic``
-        suspicious, or ``None`` when it is not, or was cleared. ``at_once``: two are enough.
+        """Record a publication; return a gap in ms if ``topic`` is suspicious and was not cleared.
+
+        The gap is the longest between the repetitions. ``at_once``: one repetition is enough.
         """
         sight = self._sights.get(digest)
         if sight is None:
@@ -81,11 +82,11 @@ class Suspicions:
         return None if now_ms < until_ms else gap_ms
 
     def note(self, digest: Digest, *, now_ms: Millis) -> None:
-        """Note a publication that counts as no repetition, but of which the next one is."""
+        """Record a publication that is no repetition, so that the next equal one is."""
         self._sights.put(digest, _Sight(now_ms))
 
     def _patience_ms(self, gap_ms: int, now_ms: Millis) -> int:
-        """The longest gap that is quick, as things are; one of ``gap_ms`` has just been seen."""
+        """The longest gap that is quick now; one of ``gap_ms`` was just observed."""
         second = now_ms // 1_000
         if second != self._second:
             storm = second == self._second + 1 and self._repeats >= STORM_REPEATS

@@ -1,12 +1,12 @@
-"""Where nobody told of a bridge: what comes in and what we deliver take turns.
+"""Finds topics on which publications arrive and are delivered in turns, by an unknown bridge.
 
-Like a tennis ball: who stands at the net sees it fly to and fro. What a bridge of both directions
-leads round passes an agent twice each time: it comes in as if from a client, and we deliver an
-equal one that went round the other way. Clients of our broker alone do the first only, however
-often they repeat themselves and whatever they wait for. So **turns**, in quick succession, are the
-cause to put a topic to the test (``detection``); repetitions are none while no bridge is known.
+Like a tennis ball seen from the net, which flies to and fro: what a bridge of both directions leads
+round passes an agent twice each time: it arrives as if from a client, and we deliver an equal one
+that went round the other way. Clients of our broker alone cause only arrivals, however often they
+repeat themselves and whatever they wait for. So **turns**, in quick succession, are the reason to
+test a topic (``detection``); repetitions are not while no bridge is known.
 
-A glance now and then is enough, for what goes round does so all the time.
+Observing now and then (a *glance*) is enough, because a loop runs all the time.
 
 Source: docs/rules.md 3.
 """
@@ -21,7 +21,7 @@ GLANCE_MS, GLANCE_EVERY_MS = 2_000, 20_000
 """How long a glance is, and from one to the next."""
 
 SIGHTS_MAX, TOPICS_MAX = 65_536, 8_192
-"""Publications remembered, and topics on which some took turns; the oldest give way."""
+"""Publications remembered, and topics with turns; the oldest are dropped."""
 
 
 def glances(now_ms: Millis) -> bool:
@@ -37,11 +37,11 @@ class _Sight:
 
 
 class Turns:
-    """Counts how often equal publications came in and were delivered, by turns."""
+    """Counts how often equal publications arrived and were delivered, in turns."""
 
     def __init__(self, *, gap_ms_max: int, turns_min: int) -> None:
         self._gap_ms_max = gap_ms_max  # between two turns
-        self._turns_min = turns_min  # that raise a suspicion
+        self._turns_min = turns_min  # turns that make a topic suspicious
         self._sights: Recent[Digest, _Sight] = Recent(SIGHTS_MAX)
         self._topics: Recent[str, None] = Recent(TOPICS_MAX)
 
@@ -49,7 +49,7 @@ class Turns:
         return topic in self._topics
 
     def see(self, topic: str, digest: Digest, *, delivered: bool, now_ms: Millis) -> bool:
-        """Note a publication that came in or was delivered; whether ``topic`` is suspicious."""
+        """Record an arrived or delivered publication; return whether ``topic`` is suspicious."""
         sight = self._sights.get(digest)
         if sight is None or now_ms - sight.at_ms > self._gap_ms_max:
             self._sights.put(digest, _Sight(now_ms, delivered))

@@ -1,4 +1,4 @@
-"""Frames on their way as traces of OpenTelemetry: which are told, and what is said of them.
+"""OpenTelemetry traces of frames on their way: which are traced, and the contents of spans.
 
-Source: docs/how-to/opentelemetry.md; what sends spans is in ``runtime.opentelemetry``.
+Source: docs/how-to/opentelemetry.md; ``runtime.opentelemetry`` sends the spans.
 """

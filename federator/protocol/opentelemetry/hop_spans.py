@@ -1,6 +1,6 @@
-"""A hop of a sampled frame, and each hop that ``federator trace`` heard of, as spans.
+"""Spans for a hop of a sampled frame, and for each hop that ``federator trace`` reports.
 
-Names of attributes are those of OpenTelemetry's conventions for messaging, and ours begin with
+Attributes have the names of OpenTelemetry's conventions for messaging, and ours begin with
 ``federator.``. A filter is not the name of a topic but what the conventions call a template; one
 without wildcards is both.
 
@@ -25,9 +25,9 @@ from federator.protocol.telemetry.journey import Journey
 from federator.protocol.types import BrokerId
 
 FILTERS_MAX: Final = 16
-"""Filters that are named of one frame."""
+"""Filters of one frame in a span."""
 FILTER_CHARACTERS_MAX: Final = 256
-"""What is told of a longer filter is its begin."""
+"""A longer filter is cut to this length."""
 
 _SYSTEM: Final[dict[str, Value]] = {"messaging.system": "mqtt"}
 
@@ -40,14 +40,14 @@ def hop_span(
     filters: Sequence[str],
     transport_to: Callable[[BrokerId], str],
 ) -> Span:
-    """What this agent did with a sampled frame.
+    """The span of this agent's work on a sampled frame.
 
     Args:
-        hop: What became of it.
-        federation: As all agents call it.
+        hop: The recorded hop.
+        federation: Its name, the same on all agents.
         self_id: Our broker.
-        filters: By which the frame was routed, where that is known and may be told.
-        transport_to: How frames reach a neighbour.
+        filters: The filters that routed the frame, if known and allowed to be shown.
+        transport_to: The transport of frames to a neighbour.
     """
     frame = hop.frame
     trace_id = trace_id_of(federation, frame, hop.place)
@@ -71,7 +71,7 @@ def hop_span(
         "federator.frame.bytes": hop.size,
         "federator.delivered": hop.delivered,
         "federator.next_hops": hop.sent_to,
-        "federator.next_hops.transports": [transport_to(each) for each in hop.sent_to],
+        "federator.next_hops.transports": [transport_to(neighbour) for neighbour in hop.sent_to],
     }
     if hop.publications > 1:
         attributes["messaging.batch.message_count"] = hop.publications
@@ -98,33 +98,33 @@ def hop_span(
 
 
 def journey_spans(journey: Journey, topic: str, *, trace_id: int) -> list[Span]:
-    """What ``federator trace`` heard: the asked agent's span, and one for each hop from there.
+    """The spans of a ``federator trace``: that of the asked agent, and one for each hop from there.
 
-    A hop lasts from when the trace was at the broker before it to when it came; each time is by the
-    clock of that broker. What began and was not heard of is an error, and lasts no time.
+    A hop lasts from when the trace was at the previous broker to when it came; each time is by the
+    clock of that broker. A hop that was started but not reported is an error, with no duration.
     """
     start = journey.start
     if start is None:
         return []
-    told_by = (start, *journey.came.values())
+    reports = (start, *journey.came.values())
     spans: dict[tuple[BrokerId, ...], Span] = {(): _asked_span(journey, start, topic, trace_id)}
-    for before in told_by:
+    for before in reports:
         here = before.path[-1]
         transports = [*before.transports, *[""] * len(before.next_hops)]
         for (there, queued), transport in zip(before.next_hops, transports, strict=False):
-            told = journey.came.get((here, there))
+            report = journey.came.get((here, there))
             more: dict[str, Value] = {"federator.queued_bytes": queued}
             if transport:
                 more["federator.previous_hop.transport"] = transport
-            span = _heard_span(journey, before, there, told, topic, trace_id, more)
+            span = _heard_span(journey, before, there, report, topic, trace_id, more)
             spans.setdefault((here, there), span)
     return list(spans.values())
 
 
 def _asked_span(journey: Journey, start: Traced, topic: str, trace_id: int) -> Span:
-    """What the agent said that was asked; it lasts until the last echo was back."""
+    """The span of the asked agent; it lasts until the last echo was back."""
     here, at_us = start.path[-1], start.times_us[0]
-    back_us = max(each.back_us for each in (start, *journey.came.values()))
+    back_us = max(report.back_us for report in (start, *journey.came.values()))
     return Span(
         name="trace",
         kind="producer",
@@ -146,7 +146,7 @@ def _heard_span(
     trace_id: int,
     more: Mapping[str, Value],
 ) -> Span:
-    """The hop from who tells ``before`` to ``there``, of which ``told`` tells, if anything does."""
+    """The hop from the reporter of ``before`` to ``there``; ``told`` is its report, if one came."""
     here, sent_us = before.path[-1], before.times_us[-1]
     came_us = sent_us if told is None else told.times_us[-1]
     attributes = _told_attributes(journey, told, there, "process", topic)
@@ -169,7 +169,7 @@ def _heard_span(
 def _told_attributes(
     journey: Journey, told: Traced | None, broker: BrokerId, operation: str, topic: str
 ) -> dict[str, Value]:
-    """What is known of a trace at one broker; it goes as a publication of QoS 0 does."""
+    """Attributes of a trace at one broker; a trace is sent like a publication of QoS 0."""
     attributes = _SYSTEM | {
         "messaging.operation.type": operation,
         "messaging.operation.name": "trace" if operation == "send" else "hop",
@@ -194,14 +194,14 @@ def _told_attributes(
 
 
 def _destination(filters: Sequence[str]) -> dict[str, Value]:
-    """What is said of the topics of a frame that was routed by ``filters``."""
+    """Attributes of the topics of a frame that was routed by ``filters``."""
     if not filters:
         return {}
-    first, *others = (each[:FILTER_CHARACTERS_MAX] for each in filters[:FILTERS_MAX])
-    found: dict[str, Value] = {"messaging.destination.template": first}
+    first, *others = (filter_[:FILTER_CHARACTERS_MAX] for filter_ in filters[:FILTERS_MAX])
+    attributes: dict[str, Value] = {"messaging.destination.template": first}
     is_topic = first == filters[0] and not any(level in ("+", "#") for level in first.split("/"))
     if not others and is_topic:
-        found["messaging.destination.name"] = first
+        attributes["messaging.destination.name"] = first
     if others:
-        found["federator.filters"] = [first, *others]
-    return found
+        attributes["federator.filters"] = [first, *others]
+    return attributes

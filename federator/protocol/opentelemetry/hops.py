@@ -1,8 +1,9 @@
-"""What became of sampled frames at one agent: gathered from frame events, within bounds.
+"""Records what one agent did with sampled frames, from frame events, within bounds.
 
-Clients decide how many frames there are, so a share of them may still be too many. Beyond so many
-a second none is followed, and in the next second a smaller share is: one that others' shares
-contain, so that traces stay whole where all are equally busy. Calm seconds bring the share back.
+Clients decide how many frames there are, so a share of them may still be too many. Beyond a number
+per second no more are followed, and in the next second the share is smaller: a subset of other
+agents' shares, so that traces stay whole where all agents are equally busy. After seconds with few
+frames the share grows again.
 
 Source: docs/how-to/opentelemetry.md.
 """
@@ -28,42 +29,45 @@ from federator.protocol.telemetry.records import place_of, salt_of
 from federator.protocol.types import BrokerId, Millis, Now
 
 FOLLOWED_MS: Final = 1_000
-"""How long a frame is followed; what custody gives to our broker later is told apart."""
+"""How long a frame is followed; a later delivery from custody is a span of its own."""
 CLOSED_MAX: Final = 4_096
-"""Frames of which it is remembered that they were told."""
+"""Frames remembered as reported."""
 ORIGINS_MAX: Final = 16_384
 COPIES_MAX: Final = 64
-"""Next hops that are named of one frame."""
+"""Next hops of one frame in a span."""
 _SECOND_MS: Final = 1_000
 
 
 class Hop(msgspec.Struct, kw_only=True):
-    """What became of one frame at this agent. Times are by its wall clock, in microseconds."""
+    """What this agent did with one frame. Times are by its wall clock, in microseconds."""
 
     frame: FrameName
     place: int
-    places: int  # of which it is one
+    places: int  # the number of places followed, one of which is ``place``
     opened_ms: Millis
-    start_us: int  # when it came, or was made
-    end_us: int  # when it was handed on last
-    begun: bool = False  # it is known how it came
-    sender: BrokerId | None = None  # over whom it came; ``None``: we made it, or it is a delivery
+    start_us: int  # when it arrived, or was made
+    end_us: int  # when it was last sent or delivered
+    begun: bool = False  # its arrival or making was recorded
+    sender: BrokerId | None = None  # the previous hop; ``None``: we made it, or it is a delivery
     hops: int = 0  # links travelled
     flags: int = 0
     publications: int = 0
-    size: int = 0  # bytes, as the event says
+    size: int = 0  # bytes, from the event
     origin_time_us: int | None = None
-    keys: bytes = b""  # of the filters by which it was routed, where an event told them
-    delivered: int = 0  # publications that our broker's connection took
+    keys: bytes = b""  # of the filters that routed it, if an event had them
+    delivered: int = 0  # publications that were written to our broker's connection
     sent_to: list[BrokerId] = msgspec.field(default_factory=list)
-    refused_to: list[BrokerId] = msgspec.field(default_factory=list)  # whose queue was full
-    lost: int = 0  # publications of QoS 0 that were to go there
-    is_delivery: bool = False  # of a frame that was told before: it was delivered only now
+    # Neighbours whose queue was full.
+    refused_to: list[BrokerId] = msgspec.field(default_factory=list)
+    lost: int = 0  # publications of QoS 0 for them
+    is_delivery: bool = False  # a frame reported before, which was delivered only now
 
     @property
     def is_one(self) -> bool:
-        """Whether it is known how the frame came, or that it went: what we make while there is no
-        way to anybody goes nowhere, and the next frame has its number.
+        """Whether the frame's arrival was recorded, or that it was sent.
+
+        A frame that we make while there is no route to any broker goes nowhere, and the next frame
+        gets its number.
         """
         went = self.sent_to or self.refused_to
         return self.begun and bool(self.sender is not None or self.is_delivery or went)
@@ -75,9 +79,9 @@ class HopRecorder:
     Args:
         self_id: Our broker.
         places: How many of the ``PLACES`` are followed: the share.
-        hops_per_s_max: Frames followed anew in any second, at most.
+        hops_per_s_max: New frames followed per second, at most.
         now: Both clocks.
-        also: Gets all events, too.
+        also: Receives all events, too.
     """
 
     def __init__(
@@ -101,11 +105,11 @@ class HopRecorder:
 
     @property
     def places(self) -> int:
-        """How many places are followed now."""
+        """The number of places followed now."""
         return self._places
 
     def add(self, event: FrameEvent) -> None:
-        """Note an event, if its frame is followed."""
+        """Record an event, if its frame is followed."""
         if self._also is not None:
             self._also.add(event)
         origin = self._self_id if isinstance(event, Made) else event.origin
@@ -117,7 +121,7 @@ class HopRecorder:
             self._note(event, origin, place)
 
     def take(self) -> list[Hop]:
-        """Hops that are over; to be called several times a second."""
+        """Return finished hops; call several times a second."""
         now_ms = self._now().ms
         if now_ms - self._second_ms >= _SECOND_MS:
             self._end_second(now_ms)
@@ -133,12 +137,12 @@ class HopRecorder:
         return [hop for hop in over if hop.is_one]
 
     def take_all(self) -> list[Hop]:
-        """All hops, over or not: we leave."""
+        """Return all hops, finished or not, before we stop."""
         hops = [hop for hop in self._open.values() if hop.is_one]
         self._open.clear()
         return hops
 
-    # Within
+    # Helpers
 
     def _new_salt(self, origin: BrokerId, epoch: int) -> int:
         if len(self._salts) >= ORIGINS_MAX:
@@ -170,9 +174,9 @@ class HopRecorder:
                 hop.refused_to.append(event.neighbour)
 
     def _opened_for(self, event: FrameEvent, frame: FrameName, place: int) -> Hop | None:
-        """A hop for the first event of ``frame``; ``None``: it is not followed, or no more."""
+        """A hop for the first event of ``frame``; ``None``: it is not followed, or no longer."""
         if isinstance(event, Sent | Refused) and event.flags & REPAIR_FLAG:
-            return None  # what somebody asked for, long after
+            return None  # a late answer to a repair request
         if frame in self._closed and not isinstance(event, Delivered):
             return None
         if place >= self._places or self._opened >= self._hops_max:
@@ -197,7 +201,7 @@ class HopRecorder:
 
     def _begin(self, hop: Hop, event: Came | Made) -> None:
         if hop.is_one:
-            return  # another copy of it, for other filters
+            return  # another copy, for other filters
         hop.begun = True
         hop.flags, hop.publications, hop.size = event.flags, event.publications, event.bytes
         if isinstance(event, Came):
@@ -215,7 +219,7 @@ class HopRecorder:
             hop.publications, hop.size = event.publications, event.bytes
 
     def _end_second(self, now_ms: Millis) -> None:
-        """Follow a smaller share if this second had too many, and a greater one if it had few."""
+        """Reduce the share if this second had too many frames, and raise it if it had few."""
         asked = self._opened + self._refused
         if asked > self._hops_max:
             self._places = max(1, self._places * self._hops_max // asked)

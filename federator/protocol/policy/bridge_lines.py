@@ -1,15 +1,16 @@
-"""What lines ``topic`` of Mosquitto's bridges become: renames, and rules that let no more cross.
+"""Translates the ``topic`` lines of Mosquitto's bridges into renames and rules.
 
-A bridge's line has a name for a topic here and one there, and goes one way or both; so each line
-asks for a rename and for a rule in each of its directions. Between the two stand that a broker has
-**one** map of names, whose renames must lead back, and that a bridge may name a topic otherwise on
-its way out than on its way in. So the lines are tried in several readings, as wide as their
-prefixes or as narrow as their patterns, and what a bridge does is compared with what renames and
-rules would do, topic by topic, on **witnesses**: topics made from the filters and from where they
-meet. The reading with the fewest differences is taken, without renames that change nothing, and
-what still differs is said.
+A bridge's line has a local and a remote name for a topic, and goes one way or both; so each line
+needs a rename and a rule in each of its directions. But a broker has **one** map of names, whose
+renames must be reversible, while a bridge may rename a topic differently on its way out and on its
+way in. So the lines are tried in several readings, as wide as their prefixes or as narrow as their
+patterns, and what a bridge does is compared with what renames and rules would do, topic by topic,
+on **witnesses**: topics made from the filters and from where they meet. The reading with the fewest
+differences is chosen, without renames that change nothing, and the remaining differences are
+reported.
 
-Of lines that match a topic the first with a prefix names it (Mosquitto's ``bridge__remap_topic``).
+Of several matching lines the first with a prefix names a topic (Mosquitto's
+``bridge__remap_topic``).
 
 Source: mosquitto.conf(5), ``topic``; Mosquitto's src/bridge.c and src/db.c; docs/rules.md 2.
 """
@@ -32,7 +33,7 @@ WAYS: Final[tuple[Way, ...]] = ("out", "in")
 
 @dataclass(frozen=True, slots=True)
 class BridgeLine:
-    """One line ``topic`` of a bridge."""
+    """One ``topic`` line of a bridge."""
 
     pattern: str
     direction: str
@@ -41,27 +42,27 @@ class BridgeLine:
 
     @property
     def local_filter(self) -> str:
-        """What it is about at the broker that makes the bridge."""
+        """Its filter at the broker that has the bridge configured."""
         return self.local + self.pattern
 
     @property
     def remote_filter(self) -> str:
-        """The same at the other broker."""
+        """Its filter at the other broker."""
         return self.remote + self.pattern
 
     def goes(self, way: Way) -> bool:
-        """Whether it carries publications that way."""
+        """Whether the line carries publications that way."""
         return self.direction in (way, "both")
 
     @property
     def mirrored(self) -> "BridgeLine":
-        """The line that does the same at the other broker."""
+        """The line with the same effect, configured at the other broker."""
         direction = {"out": "in", "in": "out"}.get(self.direction, self.direction)
         return BridgeLine(self.pattern, direction, local=self.remote, remote=self.local)
 
     @property
     def wide(self) -> Pair:
-        """A rename of all that has its prefixes."""
+        """A rename of all topics with its prefixes."""
         return self.local, self.remote
 
     @property
@@ -80,7 +81,7 @@ class BridgeLine:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """Says that what ``line`` of bridge ``bridge`` brings to ``was`` comes to ``now``, or not."""
+    """What ``line`` of ``bridge`` brings to ``was`` would come to ``now``; ``None``: nowhere."""
 
     bridge: int
     line: BridgeLine
@@ -92,22 +93,22 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Counterpart:
-    """What does the same as some bridges of one broker.
+    """Renames and rules with the same effect as some bridges of one broker.
 
     Attributes:
-        refused: Lines that have no place in it, with the line that took their names.
-        differs: What the other lines did otherwise, one case a line and way.
+        refused: Lines that cannot be represented, each with the line that took their names.
+        differs: Effects of the other lines that differ, one case for each line and way.
     """
 
     pairs: tuple[Pair, ...]
     lines: tuple[tuple[BridgeLine, ...], ...]
     refused: tuple[tuple[int, BridgeLine, BridgeLine], ...]
     differs: tuple[Difference, ...] = ()
-    wrong: float = 0  # the shares of witnesses that differ, of all lines and ways together
+    wrong: float = 0  # sum over lines and ways of the share of witnesses that differ
 
 
 def filters_of(lines: Iterable[BridgeLine], way: Way, *, there: bool) -> list[str]:
-    """What ``lines`` carry that way, by names at the other broker or here, each said once."""
+    """The filters that ``lines`` carry that way, each once; ``there``: at the other broker."""
     every = _once(
         line.remote_filter if there else line.local_filter for line in lines if line.goes(way)
     )
@@ -116,7 +117,7 @@ def filters_of(lines: Iterable[BridgeLine], way: Way, *, there: bool) -> list[st
 
 @dataclass(frozen=True, slots=True)
 class _Case:
-    """What a bridge does with one publication."""
+    """The effect of a bridge on one publication."""
 
     bridge: int
     line: BridgeLine
@@ -126,9 +127,9 @@ class _Case:
 
 
 def counterpart(bridges: Sequence[Sequence[BridgeLine]]) -> Counterpart:
-    """Renames and rules that do what ``bridges`` of one broker did, as nearly as there are.
+    """Renames and rules whose effect is as close as possible to ``bridges`` of one broker.
 
-    A line's two filters end with ``/`` both, or neither; none starts with ``$``.
+    A line's two filters both end with ``/``, or neither; none starts with ``$``.
     """
     cases = [case for way in WAYS for case in _cases(bridges, way)]
     readings = [
@@ -163,12 +164,12 @@ def _reading(
             for pair in pairs:
                 owners.setdefault(pair, line)
             taken[bridge].append(line)
-    pairs = tuple(pair for pair in owners if pair != ("", ""))  # which says nothing
+    pairs = tuple(pair for pair in owners if pair != ("", ""))  # which changes nothing
     return _judged(cases, Counterpart(pairs, tuple(map(tuple, taken)), tuple(refused)))
 
 
 def _in_the_way(pairs: Sequence[Pair], owners: dict[Pair, BridgeLine]) -> BridgeLine | None:
-    """Whose name is in one of ``pairs``, with another."""
+    """The line that has a name in one of ``pairs``, with another counterpart."""
     for here, there in pairs:
         for pair, owner in owners.items():
             if (pair[0] == here) != (pair[1] == there):
@@ -177,7 +178,7 @@ def _in_the_way(pairs: Sequence[Pair], owners: dict[Pair, BridgeLine]) -> Bridge
 
 
 def _judged(cases: Sequence[_Case], made: Counterpart) -> Counterpart:
-    """``made`` with what differs by it."""
+    """``made`` with its differences from the bridges."""
     renames = Renames(made.pairs)
     differs: dict[tuple[int, BridgeLine, Way], Difference] = {}
     wrong, seen = Counter[tuple[int, BridgeLine, Way]](), Counter[tuple[int, BridgeLine, Way]]()
@@ -188,7 +189,7 @@ def _judged(cases: Sequence[_Case], made: Counterpart) -> Counterpart:
         now = renames.outward(case.topic) if out else renames.inward(case.topic)
         crosses = now if out else case.topic
         allowed = filters_of(made.lines[case.bridge], case.way, there=True)
-        if crosses is None or not any(matches(each, crosses) for each in allowed):
+        if crosses is None or not any(matches(filter_, crosses) for filter_ in allowed):
             now = None
         key = case.bridge, case.line, case.way
         seen[key] += 1
@@ -200,12 +201,12 @@ def _judged(cases: Sequence[_Case], made: Counterpart) -> Counterpart:
 
 
 def _without_idle_pairs(cases: Sequence[_Case], found: Counterpart) -> Counterpart:
-    """The same with as few renames as do it."""
+    """Remove renames without effect."""
     idle = True
     while idle:
         idle = False
         for pair in found.pairs:
-            fewer = tuple(each for each in found.pairs if each != pair)
+            fewer = tuple(kept for kept in found.pairs if kept != pair)
             tried = _judged(cases, replace(found, pairs=fewer))
             if tried.wrong <= found.wrong:
                 found, idle = tried, True
@@ -214,18 +215,18 @@ def _without_idle_pairs(cases: Sequence[_Case], found: Counterpart) -> Counterpa
 
 
 def carried(lines: Sequence[BridgeLine], topic: str, way: Way) -> tuple[BridgeLine | None, str]:
-    """Which of a bridge's ``lines`` carries ``topic`` that way, and to which topic.
+    """The line of a bridge's ``lines`` that carries ``topic`` that way, and the resulting topic.
 
-    Not what Mosquitto makes of ``a`` where ``# out 1 a/ b/`` takes it along: ``b/a``.
+    Ignores Mosquitto's result ``b/a`` for ``a`` when ``# out 1 a/ b/`` carries it.
     """
-    found: BridgeLine | None = None
+    first_match: BridgeLine | None = None
     for line in lines:
         old, new = (line.local, line.remote) if way == "out" else (line.remote, line.local)
         if line.goes(way) and topic.startswith(old) and matches(old + line.pattern, topic):
             if old or new:
                 return line, new + topic[len(old) :]
-            found = found or line
-    return found, topic
+            first_match = first_match or line
+    return first_match, topic
 
 
 def _cases(bridges: Sequence[Sequence[BridgeLine]], way: Way) -> Iterator[_Case]:
@@ -256,7 +257,7 @@ def _cases(bridges: Sequence[Sequence[BridgeLine]], way: Way) -> Iterator[_Case]
 
 
 def _meeting(a: str, b: str) -> Iterator[str]:
-    """Some topics that match both, which overlap: as short as they can be, and longer."""
+    """Some topics that match both overlapping filters: as short as possible, and longer."""
     for more in (("w", "v"), ("w",), ()):
         x, y = _opened(a, more), _opened(b, more)
         length = max(len(x), len(y))

@@ -1,7 +1,7 @@
-"""What crosses between one broker and the federation: rules, what is denied, and other names.
+"""What crosses between one broker and the federation: rules, denied topics, and renames.
 
-Clients know their broker's names, the federation its own. Everything that the control plane and
-the tables see is in the federation's names; this is where the one becomes the other.
+Clients use their broker's names, the federation its own. The control plane and the tables contain
+only the federation's names; this module translates.
 
 Source: docs/rules.md.
 """
@@ -15,7 +15,7 @@ from federator.protocol.policy.rules import Denied, EdgeRules
 class BrokerPolicy:
     """What crosses between our broker and the federation, and under which name.
 
-    ``edge`` speaks of our broker's own names, ``denied`` of the federation's.
+    ``edge`` uses our broker's own names, ``denied`` the federation's.
     """
 
     def __init__(
@@ -30,14 +30,14 @@ class BrokerPolicy:
         self._asked = TranslatedFilters(self.exported_filters)
 
     def allows_export(self, topic: str) -> bool:
-        """Whether what our clients publish on what the federation calls ``topic`` may leave."""
+        """Whether our clients' publications may leave on ``topic``, a name in the federation."""
         if self.denied.topic(topic):
             return False
         local = self.renames.inward(topic)
         return local is not None and self.edge.allows_export(local)
 
     def exported_filters(self, filter: str) -> tuple[str, ...]:
-        """What the federation hears that we want when a client of ours wants ``filter``."""
+        """The filters that we announce when a client of ours wants ``filter``."""
         if not self.edge.announces(filter):
             return ()
         return tuple(f for f in self.renames.filter_outward(filter) if not self.denied.filter(f))
@@ -45,13 +45,13 @@ class BrokerPolicy:
     def change(
         self, added: Iterable[str], removed: Iterable[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """What our clients want and do not want any more, as the federation hears it."""
+        """Translate a change of our clients' filters into a change of announced filters."""
         return self._asked.change(added, removed)
 
     def follow(
         self, edge: EdgeRules, denied: Denied, wanted: Iterable[str]
     ) -> tuple[frozenset[str], frozenset[str]]:
-        """Go by other rules; what the federation hears otherwise of ``wanted``, as ``change``.
+        """Use other rules; return the resulting change of announced filters, like ``change``.
 
         ``wanted`` is all that our clients want.
         """
@@ -60,13 +60,13 @@ class BrokerPolicy:
 
     @property
     def not_imported(self) -> int:
-        """How many filters of our clients the federation does not hear of."""
+        """The number of our clients' filters that are not announced."""
         return self._asked.nameless
 
     def why_not(self, topic: str) -> str | None:
-        """Why what our clients publish on their ``topic`` does not leave; ``None``: it may."""
+        """Why our clients' publications on their ``topic`` do not leave; ``None``: they may."""
         if topic.startswith("$"):
-            return None  # which is explained without us
+            return None  # explained elsewhere
         name = self.renames.outward(topic)
         if name is None:
             return "its name is given to a renamed topic: [rules] rename keeps it here"

@@ -1,12 +1,12 @@
-"""Rules of links, where frames and letters about retained values cross them.
+"""Rules of links, applied to frames and to letters about retained values.
 
-A frame's body is nobody's business on its way, so a link without rules is not touched. On one with
-rules frames are opened, like a parcel at the customs, and publications that may not cross are
-taken out. The label stays, for it still is that frame: of one under custody it crosses even when
-nothing is left, or the receiver would ask for it again and again. So does a parcel that is to be
-confirmed, or the origin would send it again and again.
+Agents do not read a frame's body on its way, so links without rules forward it unread. On a link
+with rules frames are opened, like a parcel at the customs, and publications that may not cross are
+removed. The label stays, because it still is that frame: a frame under custody crosses even when
+its body is empty, or the receiver would request it again and again. So does a parcel that is to be
+confirmed, or the origin would resend it again and again.
 
-What a letter asks for is not looked at: it is what is answered that matters.
+Requests in letters are not checked: only the answers matter.
 
 Source: docs/rules.md 1; docs/protocol.md 13.
 """
@@ -29,30 +29,30 @@ _MayCross = Callable[[bytes], bool]
 
 
 class LinkPolicies:
-    """The rules of all links of one agent, by neighbour and for others, at work on frames."""
+    """Applies the rules of all links of one agent, by neighbour and for others, to frames."""
 
     def __init__(
         self, rules: Mapping[BrokerId, LinkRules] | None = None, others: LinkRules | None = None
     ) -> None:
-        self.withheld_in = 0  # publications that a neighbour sent and rules stopped
+        self.withheld_in = 0  # publications from a neighbour that rules stopped
         self.withheld_out = 0  # publications that rules kept from a neighbour, one per neighbour
         self._filters: object = None
         self.follow(rules or {}, others or LinkRules())
 
     def follow(self, rules: Mapping[BrokerId, LinkRules], others: LinkRules) -> bool:
-        """Go by these rules from now on; whether they are others than before."""
-        filters = {id: each.filters for id, each in rules.items()}, others.filters
+        """Use these rules from now on; return whether they changed."""
+        filters = {id: link.filters for id, link in rules.items()}, others.filters
         if filters == self._filters:
             return False
         self._filters = filters
         self._rules, self._others = dict(rules), others
         self._lets_in: dict[LinkRules, _MayCross] = {}
         self._allows_export: dict[LinkRules, _MayCross] = {}
-        for each in (*self._rules.values(), self._others):
-            self._lets_in[each] = BoundedCache(in_text(each.allows_import))
-            self._allows_export[each] = BoundedCache(in_text(each.allows_export))
-        # Whether some link has rules that stop anything.
-        self.active = not all(each.stops_nothing for each in self._lets_in)
+        for link in (*self._rules.values(), self._others):
+            self._lets_in[link] = BoundedCache(in_text(link.allows_import))
+            self._allows_export[link] = BoundedCache(in_text(link.allows_export))
+        # Whether the rules of some link stop anything.
+        self.active = not all(link.stops_nothing for link in self._lets_in)
         return True
 
     def rules_of(self, neighbour: BrokerId) -> LinkRules:
@@ -61,7 +61,7 @@ class LinkPolicies:
     def outgoing(
         self, neighbour: BrokerId, frame: Frame, parts: Sequence[bytes | memoryview]
     ) -> Frame | None:
-        """What of ``frame``, whose body is ``parts`` instead, may go to ``neighbour``.
+        """The part of ``frame``, whose body is replaced by ``parts``, that may go to ``neighbour``.
 
         ``frame`` itself when all may, a copy with a shorter body, or ``None``: nothing.
         """
@@ -73,7 +73,7 @@ class LinkPolicies:
         return sifted
 
     def incoming(self, frame: Frame) -> Frame | None:
-        """What of ``frame`` may come from its sender; see ``outgoing``."""
+        """The part of ``frame`` that may come from its sender; see ``outgoing``."""
         rules = self.rules_of(frame.sender)
         if rules.stops_nothing or not frame.publications:
             return frame
@@ -83,9 +83,9 @@ class LinkPolicies:
 
 
 def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> tuple[Frame | None, int]:
-    """``frame`` without publications that may not cross, and how many those are.
+    """Remove publications that may not cross from ``frame``, and count them.
 
-    A body that cannot be read has none that may.
+    If a body cannot be read, none may cross.
     """
     head, missed = 0, frame.flags != 0
     try:
@@ -110,7 +110,7 @@ def _sift(frame: Frame, body: memoryview, may_cross: _MayCross) -> tuple[Frame |
 
 
 def sift(letter: c.RetainedLetter, may_cross: Callable[[str], bool]) -> c.RetainedLetter:
-    """``letter`` without entries and values of topics that may not cross."""
+    """Remove entries and values of topics that may not cross from ``letter``."""
     body = letter.body
     replace = msgspec.structs.replace
     match body:

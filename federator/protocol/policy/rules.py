@@ -1,15 +1,14 @@
 """Which topics may cross which boundary: of one broker, of one link, of the federation.
 
-A broker that owns a topic keeps its publications at home; a broker that must not learn of
-something does not ask for it. Rules are the operator's, or written by a planner. There are three
-boundaries:
+A broker that owns a topic keeps its publications at home; a broker that must not receive a topic
+does not ask for it. Rules are written by the operator or a planner. There are three boundaries:
 
-- the **edge** of our broker: where publications of its own clients set out, and where its clients'
+- the **edge** of our broker: where publications of its own clients leave, and where its clients'
   filters are announced;
-- a **link**: what we hand to one neighbour and what we take from it, whoever published it;
+- a **link**: what we send to one neighbour and what we accept from it, whatever its origin;
 - what is **denied** to the federation: it crosses no boundary of ours in either direction.
 
-A rule is a list of filters and asks about topics. Announcements name filters for the whole
+A rule is a list of filters and applies to topics. Announcements name filters for the whole
 federation, and all agents share their digests, so a link's rules hide no filter: they stop
 publications.
 
@@ -40,16 +39,16 @@ class EdgeRules:
         self._keep = _trie(keep)
 
     def announces(self, filter: str) -> bool:
-        """Whether the federation may hear that our clients want ``filter``."""
+        """Whether we may announce that our clients want ``filter``."""
         return any(contains(rule, filter) for rule in self.imports)
 
     def allows_export(self, topic: str) -> bool:
-        """Whether what our clients publish on ``topic`` may leave."""
+        """Whether our clients' publications on ``topic`` may leave."""
         return bool(self._exports.match(topic)) and not self._keep.match(topic)
 
 
 class Denied:
-    """Topics that cross no boundary of ours: they neither leave nor arrive nor pass."""
+    """Topics that cross no boundary of ours: they are neither sent, nor accepted, nor forwarded."""
 
     def __init__(self, filters: Sequence[str] = ()) -> None:
         self.filters = tuple(filters)
@@ -60,7 +59,7 @@ class Denied:
         return bool(self.filters) and bool(self._trie.match(topic))
 
     def filter(self, filter: str) -> bool:
-        """Whether everything that ``filter`` asks for is denied by one of ours."""
+        """Whether everything that ``filter`` matches is denied by one of ours."""
         return any(contains(denied, filter) for denied in self.filters)
 
 
@@ -74,8 +73,9 @@ class LinkRules:
         exports: Sequence[str] = EVERYTHING,
         deny: Sequence[str] = (),
     ) -> None:
-        self.imports = tuple(imports)  # publications are taken from the neighbour when one matches,
-        self.exports = tuple(exports)  # and handed to it when one of these does,
+        # Publications are accepted from the neighbour when one matches,
+        self.imports = tuple(imports)
+        self.exports = tuple(exports)  # and sent to it when one of these does,
         self.deny = tuple(deny)  # and never, in either direction, when one of these does
         self._denied = _trie(deny)
         self._in = _trie(imports)
@@ -83,12 +83,12 @@ class LinkRules:
 
     @property
     def filters(self) -> tuple[tuple[str, ...], ...]:
-        """All that they say."""
+        """All three lists."""
         return self.imports, self.exports, self.deny
 
     @property
     def stops_nothing(self) -> bool:
-        """Whether everything may cross: nobody needs to look."""
+        """Whether everything may cross, so that no check is needed."""
         return not self.deny and "#" in self.imports and "#" in self.exports
 
     def allows_import(self, topic: str) -> bool:
@@ -101,7 +101,7 @@ class LinkRules:
 
 
 def in_text(ask: Callable[[str], bool]) -> Callable[[bytes], bool]:
-    """Return ``ask`` for topics as they stand on the wire; ``False`` for what is not UTF-8."""
+    """Return ``ask`` for topics in wire form; ``False`` for what is not UTF-8."""
 
     def about(topic: bytes) -> bool:
         try:
@@ -115,8 +115,9 @@ def in_text(ask: Callable[[str], bool]) -> Callable[[bytes], bool]:
 def conflict(
     *, imports: Sequence[str], exports: Sequence[str], against: Sequence[str]
 ) -> tuple[str, int, str] | None:
-    """The first rule that can never apply, because one of ``against`` forbids what it allows:
-    ``"import"`` or ``"export"``, the place of the rule in its list, and what forbids it.
+    """The first rule that can never apply, because one of ``against`` forbids all that it allows.
+
+    Returns ``"import"`` or ``"export"``, the rule's index in its list, and the forbidding filter.
     """
     for name, rules in (("import", imports), ("export", exports)):
         for at, rule in enumerate(rules):

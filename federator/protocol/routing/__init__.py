@@ -1,1 +1,1 @@
-"""Meshes and shortest paths: which core a filter has, who is its parent, and where data goes."""
+"""Meshes and shortest paths: the core of each filter, our parents, and the next hops of data."""

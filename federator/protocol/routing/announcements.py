@@ -1,13 +1,13 @@
 """Core announcements: one flood per core, which leaves a shortest path behind it.
 
-Every core repeats a numbered announcement; every broker passes each number on once, with its own
-cost. Where the cheapest copies came from are the parents. All meshes of one core share this state,
-so what announcing costs does not depend on how many filters there are.
+Every core repeats a numbered announcement; every broker forwards each number once, with its own
+cost. The neighbours that sent the cheapest copies are the parents. All meshes of one core share
+this state, so the cost of announcing does not depend on the number of filters.
 
-Loop freedom is Babel's: a neighbour may become a parent only if it is closer to the core than we
-ever said we were for the same number (the feasibility condition). A broker whose last feasible
-parent goes takes its route back and solicits a newer number, so repair takes a round trip and no
-interval.
+Loops are avoided as in Babel: a neighbour may become a parent only if its cost to the core is less
+than any that we announced for the same number (the feasibility condition). A broker that loses its
+last feasible parent retracts its route and solicits a newer number, so repair takes a round trip
+and waits for no interval.
 
 Source: Spohn 2021, 3 to 5; RFC 8966, 2.4; docs/protocol.md 6.
 """
@@ -35,12 +35,12 @@ FORGOTTEN_LIFETIMES = 4
 """Core lifetimes for which the route of a forgotten core is kept; its number is kept for longer."""
 
 SENDS_OF_ONE_NUMBER_MAX = 2
-"""Copies of one announcement over one link by its end with the smaller id; the other end sends one
-less. So no announcement costs more than 3 publications per link, whatever the delays."""
+"""Copies of one announcement that the end of a link with the smaller id may send; the other end may
+send one less. So no announcement costs more than 3 publications per link, whatever the delays."""
 
 
 class Announcements:
-    """Follows all cores, and announces for our own."""
+    """Keeps the routes to all cores, and announces our own filters."""
 
     def __init__(self, links: Links, *, priority: int, parameters: Parameters) -> None:
         self.own = OwnCore(links, priority=priority, parameters=parameters)
@@ -67,14 +67,14 @@ class Announcements:
         )
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Refresh, improve, give up or expire, whatever is due."""
+        """Refresh, improve, give up or expire, whichever is due."""
         steps = self.own.on_deadline(now_ms=now_ms) + self.lists.on_deadline(now_ms=now_ms)
         for core, kind in self._timers.pop_due(now_ms):
             route = self.routes[core]
             match kind:
                 case "hold":  # the cheaper copy has not come in time
                     steps += self._adopt(route, now_ms)
-                case "settle":  # old parents had time to pass the newer number on
+                case "settle":  # old parents had time to forward the newer number
                     route.unconfirmed = ()
                     steps += self._reroute(route, now_ms)
                 case "erase":
@@ -85,10 +85,10 @@ class Announcements:
                     steps += self._forget(route, now_ms, reason=kind)
         return steps
 
-    # -- what neighbours say -------------------------------------------------------------
+    # -- messages from neighbours ---------------------------------------------------------
 
     def on_announcement(self, ann: CoreAnn, *, now_ms: Millis) -> list[Step]:
-        """Adopt, improve, take back or ignore; pass on what taught us something."""
+        """Adopt, improve, retract or ignore; forward what is new to us."""
         if self._links.cost_to(ann.sender) is None:
             return []
         if ann.core == self._links.self_id:
@@ -105,7 +105,7 @@ class Announcements:
         if number < route.number:  # an old copy
             if route.forgotten and ann.epoch < route.number[0]:
                 # The core came back with its clock set back and without its state: the solicit
-                # shows its former word, and the core renews its epoch.
+                # shows its former announcement, and the core renews its epoch.
                 return self._solicit(route, self._question(route, route.word), now_ms)
             return []
         before = route.heard.get(ann.sender)
@@ -120,12 +120,12 @@ class Announcements:
         else:
             steps += self._reroute(route, now_ms)
         if before is not None and before.in_mesh != ann.in_mesh and ann.sender in route.parents:
-            # We relay to a parent in the mesh before others, so this one may be the better one now.
+            # We prefer to relay to a parent in the mesh, so the best parent may be another one now.
             steps.append(CoreMoved(route.core))
         return steps
 
     def _open(self, ann: CoreAnn, now_ms: Millis) -> CoreRoute:
-        """Make a route for a core that has none; it begins where an erased one ended."""
+        """Create a route for a core without one; it continues where an erased route ended."""
         route = self.routes[ann.core] = CoreRoute(ann.core, ann.priority)
         former = self._former.take(ann.core, ann.epoch)
         if former is not None:
@@ -136,14 +136,14 @@ class Announcements:
         return route
 
     def _on_retraction(self, route: CoreRoute | None, ann: CoreAnn, now_ms: Millis) -> list[Step]:
-        heard = route.heard.get(ann.sender) if route is not None else None
-        if route is None or heard is None or (ann.epoch, ann.seq) < heard.number:
+        offer = route.heard.get(ann.sender) if route is not None else None
+        if route is None or offer is None or (ann.epoch, ann.seq) < offer.number:
             return []
         del route.heard[ann.sender]
         return self._reroute(route, now_ms)
 
     def on_link_up(self, neighbour: BrokerId) -> list[Step]:
-        """Tell a new neighbour every route, so that it need not wait for the next number."""
+        """Send a new neighbour every route, so that it need not wait for the next number."""
         steps: list[Step] = []
         if self.own.announces:
             steps += self._links.send(neighbour, self.own.greeting())
@@ -154,7 +154,7 @@ class Announcements:
         return steps
 
     def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """Choose again for every route on which ``neighbour`` offered a way."""
+        """Choose parents again for every route on which ``neighbour`` offered a path."""
         steps: list[Step] = []
         for _, route in sorted(self.routes.items()):
             route.askers.discard(neighbour)
@@ -165,12 +165,12 @@ class Announcements:
         return steps
 
     def on_link_cost(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """Choose again wherever ``neighbour`` offers a way: its link has another cost."""
-        offered = [route for _, route in sorted(self.routes.items()) if neighbour in route.heard]
-        return [step for route in offered for step in self._reroute(route, now_ms)]
+        """Choose parents again wherever ``neighbour`` offers a path: its link's cost changed."""
+        routes = [route for _, route in sorted(self.routes.items()) if neighbour in route.heard]
+        return [step for route in routes for step in self._reroute(route, now_ms)]
 
     def on_solicit(self, solicit: Solicit, *, now_ms: Millis) -> list[Step]:
-        """Answer when we know a newer number, else pass the question towards the core."""
+        """Answer if we know a newer number, else forward the solicit towards the core."""
         asked: Number = (solicit.epoch, solicit.seq)
         if self._links.cost_to(solicit.sender) is None:
             return []
@@ -198,12 +198,12 @@ class Announcements:
     # -- routes --------------------------------------------------------------------------
 
     def _hear_newer(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
-        """Adopt a newer number, unless a cheaper copy of it can be expected.
+        """Adopt a newer number, unless a cheaper copy of it is likely to follow.
 
-        A nearest parent that is up has only not been heard yet, be it that the queue of its link is
-        long: it is waited for as long as for a parent's own copy. Others are for a moment.
+        The copy of a nearest parent that is up is only late, perhaps because the queue of its link
+        is long: we wait for it as long as for a parent's own copy, and for others only a moment.
         """
-        newer = [n for n, heard in route.heard.items() if heard.number > route.number]
+        newer = [n for n, offer in route.heard.items() if offer.number > route.number]
         costs = (route.cost_via(n, self._links.cost_to) for n in newer)
         if min(costs, default=UNREACHABLE) <= route.cost or not route.reachable:
             return self._adopt(route, now_ms)
@@ -215,7 +215,7 @@ class Announcements:
         return []
 
     def _adopt(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
-        """Go on with the newest number, and pass it on."""
+        """Adopt the newest number, and forward it."""
         if route.newest_number <= route.number:
             return []
         was = (route.cost, route.parents, route.ties)
@@ -225,7 +225,7 @@ class Announcements:
             self._timers.clear((route.core, kind))
         self._timers.set((route.core, "expired"), Millis(now_ms + self.lifetime_ms))
         self._choose(route)
-        if not route.reachable:  # the neighbour that brought the number is gone already
+        if not route.reachable:  # the neighbour that sent the number is already gone
             return [CoreMoved(route.core), *self._starve(route, now_ms)]
         if route.cost == was[0]:
             # A refresh changes no route: old parents stay while their copy of the number travels.
@@ -236,15 +236,15 @@ class Announcements:
         steps = self._flood(route, tell_teacher=was[0] < route.cost)
         if was[1:] != (route.parents, route.ties):
             steps.append(CoreMoved(route.core))
-        if rank != route.rank:  # the operator gave the core another priority: elect again
+        if rank != route.rank:  # the operator changed the core's priority: elect again
             filters = frozenset(route.announced.filters.filters)
             steps.append(AnnouncedFiltersChanged(route.core, filters))
         return [*steps, CoreRefreshed(route.core)]
 
     def _revive(self, route: CoreRoute, ann: CoreAnn, now_ms: Millis) -> list[Step]:
-        """Use the number under which we gave the core up, which a neighbour still has.
+        """Use the number under which we gave up the core, which a neighbour still has.
 
-        Where that is feasible there is a route again; where it is not, only a newer number helps.
+        If a parent is feasible, there is a route again; if not, only a newer number helps.
         """
         self._choose(route)
         if not route.reachable:
@@ -256,7 +256,7 @@ class Announcements:
         return [*steps, CoreMoved(route.core), CoreRefreshed(route.core)]
 
     def _reroute(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
-        """Choose again after a neighbour's word changed, for the number we have."""
+        """Choose parents again for the number we have, after a neighbour's announcement changed."""
         if route.forgotten:
             return []
         was = (route.cost, route.parents, route.ties)
@@ -283,7 +283,7 @@ class Announcements:
         )
 
     def _starve(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
-        """Take the route back and ask for a newer number: the last parent is gone."""
+        """Retract the route and solicit a newer number: the last parent is gone."""
         self._timers.clear((route.core, "hold"))
         if route.newest_number > route.number:
             return self._adopt(route, now_ms)
@@ -292,7 +292,7 @@ class Announcements:
         return self._correct(route) + self._solicit(route, self._question(route), now_ms)
 
     def _forget(self, route: CoreRoute, now_ms: Millis, *, reason: str) -> list[Step]:
-        """Forget a core that is dead, as far as we can know; its number is kept."""
+        """Forget a core that seems to be dead; its number is kept."""
         was_reachable = route.reachable
         route.heard, route.askers = {}, set()
         self._choose(route)
@@ -320,8 +320,8 @@ class Announcements:
     def _relayed(
         self, route: CoreRoute, *, added: tuple[str, ...] = (), removed: tuple[str, ...] = ()
     ) -> CoreAnn:
-        heard = route.adopted or route.newest
-        assert heard is not None, "a route begins with an announcement"
+        source = route.adopted or route.newest
+        assert source is not None, "a route begins with an announcement"
         return CoreAnn(
             sender=self._links.self_id,
             core=route.core,
@@ -332,18 +332,18 @@ class Announcements:
             in_mesh=route.in_mesh,
             added=added,
             removed=removed,
-            digest=heard.digest,
-            count=heard.count,
-            gave_up=heard.gave_up,
+            digest=source.digest,
+            count=source.count,
+            gave_up=source.gave_up,
             path=route.path(self._links.self_id),
-            proof=heard.proof,
+            proof=source.proof,
         )
 
     def _flood(self, route: CoreRoute, *, tell_teacher: bool) -> list[Step]:
-        """Pass the number on to everyone who can learn from it.
+        """Forward the number to every neighbour that can learn from it.
 
-        ``tell_teacher``: our cost grew, so the neighbour we have it from may have thought of us as
-        a parent, and must not any longer.
+        ``tell_teacher``: our cost grew, so the neighbour that sent us the number may have us as a
+        parent, and must drop us.
         """
         if not self._parameters.transit:
             return []
@@ -356,14 +356,14 @@ class Announcements:
         steps: list[Step] = []
         for neighbour, connection in self._links.up.items():
             if neighbour == teacher and not tell_teacher:
-                continue  # it is where we have the number from
+                continue  # this neighbour sent us the number
             if route.teaches(neighbour, connection.cost) and self._may_send(route, neighbour):
                 route.told[neighbour] = route.cost
                 steps += self._links.send(neighbour, message)
         return steps
 
     def _may_send(self, route: CoreRoute, neighbour: BrokerId) -> bool:
-        """Whether one more copy of this number may go to ``neighbour``; counted when it may."""
+        """Whether one more copy of this number may go to ``neighbour``; if so, it is counted."""
         smaller = self._links.self_id < neighbour
         allowed = SENDS_OF_ONE_NUMBER_MAX if smaller else SENDS_OF_ONE_NUMBER_MAX - 1
         sent = route.sent.get(neighbour, 0)
@@ -373,7 +373,7 @@ class Announcements:
         return True
 
     def _correct(self, route: CoreRoute) -> list[Step]:
-        """Tell everyone, beyond the bound of copies: our cost grew, and others may rely on us."""
+        """Send all neighbours our grown cost, beyond the bound of copies: they may rely on us."""
         if route.newest is None or not self._parameters.transit:
             return []
         message = self._relayed(route)
@@ -381,12 +381,12 @@ class Announcements:
         return [step for n in self._links.up for step in self._links.send(n, message)]
 
     def _question(self, route: CoreRoute, shown: CoreAnn | None = None) -> Solicit:
-        """Our own solicit, with more hops left than any that is passed on."""
+        """Our own solicit, with more hops left than any forwarded one."""
         epoch, seq = route.number
         return Solicit(self._links.self_id, route.core, epoch, seq, SOLICIT_HOPS_MAX, shown)
 
     def _solicit(self, route: CoreRoute, question: Solicit, now_ms: Millis) -> list[Step]:
-        """Send ``question`` towards the core, or to everyone without a way; the same one rarely."""
+        """Send ``question`` towards the core, or to all neighbours without a path; rate-limited."""
         asked: Number = (question.epoch, question.seq)
         asker = question.sender
         last = route.solicit_passed_on

@@ -1,11 +1,11 @@
-"""Large changes of filters are looked at in slices, so that nobody's list holds up anything else.
+"""Processes large changes of filters in slices, so that one list does not block the others.
 
-What a filter is to us follows from what all lists say now, and not from the change that made us
-look. So it may be looked at later, and twice; small changes pass those that wait.
+What a filter means to us follows from the present state of all lists, not from the change that made
+us look at it. So it may be processed later, and twice; small changes overtake those that wait.
 
-The lists themselves follow at once. While more than ``BUSY_FILTERS`` of one wait here, no other
-large change of it is taken: it stays out of step and is asked for again. So what waits is bounded
-by the lists.
+The lists themselves are updated at once. While more than ``BUSY_FILTERS`` filters of one list wait
+here, no other large change of that list is accepted: it stays out of sync and we request it again.
+So the lists bound what waits.
 """
 
 from collections import Counter, OrderedDict, deque
@@ -25,23 +25,23 @@ BUSY_FILTERS = 32_768
 FILTERS_CHANGED: Final = get_args(FiltersChanged)
 
 _Rest = tuple[Iterator[str], bool]
-"""Filters of one change, and whether nobody wants those that are missing now."""
+"""Filters of one change, and whether the removed ones were given up."""
 
 
 class Backlog:
-    """Filters that wait to be looked at."""
+    """Filters that wait to be processed."""
 
     def __init__(self) -> None:
-        self.due_ms: Millis | None = None  # when ``next_slice`` has something to say
+        self.due_ms: Millis | None = None  # when ``next_slice`` has a slice to return
         self._waiting: OrderedDict[FiltersChanged, deque[_Rest]] = OrderedDict()  # by list
-        self._filters: Counter[FiltersChanged] = Counter()  # that wait, by list
+        self._filters: Counter[FiltersChanged] = Counter()  # number of waiting filters, by list
 
     def is_busy(self, change: FiltersChanged) -> bool:
-        """Whether very much of the list waits that ``change``, an empty one, is about."""
+        """Whether more than ``BUSY_FILTERS`` of the list that ``change`` names wait here."""
         return self._filters[change] > BUSY_FILTERS
 
     def postpones(self, change: FiltersChanged, *, now_ms: Millis) -> bool:
-        """Whether ``change`` is too large for one turn: then it waits."""
+        """Queue ``change`` and return True if it is too large for one turn."""
         if len(change.filters) <= SMALL_CHANGE_MAX:
             return False
         list_ = replace(change, filters=frozenset(), gave_up=False)
@@ -53,7 +53,7 @@ class Backlog:
         return True
 
     def next_slice(self, *, now_ms: Millis) -> FiltersChanged | None:
-        """The part of a change that is due now; those that wait take turns."""
+        """The next slice of a change, if one is due; the lists take turns."""
         if self.due_ms is None or now_ms < self.due_ms:
             return None
         list_, waiting = self._waiting.popitem(last=False)

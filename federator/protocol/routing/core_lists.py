@@ -1,7 +1,7 @@
-"""Keeping what each core announces in step with what it says: asking, answering, waiting.
+"""Keeps our copies of the cores' filter lists in sync: request, answer, wait.
 
-A broker asked for a list that its own copy does not have right yet answers when it does, so that a
-new list travels outwards from the core in one wave.
+A broker that receives a request for a list while its own copy is out of sync answers when the copy
+is right, so that a new list travels outwards from the core in one wave.
 
 Source: docs/protocol.md 5.
 """
@@ -21,7 +21,7 @@ from federator.protocol.types import BrokerId, Millis
 
 
 class CoreLists:
-    """Keeps the announced filters of all cores in step: ``announced`` and ``askers`` of routes.
+    """Keeps the filters announced by all cores in sync: ``announced`` and ``askers`` of routes.
 
     Requests for one list are ``gap_ms`` apart.
     """
@@ -48,13 +48,13 @@ class CoreLists:
         return earliest(self._timers.next_deadline_ms(), self._sender.due_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Ask again for lists that have not come; send on what was begun."""
+        """Repeat requests for lists that have not come; send the next pages of our own answers."""
         steps = self._sender.on_deadline(now_ms=now_ms)
         due = [self._routes[c] for c in self._timers.pop_due(now_ms) if c in self._routes]
         return steps + [step for route in due for step in self._ask(route, now_ms)]
 
     def hear(self, route: CoreRoute, ann: CoreAnn, *, now_ms: Millis) -> list[Step]:
-        """Follow the change that an announcement brings."""
+        """Apply the change of filters in an announcement."""
         if (ann.epoch, ann.seq) < route.newest_number:
             return []
         changed = route.announced.offer(
@@ -66,7 +66,7 @@ class CoreLists:
         return steps
 
     def on_request(self, request: FilterListRequest, *, now_ms: Millis) -> list[Step]:
-        """Send the whole list, or remember who asked until our own copy is right."""
+        """Send the whole list, or remember the requester until our own copy is right."""
         if self._links.cost_to(request.sender) is None:
             return []
         if request.core == self._links.self_id:
@@ -80,7 +80,7 @@ class CoreLists:
         return self._send(request.sender, request.core, route.announced.filters, now_ms)
 
     def on_page(self, page: FilterListPage, *, now_ms: Millis) -> list[Step]:
-        """Collect a page of a list that was asked for."""
+        """Collect a page of a list that we requested."""
         route = self._routes.get(page.core)
         if route is None or route.forgotten or self._links.cost_to(page.sender) is None:
             return []
@@ -91,12 +91,12 @@ class CoreLists:
         return steps
 
     def _ask(self, route: CoreRoute, now_ms: Millis) -> list[Step]:
-        """Ask a neighbour closer to the core for the whole list, until the digests agree."""
+        """Request the whole list from a neighbour closer to the core, until the digests agree."""
         if route.announced.synced or route.forgotten:
             return []
         self._timers.set(route.core, Millis(now_ms + self._gap_ms))
-        # Only those who announced the newest number: among them costs fall towards the core, so
-        # that no two brokers wait for each other's list.
+        # Only neighbours that announced the newest number: among them costs fall towards the core,
+        # so no two brokers wait for each other's list.
         nearest = route.nearest(self._links.cost_to, number=route.newest_number)
         if nearest is None or not route.announced.may_ask(
             busy=self._is_busy(route), now_ms=now_ms, gap_ms=self._gap_ms

@@ -1,8 +1,7 @@
-"""Keeping a copy of a filter list that somebody else owns.
+"""Keeps a copy of a filter list that another broker owns.
 
-The owner says what changed and the digest of the result. A copy whose digest agrees after the
-change is right, whatever was missed before; one whose digest differs asks for the whole list, in
-pages.
+The owner sends each change and the digest of the result. If the copy's digest agrees after the
+change, the copy is right, whatever was missed before; if not, we request the whole list, in pages.
 The digest is the XOR of the filters' keys, so order and repetition do not matter.
 
 Source: docs/protocol.md 5.
@@ -30,20 +29,20 @@ GREETING_FILTERS_MAX = 64
 GREETING_BYTES_MAX = 4_096
 PAGES_MAX = 4_096
 LIST_BYTES_MAX = 64 * 1024 * 1024
-"""Of pages of one list that is not complete yet."""
+"""Bytes of the pages of one list that is not complete yet."""
 
 SMALL_CHANGE_MAX = 256
-"""Filters looked at in one turn: at some 0.04 ms each with all that follows, 10 ms."""
+"""Filters processed in one turn: at some 0.04 ms each with all that follows, 10 ms."""
 
 PAGE_GAP_MS = 5
 """Between two pages of long lists."""
 
 LIST_FILTERS_MAX = 1_000_000
-"""Filters of one remote list. More are not taken, so that the list stays out of step."""
+"""Filters of one remote list. More are not accepted, so the list stays out of sync."""
 
 
 class RemoteList:
-    """Our copy of one list, of ``filters_max`` filters at most."""
+    """Our copy of one list, with at most ``filters_max`` filters."""
 
     __slots__ = (
         "_asked_at_ms",
@@ -67,21 +66,21 @@ class RemoteList:
 
     @property
     def synced(self) -> bool:
-        """Whether the copy has the digest that the owner named last."""
+        """Whether the copy has the digest that the owner sent last."""
         return self.filters.digest == self._wanted
 
     def offer(
         self, added: Iterable[str], removed: Iterable[str], *, digest: int, busy: bool = False
     ) -> AbstractSet[str]:
-        """Follow a change towards ``digest``; while ``busy`` with a large one, only a small one.
+        """Apply a change that leads to ``digest``; while ``busy``, only a small one.
 
-        Returns the filters that came or went.
+        Returns the filters that were added or removed.
         """
         self._wanted = digest
         if self.synced:
             return frozenset()
         at_most = SMALL_CHANGE_MAX if busy else self._filters_max
-        if digest == 0 and len(self.filters) <= at_most:  # the empty list needs no explanation
+        if digest == 0 and len(self.filters) <= at_most:  # the empty list needs no request
             went_all = self.filters.filters
             self.filters = DigestedSet()
             return went_all
@@ -95,9 +94,9 @@ class RemoteList:
         return came | went
 
     def may_ask(self, *, busy: bool = False, now_ms: Millis, gap_ms: Millis) -> bool:
-        """Note that the whole list is asked for, if it is needed and ``gap_ms`` have passed.
+        """Whether to request the whole list now: it is needed and ``gap_ms`` have passed.
 
-        While pages come, it need not be asked for again.
+        Records the request. While pages arrive, no other request is needed.
         """
         if self.synced or busy:
             return False
@@ -108,9 +107,9 @@ class RemoteList:
         return ask
 
     def on_page(self, page: FilterListPage, *, busy: bool = False) -> AbstractSet[str]:
-        """Collect a page; with the last one replace the copy.
+        """Collect a page; the last one replaces the copy.
 
-        Returns what came or went, until the next call.
+        Returns the added and removed filters; the result is valid until the next call.
         """
         if busy or self.synced or self._asked_at_ms is None:
             return frozenset()
@@ -131,8 +130,8 @@ class RemoteList:
         before, whole = self.filters, self._coming
         self._drop_pages(None)
         if whole.digest != page.digest:
-            return frozenset()  # pages of two states of the list were mixed: it is asked for again
-        # A long list is mostly the first one, and to look at all of it takes its time.
+            return frozenset()  # pages of two states of the list were mixed: request it again
+        # A first list is long more often than a change, and comparing all of it takes time.
         if not before:
             self.filters = whole
             return whole.filters
@@ -141,7 +140,7 @@ class RemoteList:
         return came | went
 
     def _drop_pages(self, digest: int | None) -> None:
-        """Collect anew, the list with ``digest``."""
+        """Start collecting the list with ``digest``."""
         self._coming_digest = digest
         self._pages: set[int] = set()
         self._coming = DigestedSet()
@@ -149,7 +148,7 @@ class RemoteList:
 
 
 class ListSender:
-    """Sends whole lists: a page at once, and the others of long ones bit by bit."""
+    """Sends whole lists: a short one at once, a long one page by page."""
 
     def __init__(self, links: Links, kind: ListKind) -> None:
         self.due_ms: Millis | None = None  # when ``on_deadline`` is due
@@ -160,7 +159,7 @@ class ListSender:
     def send(
         self, to: BrokerId, core: BrokerId, filters: DigestedSet, *, epoch: Epoch, now_ms: Millis
     ) -> list[Step]:
-        """Send ``filters``, of ``core``, unless they are being sent already."""
+        """Send the ``filters`` of ``core``, unless they are being sent already."""
         sending, _ = self._sending.get((to, core), (None, None))
         if sending == filters.digest:
             return []
@@ -172,7 +171,7 @@ class ListSender:
         self._sending[to, core] = (digest, pages)
         if len(filters) <= FILTERS_PER_MESSAGE_MAX:
             return self._send_page(to, core, now_ms)
-        self._go_on(now_ms)  # to cut up a long list takes a turn of its own
+        self._go_on(now_ms)  # splitting a long list takes a turn of its own
         return []
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
@@ -196,9 +195,9 @@ class ListSender:
 
 
 def pages_of(filters: Collection[str], blank: FilterListPage) -> Iterator[FilterListPage]:
-    """The list as it is now, cut into messages of bounded size, all else as in ``blank``.
+    """Split the present list into messages of bounded size, all else as in ``blank``.
 
-    An empty list is one empty page. Sorted is each page for itself: to sort a long list would take
+    An empty list is one empty page. Each page is sorted by itself: sorting a long list would take
     longer than all else here.
     """
     listed = list(filters)
@@ -215,7 +214,7 @@ def pages_of(filters: Collection[str], blank: FilterListPage) -> Iterator[Filter
 
 
 def as_greeting(filters: DigestedSet) -> tuple[str, ...]:
-    """The whole list for a new neighbour when it is short, else nothing: it will ask."""
+    """The whole list for a new neighbour when it is short, else nothing: it will request it."""
     if len(filters) > GREETING_FILTERS_MAX:
         return ()
     short = sum(len(f.encode()) for f in filters.filters) <= GREETING_BYTES_MAX
@@ -225,9 +224,9 @@ def as_greeting(filters: DigestedSet) -> tuple[str, ...]:
 def as_delta(
     added: Collection[str], removed: Collection[str]
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The change in the order of the wire, or nothing when it is too long to send along.
+    """The change in wire order, or nothing when it is too long for one message.
 
-    Whoever needs what was left out notices by the digest.
+    A receiver that needs what was left out notices by the digest.
     """
     if max(len(added), len(removed)) > FILTERS_PER_MESSAGE_MAX:
         return (), ()

@@ -1,7 +1,7 @@
-"""What each filter is to a broker: who wants it, which core it has, how its publications go.
+"""The state of each filter at this broker: demand, core, and route.
 
-Of a hundred thousand filters most are the same to a broker as thousands of others. Such share one
-object, so who alters a state alters a copy, which is shared again when all is decided.
+Most of a hundred thousand filters have the same state as thousands of others. They share one
+object, so a change is made on a copy, which is shared again when the decision is complete.
 
 Source: docs/protocol.md 7.
 """
@@ -19,33 +19,33 @@ NO_ROUTE: Final = FilterRoute(local=False, wanted=False, next_hops=())
 
 
 class FilterState(msgspec.Struct, gc=False):
-    """What one filter is to this broker.
+    """The state of one filter at this broker.
 
-    Holds nothing that could lead back to it, so Python's collector need not look at it.
+    Contains no reference that could lead back to it, so Python's collector need not track it.
     """
 
-    local: bool = False  # whether our own clients want it
-    announcers: tuple[BrokerId, ...] = ()  # cores that announce it, apart from ourselves
+    local: bool = False  # our own clients want it
+    announcers: tuple[BrokerId, ...] = ()  # other cores that announce it
     child_cores: tuple[BrokerId, ...] = ()  # cores of meshes in which a child of ours wants it
-    core: BrokerId | None = None  # the core that we follow; our own id when it is us
-    previous: BrokerId | None = None  # the core before, while the hand-over lasts
-    stays: bool = False  # whether we keep our place in the mesh of the core before
-    member_of: tuple[BrokerId, ...] = ()  # other cores to whose meshes of this filter we belong
-    meshed: tuple[BrokerId, ...] = ()  # next hops without flooding: those that the meshes have
-    # Next hops, and cores, that went out of reach while others wanted the filter still.
+    core: BrokerId | None = None  # the core that we follow; our own id if we are the core
+    previous: BrokerId | None = None  # the core before, during the hand-over
+    stays: bool = False  # whether we stay in the mesh of the core before
+    member_of: tuple[BrokerId, ...] = ()  # other cores whose meshes of this filter we belong to
+    meshed: tuple[BrokerId, ...] = ()  # next hops in the meshes, without flooding
+    # Next hops and cores that became unreachable while others still wanted the filter.
     missing: tuple[BrokerId, ...] = ()
-    route: FilterRoute = NO_ROUTE  # what the data plane was told last; one object for equal ones
+    route: FilterRoute = NO_ROUTE  # last sent to the data plane; equal ones are one object
 
 
 class SharedStates:
-    """One object for each state that filters have."""
+    """One shared object for all filters with the same state."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[object, ...], FilterState] = {}  # by what they say
+        self._known: dict[tuple[object, ...], FilterState] = {}  # by content
 
     def like(self, state: FilterState) -> FilterState:
-        """The one for filters that are as ``state`` says."""
-        fields = (*astuple(state)[:-1], id(state.route))  # equal routes are the same
+        """The shared object with the content of ``state``."""
+        fields = (*astuple(state)[:-1], id(state.route))  # equal routes are the same object
         if len(self._known) >= SHARED_STATES_MAX:
             self._known = {}
         return self._known.setdefault(fields, state)

@@ -1,7 +1,7 @@
-"""Our own membership announcements: to each parent, which filters we want in the core's meshes.
+"""Our own membership announcements: to each parent, the filters we want in the core's meshes.
 
-One list per core serves all its parents. A parent hears the whole list when it becomes one, changes
-as they happen, and with every new core announcement that the list still stands.
+One list per core serves all its parents. A parent receives the whole list when it becomes a parent,
+then each change, and with every new core announcement a confirmation that the list still holds.
 
 Source: Spohn 2021, 4; docs/protocol.md 7.
 """
@@ -23,18 +23,18 @@ from federator.protocol.types import BrokerId, Millis
 
 @dataclass(slots=True)
 class Membership:
-    """What we want from the meshes of one core, and which parents know."""
+    """What we want from the meshes of one core, and which parents have received it."""
 
     filters: DigestedSet = field(default_factory=DigestedSet)
     added: set[str] = field(default_factory=set)
     removed: set[str] = field(default_factory=set)
     informed: set[BrokerId] = field(default_factory=set)
     sent_at_ms: Millis | None = None
-    lost: bool = False  # some of ``removed`` went out of reach, and were not given up
+    lost: bool = False  # some of ``removed`` became unreachable, and were not given up
 
 
 class Memberships:
-    """Keeps our memberships, and reports them to parents; sets ``in_mesh`` of the routes."""
+    """Keeps our memberships and reports them to parents; sets ``in_mesh`` of the routes."""
 
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters
@@ -48,14 +48,14 @@ class Memberships:
         self._changed: set[BrokerId] = set()
 
     def filters_of(self, core: BrokerId) -> AbstractSet[str]:
-        """What we want from the meshes of ``core``."""
+        """The filters that we want from the meshes of ``core``."""
         membership = self.by_core.get(core)
         return membership.filters.filters if membership is not None else frozenset()
 
     def set(self, core: BrokerId, filter_: str, *, member: bool, lost: bool = False) -> None:
-        """Belong to the filter's mesh around ``core``, or not. ``flush`` tells the parents.
+        """Join or leave the filter's mesh around ``core``. ``flush`` informs the parents.
 
-        ``lost``: the filter is not given up; whoever wanted it went out of reach.
+        ``lost``: the filter is not given up; the brokers that wanted it became unreachable.
         """
         membership = self.by_core.get(core)
         if membership is None:
@@ -78,7 +78,7 @@ class Memberships:
         self._changed.add(core)
 
     def is_told(self, core: BrokerId, filter_: str) -> bool:
-        """Whether our parents were told that we want ``filter_`` around ``core``."""
+        """Whether our parents have received that we want ``filter_`` around ``core``."""
         membership = self.by_core.get(core)
         if membership is None or filter_ not in membership.filters:
             return False
@@ -89,12 +89,12 @@ class Memberships:
         return earliest(self._timers.next_deadline_ms(), self._sender.due_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Send reports that were held back."""
+        """Send delayed reports."""
         self._changed.update(self._timers.pop_due(now_ms))
         return self._sender.on_deadline(now_ms=now_ms) + self.flush(now_ms=now_ms)
 
     def flush(self, *, now_ms: Millis) -> list[Step]:
-        """Tell the parents what changed; at once after a quiet time, else soon."""
+        """Send the parents our changes; at once after a quiet time, else soon."""
         steps: list[Step] = []
         for core in sorted(self._changed):
             membership = self.by_core[core]
@@ -109,7 +109,7 @@ class Memberships:
         return steps
 
     def on_core_refreshed(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """Confirm our membership to every parent: ``core`` made a new announcement."""
+        """Confirm our membership to every parent: ``core`` sent a new announcement."""
         return self._send(core, now_ms) if core in self.by_core else []
 
     def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
@@ -125,7 +125,7 @@ class Memberships:
         return steps
 
     def on_link_up(self, neighbour: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """Join ``neighbour`` again where it is a parent: it came up anew and knows nothing."""
+        """Join ``neighbour`` again if it is a parent: its state about us is gone."""
         steps: list[Step] = []
         for core, membership in sorted(self.by_core.items()):
             if neighbour in membership.informed:
@@ -134,7 +134,7 @@ class Memberships:
         return steps
 
     def on_link_down(self, neighbour: BrokerId) -> None:
-        """Note that ``neighbour`` forgets whatever it knew of us."""
+        """Note that ``neighbour`` forgets our memberships."""
         for membership in self.by_core.values():
             membership.informed.discard(neighbour)
 
@@ -161,7 +161,7 @@ class Memberships:
         gave_up, membership.lost = not membership.lost, False
         membership.sent_at_ms = now_ms
         self._timers.clear(core)
-        if not len(membership.filters):  # nothing is wanted any more: leave every parent
+        if not len(membership.filters):  # we want nothing any longer: leave every parent
             steps = self._leave(core, membership, set(membership.informed), gave_up=gave_up)
             del self.by_core[core]
             return steps
@@ -169,7 +169,7 @@ class Memberships:
             return []
         steps = []
         for parent in route.parents:
-            if parent in membership.informed:  # it has the list and needs the change only
+            if parent in membership.informed:  # it has the list and needs only the change
                 message = self._message(route, membership, added, removed, gave_up=gave_up)
             else:
                 whole, _ = as_delta(membership.filters.filters, ())

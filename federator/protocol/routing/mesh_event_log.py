@@ -1,6 +1,6 @@
-"""What happened to meshes here, for those who watch: the last of it, until it is read.
+"""The last changes of meshes here, kept for metrics until they are read.
 
-No decision depends on the log. It is bounded, so it may be left unread for ever.
+No decision depends on the log. It is bounded, so it may stay unread for ever.
 
 Source: docs/metrics.md, "events".
 """
@@ -29,14 +29,14 @@ class MeshEntry:
 
 
 class MeshEventLog:
-    """The last ``ENTRIES_MAX`` changes since it was last read."""
+    """The first ``ENTRIES_MAX`` changes since it was last read."""
 
     def __init__(self) -> None:
-        self.missed = 0  # changes that found no room since then
+        self.missed = 0  # changes dropped for lack of room since then
         self._entries: deque[MeshEntry] = deque()
 
     def note(self, entry: MeshEntry) -> None:
-        """Write down one change; records between agents, which begin with ``$``, are no news."""
+        """Record one change; records between agents, which begin with ``$``, are skipped."""
         if entry.filter is not None and entry.filter.startswith("$"):
             return
         if len(self._entries) < ENTRIES_MAX:
@@ -45,7 +45,7 @@ class MeshEventLog:
             self.missed += 1
 
     def take(self) -> tuple[list[MeshEntry], int]:
-        """Return the changes, and how many found no room; forget both."""
+        """Return the changes, and how many were dropped; reset both."""
         taken = list(self._entries), self.missed
         self._entries.clear()
         self.missed = 0

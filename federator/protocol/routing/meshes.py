@@ -1,13 +1,13 @@
-"""Meshes: for each filter, which core it has here, and who carries it.
+"""Meshes: for each filter, its core and the brokers that carry it.
 
-A broker whose clients want a filter that nobody better announces becomes its core. Everyone else
-with subscribers, or with a child that asks, reports to its parents towards the core, and so becomes
-a mesh member together with the brokers in between.
+A broker whose clients want a filter that no better core announces becomes its core. Every other
+broker with subscribers, or with a child that wants the filter, reports to its parents towards the
+core; so it and the brokers in between become mesh members.
 
-Election is a comparison of ranks and nothing more; all the rest is bookkeeping of who asked whom.
-When a better core takes over, the old mesh carries data until the new one stands (hand-over), and
-the old core joins the new mesh for those who are slow to leave it. Where the old core is gone,
-flooding does so in its place. Duplicates on the way are the duplicate window's business.
+Election is a comparison of ranks and nothing more; all the rest tracks which broker wants what from
+which. When a better core takes over, the old mesh carries data until the new one stands
+(hand-over), and the old core joins the new mesh for children that are slow to leave it. If the old
+core is gone, flooding takes its place. The duplicate window drops duplicates on the way.
 
 Source: Spohn 2021, 3 and 4; docs/protocol.md 7.
 """
@@ -45,22 +45,22 @@ from federator.protocol.types import BrokerId, Millis
 SHARED_ROUTES_MAX = 65_536
 
 HANDOVER_PERIODS_MAX = 4
-"""Times ``handover_ms`` until a new core has no more to do with the mesh before, if all is well."""
+"""Times ``handover_ms`` until a new core is done with the previous mesh, if all goes well."""
 
 _Kind = tuple[bool, BrokerId | None, BrokerId | None, bool, bool, bool]
-"""local, core, previous, stays; whether flooded for the core, and for one before."""
+"""local, core, previous, stays; flooded because of the core; flooded because of a previous core."""
 
 
 @dataclass(slots=True)
 class _Changes:
-    """What one pass over touched filters found out."""
+    """The results of one pass over touched filters."""
 
     routes: list[Step] = field(default_factory=list)
-    # By what they follow from: the meshes' next hops, and the route, of all such filters without
-    # children.
+    # The next hops in the meshes, and the route, of all filters without children that have the same
+    # inputs.
     alike: dict[_Kind, tuple[tuple[BrokerId, ...], FilterRoute]] = field(default_factory=dict)
-    lost: bool = False  # whoever is missing now went out of reach
-    moved: bool = False  # a filter of ours has another core now: nobody gave it up
+    lost: bool = False  # brokers that no longer want a filter became unreachable
+    moved: bool = False  # a filter of ours has another core now: it was not given up
     own_added: set[str] = field(default_factory=set)
     own_removed: set[str] = field(default_factory=set)
 
@@ -71,7 +71,7 @@ class Meshes:
     def __init__(
         self, links: Links, announcements: Announcements, *, parameters: Parameters
     ) -> None:
-        self.states: dict[str, FilterState] = {}  # untracked: no class of ours
+        self.states: dict[str, FilterState] = {}  # untracked by Python's collector
         self._shared_states = SharedStates()
         self.event_log = MeshEventLog()  # what changed, for metrics
         self.children: dict[BrokerId, dict[BrokerId, RemoteList]] = {}
@@ -83,8 +83,8 @@ class Meshes:
         self._handovers: Timers[str] = Timers()
         self._flooding = Flooding(parameters)
         self._shared_routes = {NO_ROUTE: NO_ROUTE}  # equal routes are one object
-        self._refused = 0  # not told of yet
-        self.refused = 0  # filters beyond the bound, each time that they are wanted
+        self._refused = 0  # not reported yet
+        self.refused = 0  # filters beyond the bound, counted each time they are wanted
 
     def next_deadline_ms(self) -> Millis | None:
         """When ``on_deadline`` is due."""
@@ -96,8 +96,8 @@ class Meshes:
         )
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Expire silent children, hand-overs and flooding; send held-back memberships."""
-        steps = [self._drop_child(*each) for each in self._timers.pop_due(now_ms)]
+        """Expire silent children, hand-overs and flooding; send delayed memberships."""
+        steps = [self._drop_child(*child) for child in self._timers.pop_due(now_ms)]
         due = [f for f in self._handovers.pop_due(now_ms) if f in self.states]
         for filter_ in due:
             self._end_period(filter_, self._to_alter(filter_, self.states[filter_]), now_ms)
@@ -106,12 +106,12 @@ class Meshes:
         steps += self._reevaluate_all({*due, *flooded}, now_ms)
         return steps + self.memberships.on_deadline(now_ms=now_ms)
 
-    # -- who wants what ------------------------------------------------------------------
+    # -- demand ---------------------------------------------------------------------------
 
     def change_local(
         self, added: Iterable[str], removed: Iterable[str], *, now_ms: Millis
     ) -> list[Step]:
-        """Follow what our own clients want now."""
+        """Follow the filters that our own clients want."""
         touched: set[str] = set()
         for filter_ in removed:
             if filter_ in self.states:
@@ -138,9 +138,9 @@ class Meshes:
     def on_announced(
         self, core: BrokerId, filters: AbstractSet[str], *, lost: bool, now_ms: Millis
     ) -> list[Step]:
-        """Elect again for ``filters``, which ``core`` announces, or no longer does.
+        """Elect again for ``filters``, which ``core`` announces or no longer does.
 
-        ``lost``: those that are missing were not given up.
+        ``lost``: the missing ones were not given up.
         """
         route = self._announcements.routes.get(core)
         announced = route.announced.filters if route is not None else ()
@@ -149,14 +149,14 @@ class Meshes:
                 state = self._state(filter_)
                 if state is not None and core not in state.announcers:
                     state.announcers = tuple(sorted((*state.announcers, core)))
-                    state.missing = tuple(each for each in state.missing if each != core)
+                    state.missing = tuple(broker for broker in state.missing if broker != core)
             elif filter_ in self.states:
                 state = self._to_alter(filter_, self.states[filter_])
                 state.announcers = tuple(c for c in state.announcers if c != core)
         return self._reevaluate_all(filters, now_ms, lost=lost)
 
     def on_core_moved(self, core: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """Follow our parents towards ``core``, who are others now."""
+        """Our parents towards ``core`` changed: follow them."""
         parents = self.parents_of(core)
         self.event_log.note(MeshEntry("parent_changed", None, core, parents=parents))
         follow = self._flooding.on_core_found if parents else self._flooding.on_core_lost
@@ -177,7 +177,7 @@ class Meshes:
         return touched
 
     def on_parents(self, filters: Iterable[str]) -> list[Step]:
-        """Set the routes of ``filters`` anew: no core changed, so only routes do."""
+        """Recompute the routes of ``filters`` after a change of parents, not of cores."""
         changes = _Changes()
         for filter_ in sorted(filters):
             state = self.states.get(filter_)
@@ -188,7 +188,7 @@ class Meshes:
         return changes.routes
 
     def on_link_down(self, neighbour: BrokerId) -> list[Step]:
-        """Drop ``neighbour`` as a child everywhere: it is out of reach."""
+        """Drop ``neighbour`` as a child everywhere: it is unreachable."""
         self.memberships.on_link_down(neighbour)
         cores = sorted(c for c, children in self.children.items() if neighbour in children)
         return [self._drop_child(core, neighbour) for core in cores]
@@ -196,7 +196,7 @@ class Meshes:
     # -- children ------------------------------------------------------------------------
 
     def on_membership(self, message: MeshMembAnn, *, now_ms: Millis) -> list[Step]:
-        """Take a neighbour's report: it chose us as a parent, still does, or leaves."""
+        """Handle a neighbour's report: it chose us as a parent, still does, or leaves."""
         core, child = message.core, message.sender
         if self._links.cost_to(child) is None or not self._knows(core, message):
             return []
@@ -221,20 +221,20 @@ class Meshes:
         if list_ is None:
             return []
         changed = list_.on_page(page, busy=self._is_busy(page.core, page.sender))
-        # The message that said whether these were given up was lost: nothing counts as given up.
+        # The message that said whether these were given up was lost: none counts as given up.
         return [ChildFiltersChanged(page.core, page.sender, changed)]
 
     def on_child_filters(
         self, core: BrokerId, filters: AbstractSet[str], *, lost: bool, now_ms: Millis
     ) -> list[Step]:
-        """Decide again for ``filters``, which children want now around ``core``, or no longer do.
+        """Decide again for ``filters``, which children around ``core`` want or no longer want.
 
-        ``lost``: those that they want no longer were not given up.
+        ``lost``: those that they no longer want were not given up.
         """
         for filter_ in filters:
             state = self.states.get(filter_)
-            known = () if state is None else state.child_cores
-            cores = sorted(c for c in {core, *known} if self.children_of(c, filter_))
+            before = () if state is None else state.child_cores
+            cores = sorted(c for c in {core, *before} if self.children_of(c, filter_))
             if cores or state is not None:
                 state = self._state(filter_)
             if state is not None:
@@ -262,7 +262,7 @@ class Meshes:
     # -- deciding ------------------------------------------------------------------------
 
     def _state(self, filter_: str) -> FilterState | None:
-        """The state of ``filter_``, to alter and then to decide upon; ``None``: no room."""
+        """A private copy of the state of ``filter_``, to be changed; ``None``: no room."""
         state = self.states.get(filter_)
         if state is not None:
             return self._to_alter(filter_, state)
@@ -274,14 +274,14 @@ class Meshes:
         return state
 
     def _to_alter(self, filter_: str, state: FilterState) -> FilterState:
-        """Give ``filter_`` a state of its own, like ``state``."""
+        """Replace the state of ``filter_`` by a private copy of ``state``."""
         own = self.states[filter_] = copy(state)
         return own
 
     def _reevaluate_all(
         self, touched: Iterable[str], now_ms: Millis, *, lost: bool = False
     ) -> list[Step]:
-        """Decide again for ``touched`` filters, and tell everyone whom it concerns."""
+        """Decide again for ``touched`` filters, and inform all neighbours concerned."""
         changes = _Changes(lost=lost)
         for filter_ in sorted(touched):
             state = self.states.get(filter_)
@@ -320,14 +320,14 @@ class Meshes:
     def _update_route(
         self, filter_: str, state: FilterState, changes: _Changes, *, lost: bool
     ) -> None:
-        """Set the filter's route anew, if it is another one."""
+        """Recompute the filter's route, and report it if it changed."""
         if state.child_cores:
             meshed, route = self._route(filter_, state)
         else:
             flooded = self._flooding.is_for(filter_, state.core), filter_ in self._flooding
             kind = (state.local, state.core, state.previous, state.stays, *flooded)
-            known = changes.alike.get(kind)
-            meshed, route = changes.alike[kind] = known or self._route(filter_, state)
+            cached = changes.alike.get(kind)
+            meshed, route = changes.alike[kind] = cached or self._route(filter_, state)
         if route is not state.route or meshed != state.meshed:
             before, state.route = state.route, route
             gone = set(state.meshed).difference(meshed) if lost else set()
@@ -338,23 +338,23 @@ class Meshes:
             state.missing = () if unwanted else tuple(sorted(missing))
 
     def _update_membership(self, filter_: str, state: FilterState, *, lost: bool) -> None:
-        """Join and leave meshes, as clients and children want."""
+        """Join and leave meshes, as clients and children require."""
         candidates = {state.core, state.previous, *state.child_cores} - {None, self._links.self_id}
         member_of = tuple(
             sorted(c for c in candidates if c is not None and self._is_member(state, c))
         )
         before, state.member_of = state.member_of, member_of
-        moved = self._takes_part(state)  # a broker that goes to another mesh gives nothing up
+        moved = self._takes_part(state)  # a broker that moves to another mesh gives up nothing
         for core in {*member_of, *before}:
             self.memberships.set(core, filter_, member=core in member_of, lost=lost or moved)
 
     def _elect(self, state: FilterState) -> BrokerId | None:
-        """The smallest rank wins, ours included when somebody here wants the filter."""
+        """The smallest rank wins, ours included if a client here wants the filter."""
         self_id = self._links.self_id
         routes = self._announcements.routes
         ranks = [routes[c].rank for c in state.announcers if c in routes]
-        # Children keep a core elected, but do not elect one: the child that hears last that the
-        # core resigned would call it back, and everyone would join and leave in waves for ever.
+        # Children keep a core elected, but do not elect one: the child that learns last that the
+        # core resigned would call it back, and brokers would join and leave in waves for ever.
         held = state.core == self_id and self_id in state.child_cores
         if state.local or held:
             ranks.append((self._announcements.own.priority, self_id))
@@ -391,12 +391,12 @@ class Meshes:
         self._handovers.set(filter_, ends_ms)
 
     def _end_period(self, filter_: str, state: FilterState, now_ms: Millis) -> None:
-        """End a period of the hand-over: leave the old mesh, or as the new core send to it still.
+        """End a period of the hand-over: leave the old mesh, or as the new core still send to it.
 
         The old core needs a period, too, before it joins for the sake of children that stayed.
         """
         is_core = state.core == self._links.self_id
-        if is_core and state.previous in state.announcers:  # it has not heard of us yet
+        if is_core and state.previous in state.announcers:  # our announcement is on its way
             self._hand_over(filter_, now_ms)
         elif is_core and state.stays:
             state.stays = False
@@ -411,7 +411,7 @@ class Meshes:
         return route is not None and route.reachable
 
     def _is_cut_off(self, core: BrokerId | None, state: FilterState) -> bool:
-        """Whether ``core`` announces the filter still, but no way leads there now."""
+        """Whether ``core`` still announces the filter, but is unreachable now."""
         return core in state.announcers and not self._reaches(core)
 
     def _takes_part(self, state: FilterState) -> bool:
@@ -424,12 +424,12 @@ class Meshes:
             return True
         if state.local and (core == state.core or (core == state.previous and state.stays)):
             return True
-        # We were the core: children that have not followed the new one get publications by us.
+        # We were the core: children that do not follow the new one yet get publications from us.
         deposed = state.previous is None and self._links.self_id in state.child_cores
         return deposed and core == state.core
 
     def _route(self, filter_: str, state: FilterState) -> tuple[tuple[BrokerId, ...], FilterRoute]:
-        """The next hops in the filter's meshes, and the route with those of flooding."""
+        """The next hops in the filter's meshes, and the route, which also has those of flooding."""
         self_id = self._links.self_id
         hops: set[BrokerId] = set()
         for core in {state.core, state.previous, *state.child_cores}:
@@ -444,7 +444,7 @@ class Meshes:
         succeeded = filter_ in self._flooding
         if succeeded or self._flooding.is_for(filter_, state.core):
             hops.update(self._links.up)
-        # A core that has just taken over has no children yet: the old mesh has those who want it.
+        # A core that has just taken over has no children yet: the subscribers are in the old mesh.
         elsewhere = {state.core, state.previous} - {None, self_id}
         others_want = bool(elsewhere) or bool(state.child_cores) or succeeded
         if len(self._shared_routes) >= SHARED_ROUTES_MAX:
@@ -454,12 +454,12 @@ class Meshes:
         return (route.next_hops if meshed == route.next_hops else meshed), route
 
     def route_of(self, filter_: str) -> FilterRoute | None:
-        """What the data plane does with ``filter_`` for the sake of its mesh."""
+        """The route that the data plane uses for ``filter_`` because of its mesh."""
         state = self.states.get(filter_)
         return None if state is None or state.route is NO_ROUTE else state.route
 
     def parents_of(self, core: BrokerId) -> tuple[BrokerId, ...]:
-        """Our parents towards ``core``; none when it is us or out of reach."""
+        """Our parents towards ``core``; none if we are the core or it is unreachable."""
         route = self._announcements.routes.get(core)
         return route.parents if route is not None else ()
 
@@ -469,14 +469,14 @@ class Meshes:
         return sorted(child for child, list_ in lists.items() if filter_ in list_.filters)
 
     def _relay_to(self, core: BrokerId) -> tuple[BrokerId, ...]:
-        """The one parent to which a non-member hands publications: first, one in the mesh.
+        """The one parent to which a non-member sends publications: preferably one in the mesh.
 
-        One of the nearest: what would come by another is no second copy, but the only one.
+        Only one of the nearest: a copy by a longer path is not a second copy, but the only one.
         """
         route = self._announcements.routes.get(core)
         if route is None or not route.parents:
             return ()
-        heard = route.heard
+        offers = route.heard
         nearest = route.parents[: route.ties]
-        best = min(nearest, key=lambda p: (not (p in heard and heard[p].in_mesh), p))
+        best = min(nearest, key=lambda p: (not (p in offers and offers[p].in_mesh), p))
         return (best,)

@@ -1,4 +1,4 @@
-"""Announcing ourselves, as the core of whatever filters we are the core of.
+"""Our own announcements, as the core of some filters.
 
 Source: Spohn 2021, 4; docs/protocol.md 6.
 """
@@ -14,7 +14,7 @@ from federator.protocol.types import Cost, Millis
 
 
 class OwnCore:
-    """Makes our own announcements."""
+    """Composes our own announcements."""
 
     def __init__(self, links: Links, *, priority: int, parameters: Parameters) -> None:
         self.filters = DigestedSet()  # what we announce
@@ -26,15 +26,15 @@ class OwnCore:
         self._parameters = parameters
         self._added: set[str] = set()
         self._removed: set[str] = set()
-        self._lost = False  # some of these went out of reach
+        self._lost = False  # some of these became unreachable
 
     @property
     def number(self) -> Number:
-        """What orders our announcements."""
+        """The number of our last announcement."""
         return (self._links.epoch, self.seq)
 
     def is_told(self, filter_: str) -> bool:
-        """Whether ``filter_`` stands in an announcement that was sent."""
+        """Whether an announcement with ``filter_`` was sent."""
         return filter_ in self.filters and filter_ not in self._added
 
     @property
@@ -45,9 +45,9 @@ class OwnCore:
     def change(
         self, added: frozenset[str], removed: frozenset[str], *, lost: bool, now_ms: Millis
     ) -> list[Step]:
-        """Announce other filters: at once after a quiet time.
+        """Announce changed filters: at once after a quiet time.
 
-        ``lost``: who wanted the removed ones went out of reach.
+        ``lost``: the brokers that wanted the removed ones became unreachable.
         """
         self._lost = self._lost or (lost and bool(removed))
         self.filters.apply(added, removed)
@@ -56,7 +56,7 @@ class OwnCore:
         return self.announce_soon(now_ms=now_ms)
 
     def change_priority(self, priority: int, *, now_ms: Millis) -> list[Step]:
-        """Announce another priority from now on."""
+        """Use another priority in our announcements from now on."""
         if priority == self.priority:
             return []
         self.priority = priority
@@ -72,7 +72,7 @@ class OwnCore:
         return []
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Announce what is due."""
+        """Announce if it is due."""
         due = self.due_ms is not None and self.due_ms <= now_ms
         return self._announce(now_ms) if due else []
 

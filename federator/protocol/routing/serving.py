@@ -1,9 +1,9 @@
-"""By which of two hubs a leaf is served: what both ends make of it.
+"""Which of two hubs serves a leaf: the same rules at both ends.
 
-The leaf says so in its announcement, and then does the same as its hubs do when they hear it: with
-the hub that serves, publications are exchanged; with the other one **nothing is sent, and nothing
-taken**, but each goes on keeping for the other what that wants. So the hub in reserve has in its
-log all that the leaf would get, and can go on from there at once.
+The leaf names the hub in its announcement, then acts as its hubs do when they receive it: with the
+serving hub it exchanges publications; with the other one **each sends nothing, and accepts
+nothing**, but keeps in its log what the other wants. So the hub in reserve has in its log all that
+the leaf would get, and can continue from there at once.
 
 Source: docs/hubs.md; docs/protocol.md 20.
 """
@@ -20,33 +20,33 @@ from federator.protocol.signals import OwnFiltersChanged, Step
 from federator.protocol.types import BrokerId, Millis
 
 SAID_GAP_MS: Final = Millis(1_000)
-"""A leaf may change its mind as often as it likes; the operator is told less often."""
+"""A leaf may change its hub as often as it likes; the operator is notified less often."""
 
 
 class Serving:
-    """Who serves whom, at a leaf and at a hub."""
+    """Which hub serves which leaf, for a leaf and for a hub."""
 
     def __init__(
         self, self_id: BrokerId, announcements: Announcements, routing: TopicRouting
     ) -> None:
-        self.served: Served | None = None  # by whom we are
+        self.served: Served | None = None  # the hub that serves us
         self._self_id = self_id
         self._announcements = announcements
         self._routing = routing
         self._said: RateLimiter[BrokerId] = RateLimiter(gap_ms=SAID_GAP_MS, keys_max=1)
-        self._of: dict[BrokerId, Served] = {}  # what leaves said last
+        self._of: dict[BrokerId, Served] = {}  # last announcement of each leaf
 
     def of(self, leaf: BrokerId) -> Served | None:
-        """What ``leaf`` said last of who serves it."""
+        """What ``leaf`` announced last about the hub that serves it."""
         return self._of.get(leaf)
 
     def wait(self, hubs: Collection[BrokerId]) -> None:
-        """We, a leaf, do not know yet who of ``hubs`` serves us; none is linked yet."""
+        """For a leaf: which of ``hubs`` serves us is not decided yet; none is linked yet."""
         for hub in hubs:
             self._routing.pause(hub)
 
     def resume(self, leaf: BrokerId, served: Served) -> None:
-        """In an earlier life we heard that of ``leaf``; nothing is linked yet."""
+        """Restore what ``leaf`` announced before our restart; nothing is linked yet."""
         self._of[leaf] = served
         if served.hub != self._self_id:
             self._routing.pause(leaf)
@@ -54,9 +54,9 @@ class Serving:
     def choose(
         self, served: Served, others: Collection[BrokerId], *, resumes: bool = False
     ) -> list[Step]:
-        """We, a leaf, are served so from now on, and not by any of ``others``.
+        """For a leaf: ``served`` names our hub from now on; ``others`` do not serve us.
 
-        ``resumes``: as in an earlier life.
+        ``resumes``: it was so before our restart.
         """
         before = set() if self.served is None else {served_record(self.served)}
         now = {served_record(served)}
@@ -71,15 +71,15 @@ class Serving:
         return [*steps, proceed, *self._routing.proceed(served.hub), notice]
 
     def on_announced(self, leaf: BrokerId, *, now_ms: Millis) -> list[Step]:
-        """A leaf says other things than before; who is out of reach says nothing new."""
+        """A leaf announces other records than before; an unreachable one announces nothing new."""
         route = self._announcements.routes.get(leaf)
         said = None if route is None else latest(route.announced.filters.filters)
         if said is None or said == self._of.get(leaf):
             return []
         self._of[leaf] = said
         notice = Notice("leaf.served", "info", {"leaf": leaf, "hub": said.hub})
-        told = [notice] if self._said.allow(leaf, now_ms) else []
+        notices = [notice] if self._said.allow(leaf, now_ms) else []
         if said.hub != self._self_id:
-            return [*told, Pause(leaf), *self._routing.pause(leaf)]
+            return [*notices, Pause(leaf), *self._routing.pause(leaf)]
         proceed = Proceed(leaf, said.since_us, by_its_clock=True)
-        return [*told, proceed, *self._routing.proceed(leaf)]
+        return [*notices, proceed, *self._routing.proceed(leaf)]

@@ -1,20 +1,21 @@
-"""TBRouting: every broker with subscribers is a destination, and has its own shortest paths.
+"""TBRouting: every broker with subscribers is a destination, with its own shortest paths.
 
 Where a mesh has one core per filter, here every broker that wants a filter announces so itself, in
 the flood that all announcements share, as a destination record. There is no election and no
 membership: a publication's origin knows every destination, a frame names them, and each broker on
 the way splits the frame by next hop. It is the difference between one bus line that stops
-everywhere and a taxi for each passenger who goes another way.
+everywhere and a taxi for each passenger with another destination.
 
-Whatever a broker asks for itself, it serves both kinds of demand. So a federation changes its
+Whatever strategy a broker itself uses, it serves both kinds of demand. So a federation changes its
 strategy broker by broker.
 
-A destination may say of some filters that it only **collects** what matches them, as an archive
-does. Who keeps topics at the edge need not send it what nobody else wants, and only here is it
-known who that is: of a mesh, an origin knows its core and nobody behind it.
+A destination may announce for some filters that it only **collects** what matches them, as an
+archive does. A broker that keeps topics at the edge need not send it publications that no other
+broker wants. Only this strategy can know: in a mesh, an origin knows the core and no broker behind
+it.
 
-Source: Chen 2020, 3.2, read as in docs/protocol.md 14 and 18:
-the consumer's flood relaxes distances first in, first out, not last in, first out.
+Source: Chen 2020, 3.2, read as in docs/protocol.md 14 and 18: the consumer's flood relaxes
+distances first in, first out, not last in, first out.
 """
 
 from bisect import insort
@@ -31,20 +32,20 @@ from federator.protocol.signals import OwnFiltersChanged, RouteChanged, Step
 from federator.protocol.types import BrokerId
 
 SHARED_MAX = 65_536
-"""Sets of destinations remembered, so that filters with the same one share it."""
+"""Distinct sets of destinations remembered, so that filters with the same set share it."""
 
 
 class DestinationState(msgspec.Struct, gc=False):
-    """Who wants one filter over the shortest path. Python's collector need not look at it."""
+    """The brokers that want one filter over the shortest path. Untracked by Python's collector."""
 
-    local: bool = False  # whether our own clients want it
-    brokers: tuple[BrokerId, ...] = ()  # other brokers, ascending, in reach or not
-    # Who went out of reach while others wanted the filter still.
+    local: bool = False  # our own clients want it
+    brokers: tuple[BrokerId, ...] = ()  # other brokers, ascending, reachable or not
+    # Brokers that became unreachable while others still wanted the filter.
     missing: tuple[BrokerId, ...] = ()
 
 
 COLLECTORS_MAX = 1_024
-"""Brokers of which we know what they collect; of others everything is wanted."""
+"""Brokers for which we store what they collect; the others count as wanting everything."""
 
 
 class TopicRouting:
@@ -61,8 +62,8 @@ class TopicRouting:
         self._announcements = announcements
         self._parameters = parameters
         self._shared: dict[tuple[BrokerId, ...], tuple[BrokerId, ...]] = {}  # equal ones are one
-        self._refused = 0  # not told of yet
-        self.refused = 0  # filters beyond the bound, each time that they are wanted
+        self._refused = 0  # not reported yet
+        self.refused = 0  # filters beyond the bound, counted each time they are wanted
 
     def asks_for(self, filter_: str) -> bool:
         """Whether our own clients' interest in ``filter_`` is announced as a destination."""
@@ -71,7 +72,7 @@ class TopicRouting:
         return destination_record(filter_) is not None
 
     def change_local(self, added: Iterable[str], removed: Iterable[str]) -> list[Step]:
-        """Follow what our own clients want now; all these filters are asked for here."""
+        """Follow our own clients' interest; all these filters use this strategy."""
         came: set[str] = set()
         went: set[str] = set()
         steps: list[Step] = []
@@ -92,9 +93,9 @@ class TopicRouting:
         return steps + self._complaint()
 
     def on_announced(self, core: BrokerId, records: Iterable[str], *, lost: bool) -> list[Step]:
-        """Follow ``records``, which ``core`` announces, or no longer does.
+        """Follow ``records``, which ``core`` announces or no longer does.
 
-        ``lost``: those that are missing were not given up.
+        ``lost``: the missing ones were not given up.
         """
         route = self._announcements.routes.get(core)
         announced = route.announced.filters if route is not None else ()
@@ -107,7 +108,7 @@ class TopicRouting:
                     brokers = list(state.brokers)
                     insort(brokers, core)
                     state.brokers = self._same(tuple(brokers))
-                    state.missing = tuple(each for each in state.missing if each != core)
+                    state.missing = tuple(broker for broker in state.missing if broker != core)
                     steps.append(self._changed(filter_, state, lost=False))
             elif filter_ in self.states and core in self.states[filter_].brokers:
                 state = self.states[filter_]
@@ -118,9 +119,9 @@ class TopicRouting:
         return steps + self._complaint()
 
     def on_collects(self, core: BrokerId, filters: frozenset[str]) -> list[Step]:
-        """``core`` says that of exactly ``filters`` it only collects what matches them.
+        """``core`` announces that it only collects what matches exactly ``filters``.
 
-        Of who went out of reach it stays known, for it wants nothing now.
+        For an unreachable broker this stays stored, because it wants nothing now.
         """
         before = self.collected_by(core)
         if core not in self._collects and len(self._collects) >= COLLECTORS_MAX:
@@ -130,16 +131,16 @@ class TopicRouting:
         self._collects[core] = filters
         if not filters:
             del self._collects[core]
-        found = [(each, self.states.get(each)) for each in sorted(before ^ filters)]
-        return [self._changed(f, state, lost=False) for f, state in found if state is not None]
+        changed = [(each, self.states.get(each)) for each in sorted(before ^ filters)]
+        return [self._changed(f, state, lost=False) for f, state in changed if state is not None]
 
     def wants(self, filter_: str) -> bool:
-        """Whether our own clients want ``filter_``, and are announced as its destination."""
+        """Whether our own clients want ``filter_``, and we announce that as its destination."""
         state = self.states.get(filter_)
         return state is not None and state.local
 
     def on_core_moved(self, core: BrokerId) -> list[Step]:
-        """Send frames for ``core`` by way of its first parent: our parents towards it changed."""
+        """Send frames for ``core`` to its first parent: our parents towards it changed."""
         route = self._announcements.routes.get(core)
         parents = () if route is None or core in self._paused else route.parents
         next_hop = parents[0] if parents else None
@@ -152,7 +153,7 @@ class TopicRouting:
         return [SetDestination(core, next_hop)]
 
     def pause(self, broker: BrokerId) -> list[Step]:
-        """Send nothing to ``broker``, though it wants it: somebody else brings it there."""
+        """Send nothing to ``broker``, though it wants it: another hub delivers it."""
         self._paused.add(broker)
         return self.on_core_moved(broker)
 
@@ -162,7 +163,7 @@ class TopicRouting:
         return self.on_core_moved(broker)
 
     def route_of(self, filter_: str, mesh: FilterRoute | None) -> FilterRoute | None:
-        """What the data plane does with ``filter_``, to whose mesh it does ``mesh``."""
+        """The route of ``filter_`` for the data plane; ``mesh``: the route of its mesh, if any."""
         state = self.states.get(filter_)
         if state is None:
             return mesh
@@ -178,10 +179,10 @@ class TopicRouting:
     def _only_collects(self, filter_: str, state: DestinationState) -> bool:
         if not self._collects or not state.brokers:
             return False
-        return all(filter_ in self.collected_by(each) for each in state.brokers)
+        return all(filter_ in self.collected_by(broker) for broker in state.brokers)
 
     def collected_by(self, broker: BrokerId) -> frozenset[str]:
-        """Of which filters ``broker`` says that it only collects what matches them."""
+        """The filters for which ``broker`` announces that it only collects."""
         return self._collects.get(broker, frozenset())
 
     def _forget_gone(self) -> None:
@@ -204,7 +205,7 @@ class TopicRouting:
         if not state.local and not state.brokers:
             self.states.pop(filter_, None)
         elif state.missing and self._only_collects(filter_, state):
-            state.missing, lost = (), True  # only now is nobody left who has what they want
+            state.missing, lost = (), True  # the brokers left in reach only collect
         return RouteChanged(filter_, lost)
 
     def _same(self, brokers: tuple[BrokerId, ...]) -> tuple[BrokerId, ...]:

@@ -1,1 +1,1 @@
-"""When does everybody know that a filter is wanted here? Asked by a wave, answered by its echo."""
+"""Detects when all brokers know that a filter is wanted here: by a wave and its echo."""

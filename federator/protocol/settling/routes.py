@@ -1,6 +1,6 @@
-"""What a node knows about filters that somebody waits for (``waves``).
+"""A node's knowledge about filters in waves (``waves``).
 
-Filters are as they stand in waves: those wanted over shortest paths as destination records.
+Filters have the form they have in waves: those wanted over shortest paths are destination records.
 """
 
 from federator.protocol.messages.destinations import (
@@ -19,12 +19,12 @@ class SettledRoutes:
         self._node = node
 
     def text(self, filter: str) -> str:
-        """How ``filter``, which our own clients want, stands in a wave."""
+        """The form in a wave of ``filter``, which our own clients want."""
         record = destination_record(filter) if self._node.topic_routing.asks_for(filter) else None
         return filter if record is None else record
 
     def is_told(self, filter: str) -> bool:
-        """Whether the federation was told that our own clients want ``filter``."""
+        """Whether we have announced to the federation that our own clients want ``filter``."""
         node = self._node
         own = node.announcements.own
         if is_destination_record(filter):
@@ -43,11 +43,11 @@ class SettledRoutes:
             state = node.meshes.states.get(filter)
             return state is not None and state.core == to and state.route.wanted
         straight = node.topic_routing.states.get(destination_filter(filter))
-        known = straight is not None and to in straight.brokers
-        return known and to in node.topic_routing.next_hops
+        wanted_there = straight is not None and to in straight.brokers
+        return wanted_there and to in node.topic_routing.next_hops
 
     def core_of(self, filter: str) -> BrokerId | None:
-        """The core of the mesh of ``filter``; ``None`` when that is us, or there is none."""
+        """The core of the mesh of ``filter``; ``None`` when we are the core, or there is none."""
         state = self._node.meshes.states.get(filter)
         core = None if state is None else state.core
         return None if core == self._node.links.self_id else core
@@ -62,5 +62,5 @@ class SettledRoutes:
 
 
 def plain_filter(filter: str) -> str:
-    """The filter that stands in a wave, as clients subscribe it."""
+    """The client's filter of a filter in a wave."""
     return destination_filter(filter) if is_destination_record(filter) else filter

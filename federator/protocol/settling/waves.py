@@ -1,17 +1,17 @@
-"""When does everybody know that a filter is wanted here? A wave goes out and its echo comes back.
+"""Detects when all brokers know that a filter is wanted here: by a wave and its echo.
 
-Whoever throws a stone into a pond knows that its ripple has touched every shore when the echo of
-all of them is back. The **wave** follows the announcement over the same connections, so it comes
-behind it. A broker passes it on to its other neighbours, and answers the first one it had it from
-when it has heard it from, or been answered by, all others, and itself routes the filters and takes
-them from its own broker (the echo algorithm of Chang, 1982).
+A stone thrown into a pond makes a ripple; when the echoes of all shores are back, the ripple has
+touched each. The **wave** follows the announcement over the same connections, so it arrives after
+it. A broker forwards it to its other neighbours. It answers the neighbour that first sent it the
+wave when all others have sent it the wave or an echo, and when it routes the filters itself and
+receives matching publications from its own broker (the echo algorithm of Chang, 1982).
 
-In a mesh that is not enough: those between the asker and the core must have become members. So a
-wave with a core goes up from parent to parent before, and each answers when it has the filters
-from the child that asks.
+In a mesh that is not enough: the brokers between the asker and the core must have become members.
+So a wave with a core first goes up from parent to parent, and each parent answers when it has the
+filters from the child that asks.
 
-A filter that is wanted over shortest paths stands in a wave as its destination record. One wave of
-an origin is under way at a time; questions that come meanwhile share the next.
+A filter that is wanted over shortest paths is its destination record in a wave. An origin has one
+wave under way at a time; questions that arrive meanwhile share the next.
 
 Source: docs/protocol.md 14.
 """
@@ -30,30 +30,30 @@ from federator.protocol.settling.routes import SettledRoutes
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 TIMEOUT_MS: Final = Millis(2_000)
-"""After which a question is given up, and a wave of another origin."""
+"""After this time a question is given up, and so is a wave of another origin."""
 
 QUESTIONS_MAX: Final = 8_192
 OPEN_BYTES_MAX: Final = 4_194_304
-"""Of all questions that are not answered yet; a quarter of it for one gateway."""
+"""Bytes of all open questions; a quarter of it for one gateway."""
 QUESTION_BYTES: Final = 64
-"""What a question counts besides its filters."""
+"""The size of a question besides its filters."""
 
 WAVES_MAX: Final = 1_024
 WAVE_BYTES_MAX: Final = 65_536
 
 POLL_MS: Final = Millis(20)
-"""Between two checks for what no message tells of, such as a SUBACK."""
+"""Between two checks for changes without a message to us, such as a SUBACK."""
 
 BEGIN_GAP_MS: Final = Millis(5)
-"""Least time between two walks through the questions that wait: there may be thousands."""
+"""Least time between two walks through the waiting questions: there may be thousands."""
 LOOKED_MAX: Final = 2_048
-"""Filters looked at in one such walk; those behind them come first in the next."""
+"""Filters checked in one such walk; those behind them come first in the next."""
 LOOKED_PER_MS: Final = 100
-"""By how much a longer walk puts off the next."""
+"""A longer walk delays the next by a millisecond for so many filters."""
 
 
 class Standing(Enum):
-    """What has become of a filter that our clients want."""
+    """The state of a filter that our clients want."""
 
     UNHEARD = "we have not heard of it yet, or not said so"
     ANNOUNCED = "we have told the federation"
@@ -61,22 +61,22 @@ class Standing(Enum):
 
 
 class SettlingContext(Protocol):
-    """What settling needs of the rest of the agent. Filters are as they stand in waves."""
+    """What settling needs of the rest of the agent. Filters have the form they have in waves."""
 
     def neighbours(self) -> Iterable[BrokerId]:
         """Neighbours with live links."""
 
     def send(self, neighbour: BrokerId, message: Wave | Echo) -> None:
-        """Send ``message`` to a neighbour, behind all control messages that were sent before."""
+        """Send ``message`` to a neighbour, after all control messages sent before."""
 
     def standing(self, filter: str) -> Standing:
-        """What has become of ``filter``, which our own clients want."""
+        """The state of ``filter``, which our own clients want."""
 
     def is_routed(self, filter: str, to: BrokerId) -> bool:
         """Whether matching publications of our clients come to us, and go towards ``to``."""
 
     def answer(self, question: "Question", *, known: bool) -> None:
-        """Tell the gateway that asked."""
+        """Send the answer to the gateway that asked."""
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -86,17 +86,17 @@ class Question(msgspec.Struct, frozen=True):
     token: int
     filters: tuple[str, ...]
     until_ms: Millis
-    signed: bool = False  # then the answer is, too
+    signed: bool = False  # then the answer is signed, too
 
 
 _Place = tuple[BrokerId, BrokerId | None]
-"""The origin of a wave, and the core towards which it goes; ``None``: to everybody."""
+"""The origin of a wave, and the core towards which it goes; ``None``: to all brokers."""
 
 _Number = tuple[Epoch, int]
 
 
 _Aimed = tuple[tuple[str, BrokerId], ...]
-"""Filters, each with the broker it leads to: the origin, or the core of its mesh."""
+"""Filters, each with the broker that publications must reach: the origin, or the mesh's core."""
 
 
 @dataclass(slots=True)
@@ -108,35 +108,35 @@ class _Passing:
     asker: BrokerId
     until_ms: Millis
     heard: set[BrokerId] = field(default_factory=set)
-    waiting: set[BrokerId] | None = None  # ``None`` until it was passed on
+    waiting: set[BrokerId] | None = None  # ``None`` until it was forwarded
 
 
 @dataclass(slots=True)
 class _Own:
-    """Our wave that is under way: up to each core of ``cores`` first, then to everybody."""
+    """Our wave under way: first up to each core of ``cores``, then to all brokers."""
 
     number: int
     questions: list[Question]
     filters: _Aimed
     cores: dict[BrokerId, bool] = field(default_factory=dict)
     asked: dict[BrokerId, BrokerId] = field(default_factory=dict)  # the parent, by core
-    waiting: set[BrokerId] | None = None  # ``None`` until it goes to everybody
+    waiting: set[BrokerId] | None = None  # ``None`` until it goes to all brokers
 
 
 @dataclass(eq=False)
 class Settling:
-    """Settles the questions of our gateways, and passes on the waves of others."""
+    """Answers the questions of our gateways, and forwards the waves of others."""
 
     self_id: BrokerId
     epoch: Epoch
     routes: SettledRoutes
     context: SettlingContext
     settled: int = 0  # questions answered with yes,
-    gave_up: int = 0  # and those whose time passed, or for which there was no room,
-    refused: int = 0  # those for which there was none
+    gave_up: int = 0  # those that timed out or were refused,
+    refused: int = 0  # and those refused for lack of room
 
     def __post_init__(self) -> None:
-        self._open: Counter[str] = Counter()  # bytes of questions not answered yet, by gateway
+        self._open: Counter[str] = Counter()  # bytes of open questions, by gateway
         self._open_bytes = 0  # of all of them
         self._number = 0
         self._waiting: list[Question] = []
@@ -150,14 +150,14 @@ class Settling:
         self.epoch = epoch
 
     def next_deadline_ms(self, now_ms: Millis) -> Millis | None:
-        """When ``proceed`` is due; ``None``: not before something happens."""
+        """When ``proceed`` is due; ``None``: not before an event."""
         if self._waiting and self._own is None:
             return Millis(max(now_ms + 1, self._begin_ms))
         busy = self._own is not None or self._passing
         return Millis(now_ms + POLL_MS) if busy else None
 
     def ask(self, question: Question, *, now_ms: Millis) -> None:
-        """Answer ``question`` when its filters are known everywhere in reach, or its time is up."""
+        """Answer ``question`` when its filters are known everywhere in reach, or on its timeout."""
         size, gateway = _size(question), question.gateway
         full = len(self._waiting) >= QUESTIONS_MAX or self._open_bytes + size > OPEN_BYTES_MAX
         self._open[gateway] += size
@@ -167,22 +167,22 @@ class Settling:
             self._give_up([question])
             return
         self._waiting.append(question)
-        # What is under way is looked after when it is due: to do so for each question costs each
-        # the more, the more there are.
+        # A wave under way is checked when it is due: checking it for each question would cost the
+        # more, the more there are.
         while self._own is None and self._ask_on(now_ms):
             pass
 
     def on_wave(self, wave: Wave, *, now_ms: Millis) -> None:
-        """Take a wave that a neighbour passes on to us."""
+        """Handle a wave from a neighbour."""
         if wave.origin != self.self_id:
             self._take(wave, now_ms)
         elif wave.core is None:
-            # Our own wave came back round a cycle: whoever has it need not answer it.
+            # Our own wave came back round a cycle: that neighbour need not answer it.
             self._hear(wave.epoch, wave.number, wave.sender)
         self.proceed(now_ms=now_ms)
 
     def on_echo(self, echo: Echo, *, now_ms: Millis) -> None:
-        """Take a neighbour's answer to a wave that we sent it."""
+        """Handle a neighbour's answer to a wave that we sent."""
         own, core = self._own, echo.core
         if echo.origin != self.self_id:
             passing = self._passing.get((echo.origin, core))
@@ -195,7 +195,7 @@ class Settling:
         self.proceed(now_ms=now_ms)
 
     def on_link_down(self, neighbour: BrokerId, *, now_ms: Millis) -> None:
-        """Wait no more for ``neighbour``, and drop waves that it passed on: it hears no answer."""
+        """Stop waiting for ``neighbour``, and drop waves that it sent: it can receive no answer."""
         if self._own is not None and self._own.waiting is not None:
             self._own.waiting.discard(neighbour)
         for place, passing in list(self._passing.items()):
@@ -205,7 +205,7 @@ class Settling:
         self.proceed(now_ms=now_ms)
 
     def proceed(self, *, now_ms: Millis) -> None:
-        """Go on wherever what was waited for has come."""
+        """Continue every wave for which the awaited messages have come."""
         for place, passing in list(self._passing.items()):
             if passing.until_ms <= now_ms:
                 del self._passing[place]
@@ -217,7 +217,7 @@ class Settling:
     # Our own questions
 
     def _ask_on(self, now_ms: Millis) -> bool:
-        """Go on with our own wave; tells whether it ended."""
+        """Continue our own wave; return whether it ended."""
         if self._own is None:
             self._begin(now_ms)
         own = self._own
@@ -244,13 +244,13 @@ class Settling:
         return True
 
     def _is_astray(self, own: _Own) -> bool:
-        """Whether cores or parents changed since the wave began, so that it has to begin again."""
+        """Whether cores or parents changed since the wave began, so that it must start again."""
         if any(self.routes.parent_to(core) != parent for core, parent in own.asked.items()):
             return True
         return any(self._aim(f) != to for f, to in own.filters)
 
     def _aim(self, filter: str) -> BrokerId:
-        """The broker to which publications that match ``filter`` have to be led."""
+        """The broker that publications matching ``filter`` must reach."""
         core = self.routes.core_of(filter)
         return self.self_id if core is None else core
 
@@ -295,7 +295,7 @@ class Settling:
             parent = self.routes.parent_to(core)
             if parent is not None:
                 own.asked[core] = parent
-                meshed = tuple(each for each in own.filters if each[1] == core)
+                meshed = tuple(aimed for aimed in own.filters if aimed[1] == core)
                 self._send([parent], own, core, meshed)
 
     def _send(
@@ -330,15 +330,15 @@ class Settling:
 
     def _take(self, wave: Wave, now_ms: Millis) -> None:
         place, number = (wave.origin, wave.core), (wave.epoch, wave.number)
-        known = self._passing.get(place)
-        if known is not None and number == known.number:
-            known.heard.add(wave.sender)
+        passing = self._passing.get(place)
+        if passing is not None and number == passing.number:
+            passing.heard.add(wave.sender)
             return
-        if (known is not None and number < known.number) or len(self._passing) >= WAVES_MAX:
+        if (passing is not None and number < passing.number) or len(self._passing) >= WAVES_MAX:
             return
         last = self._answered.get(place)
         if last is not None and number <= last:
-            if number == last:  # it comes once more over a link that came up late
+            if number == last:  # a duplicate over a link that came up late
                 echo = Echo(self.self_id, wave.origin, wave.epoch, wave.number, wave.core)
                 self.context.send(wave.sender, echo)
             return
@@ -346,7 +346,7 @@ class Settling:
         self._passing[place] = _Passing(number, wave.filters, wave.sender, until_ms)
 
     def _pass(self, place: _Place, passing: _Passing) -> None:
-        """Pass a wave on once, and answer it when nothing is missing."""
+        """Forward a wave once, and answer it when all is complete."""
         context, (origin, core), (epoch, number) = self.context, place, passing.number
         if passing.waiting is None:
             to = self._beyond(core, passing)
@@ -365,7 +365,7 @@ class Settling:
         context.send(passing.asker, Echo(self.self_id, origin, epoch, number, core))
 
     def _beyond(self, core: BrokerId | None, passing: _Passing) -> set[BrokerId] | None:
-        """The neighbours to pass a wave on to; ``None``: not yet."""
+        """The neighbours to forward a wave to; ``None``: not yet."""
         if core is None:
             return set(self.context.neighbours()) - {passing.asker}
         if not all(self.routes.has_child(core, passing.asker, f) for f, _ in passing.filters):

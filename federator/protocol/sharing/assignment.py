@@ -1,19 +1,19 @@
 """Which broker serves a group with a publication.
 
-A broker hands what is published on it to its own members of **every** matching group, and to its
-ordinary subscribers. So publishing a parcel at a broker serves all matching groups that have
-members there, and the question is an exact cover: pick brokers such that each group is served once.
-Groups with members where the client published are served already, by that broker. For the others,
-one after the other, we take a broker where no group is that has been served; where there is none,
-one group gets it twice, and ``Membership.why_inexact`` has said so.
+A broker delivers what is published on it to its own members of **every** matching group, and to its
+ordinary subscribers. So publishing a parcel at a broker serves all matching groups with members
+there, and the question is an exact cover: pick brokers such that each group is served once. The
+broker where the client published has already served the groups with members there. For each other
+group in turn we pick a broker without members of groups already served; if there is none, one group
+gets the publication twice, and ``Membership.why_inexact`` says so.
 
 A group that shares no broker with another one and whose members' brokers have no ordinary
 subscribers for its topics is *alone*. For it, **stand-ins** of ours join the group at each broker
-with members: as many as there are members elsewhere. Mosquitto deals publications out in turns, so
-the members here get their fair share and the stand-ins take the rest elsewhere.
+with members: as many as there are members elsewhere. Mosquitto distributes publications round
+robin, so the members here get their fair share and the stand-ins forward the rest.
 
 A ``crossed`` broker gets the publication for its ordinary subscribers in any case, and its members
-with them; so it is the one to serve.
+receive it with them; so this broker is picked.
 
 Source: docs/protocol.md 12; Mosquitto 2.0.11, ``subs__shared_process``.
 """
@@ -29,14 +29,14 @@ from federator.protocol.sharing.membership import GroupKey, Members, Membership
 from federator.protocol.types import BrokerId
 
 TOPICS_MAX = 4_096
-"""Topics whose picks are remembered."""
+"""Topics whose picks are cached."""
 
 
 @dataclass(slots=True, eq=False)
 class Pick:
-    """One broker out of ``weights`` must get the publication, for the groups ``serves``.
+    """One of the brokers in ``weights`` must get the publication, for the groups ``serves``.
 
-    Brokers take turns by weight; the turns of two picks do not mix.
+    Brokers take turns by weight; each pick counts its own turns.
     """
 
     serves: tuple[GroupKey, ...]
@@ -60,12 +60,12 @@ class Pick:
 
 
 class TopicShare(msgspec.Struct, frozen=True):
-    """What shared groups mean for one topic, seen from one broker."""
+    """The shared groups that one topic concerns, seen from one broker."""
 
-    picks: tuple[Pick, ...]  # who must get what a client published here
+    picks: tuple[Pick, ...]  # brokers that must get what a client published here
     orphans: tuple[GroupKey, ...]  # groups that must get it once they have members again
     served_here: bool  # whether some group has members here
-    stood_in: bool  # whether stand-ins of ours are among them
+    stood_in: bool  # whether our stand-ins are among them
 
 
 class Assignment:
@@ -84,7 +84,6 @@ class Assignment:
         self.wanted: frozenset[str] = frozenset()
 
     def __len__(self) -> int:
-        """How many groups are known."""
         return len(self._brokers)
 
     def update(
@@ -96,14 +95,14 @@ class Assignment:
     ) -> None:
         """Assign all groups anew.
 
-        ``watched``: clients here see all that is published here, repetitions included, so nobody
-        stands in. ``orphans``: groups without members that are wanted all the same.
+        ``watched``: clients here see all that is published here, repetitions included, so there are
+        no stand-ins. ``orphans``: groups without members that are still wanted.
 
-        Afterwards ``stand_ins`` says how many must stand in each group here, and ``wanted`` which
-        filters must be subscribed here for groups that have no member here.
+        Afterwards ``stand_ins`` has the number of stand-ins for each group here, and ``wanted`` the
+        filters to subscribe here for groups without members here.
         """
-        known = sorted(orphans.union(membership.groups))
-        self._brokers = {key: membership.brokers(key) for key in known}
+        keys = sorted(orphans.union(membership.groups))
+        self._brokers = {key: membership.brokers(key) for key in keys}
         self._by_filter, self._trie = {}, FilterTrie()
         for key in self._brokers:
             if key[1] not in self._by_filter:
@@ -134,7 +133,7 @@ class Assignment:
         )
 
     def taken(self, topic: str) -> Pick | None:
-        """The pick for what a stand-in of ours took; ``None``: nobody is left elsewhere."""
+        """The pick for what a stand-in of ours received; ``None``: no members elsewhere."""
         groups = self.groups_of(topic)
         for key in groups:
             if self._self_id in self._brokers[key]:
@@ -143,14 +142,14 @@ class Assignment:
         return picks[0] if picks else None
 
     def again(self, groups: Iterable[GroupKey]) -> tuple[Pick, ...]:
-        """The picks for what some broker, gone since, should have served ``groups`` with.
+        """The picks to serve ``groups`` in place of a broker that is gone.
 
         Groups without any member now are left out.
         """
         return self._shared_picks([key for key in groups if self._brokers.get(key)], [])
 
     def knows(self, key: GroupKey) -> bool:
-        """Whether ``key`` has members, or had some that went out of reach."""
+        """Whether ``key`` has members, or had some that became unreachable."""
         return key in self._brokers
 
     def groups_of(self, topic: str) -> list[GroupKey]:
@@ -170,7 +169,7 @@ class Assignment:
         return pick
 
     def _shared_picks(self, missing: list[GroupKey], served: list[GroupKey]) -> tuple[Pick, ...]:
-        """The picks for these groups: topics of the same groups take their turns together."""
+        """The picks for these groups: topics of the same groups share their turns."""
         question = (*missing, ("", ""), *served)
         picks = self._picks.get(question)
         if picks is None:
@@ -194,5 +193,5 @@ class Assignment:
             yield Pick(tuple(sorted(best.difference(served))), weights)
 
     def _at(self, broker: BrokerId, keys: Iterable[GroupKey]) -> frozenset[GroupKey]:
-        """The groups among ``keys`` that are served by publishing at ``broker``."""
+        """The groups among ``keys`` that a publication at ``broker`` serves."""
         return frozenset(key for key in keys if broker in self._brokers[key])

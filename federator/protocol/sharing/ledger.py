@@ -1,15 +1,15 @@
-"""What we owe other brokers' groups, until nobody can lose it any more.
+"""The parcels that we owe to other brokers' groups, until they can no longer be lost.
 
-A parcel is sent, and sent again with growing gaps, until its receiver confirms that it is with its
-broker. That is not the end: a broker that is killed takes with it what it had not yet handed to its
-members. So a confirmed parcel is kept a while. When the receiver is declared gone, we serve other
-members with everything it did not confirm, and with what it confirmed shortly before it was last
-heard. Members may get some of that twice; none of it is lost.
+A parcel is sent, and resent with growing gaps, until its receiver confirms that it is at its
+broker. A broker that is killed then still loses what it had not yet delivered to its members. So a
+confirmed parcel is kept for a while. When the receiver is declared gone, we serve other members
+with everything that it did not confirm, and with what it confirmed shortly before its last message.
+Members may get some of that twice; none of it is lost.
 
-What no broker within reach has members for is held until one has.
+Publications for groups without members in reach are held until there is one.
 
-Not more than ``window`` parcels per receiver are on their way; the others wait here, in order.
-Everything is bounded in bytes and age, and what falls out is said.
+At most ``window`` parcels per receiver are on their way; the others wait here, in order. Everything
+is bounded in bytes and age, and dropped parcels are reported.
 
 Source: docs/protocol.md 12.
 """
@@ -25,15 +25,14 @@ from federator.protocol.types import BrokerId, Millis
 
 @dataclass(frozen=True, slots=True)
 class LedgerParameters:
-    """Bounds and spans."""
+    """Bounds and times."""
 
     bytes_max: int = 64 * 1024 * 1024  # bytes of all runs kept
     keep_ms: Millis = Millis(300_000)  # how long an unconfirmed parcel is kept
-    # How long before a receiver's last sign what it confirmed is not trusted to be with its
-    # members.
+    # What a receiver confirmed so long before its last message may not have reached its members.
     linger_ms: Millis = Millis(2_000)
     detection_ms: Millis = Millis(10_000)  # how long a dead broker may go unnoticed
-    # Before a parcel is first sent again; then the wait doubles,
+    # Wait before the first resend; it then doubles,
     retry_min_ms: Millis = Millis(1_000)
     retry_max_ms: Millis = Millis(8_000)  # up to this
     window: int = 256  # parcels on their way per receiver
@@ -41,12 +40,12 @@ class LedgerParameters:
 
 @dataclass(slots=True, eq=False)
 class Held:
-    """Publications for groups that have no member within reach."""
+    """Publications for groups without members in reach."""
 
     groups: tuple[GroupKey, ...]  # the groups that must be served
     run: bytes  # PUBLISH packets of QoS 1 and 2
-    count: int  # how many packets
-    since_ms: Millis  # when we took it on; a change of receiver does not renew it
+    count: int  # number of packets
+    since_ms: Millis  # when we accepted it; a change of receiver does not renew it
 
 
 @dataclass(slots=True, eq=False)
@@ -55,9 +54,9 @@ class Owed(Held):
 
     to: BrokerId  # the broker that must serve the groups
     number: int  # the number of the parcel for that broker
-    sent: bool = False  # whether it is on its way, or was
+    sent: bool = False  # whether it was sent at least once
     tries: int = 0
-    confirmed_at_ms: Millis = Millis(0)  # when the receiver said that its broker has it
+    confirmed_at_ms: Millis = Millis(0)  # when the receiver confirmed that its broker has it
 
 
 @dataclass(slots=True)
@@ -72,7 +71,7 @@ class _Account:
 
 
 class Ledger:
-    """All parcels we have not seen the end of."""
+    """All parcels that are not finished."""
 
     def __init__(self, parameters: LedgerParameters) -> None:
         self._parameters = parameters
@@ -80,7 +79,7 @@ class Ledger:
         self._held: deque[Held] = deque()
         self._retries: Timers[tuple[BrokerId, int]] = Timers()
         self._sweep_at_ms: Millis | None = None
-        self.bytes = 0  # of the runs kept
+        self.bytes = 0  # bytes of the runs kept
 
     def __len__(self) -> int:
         """Publications owed and not confirmed, and those held."""
@@ -88,7 +87,7 @@ class Ledger:
         return owed + sum(held.count for held in self._held)
 
     def hold(self, held: Held, *, now_ms: Millis) -> bool:
-        """Keep what nobody can be served with now; ``False`` when there is no room."""
+        """Hold publications that no broker can take now; ``False`` when there is no room."""
         if not self._make_room(len(held.run)):
             return False
         self.bytes += len(held.run)
@@ -97,9 +96,9 @@ class Ledger:
         return True
 
     def take_held(self) -> list[Held]:
-        """Return what was held, oldest first; it is held no more."""
+        """Return and remove the held publications, oldest first."""
         held, self._held = list(self._held), deque()
-        self.bytes -= sum(len(each.run) for each in held)
+        self.bytes -= sum(len(entry.run) for entry in held)
         return held
 
     def owe(
@@ -112,7 +111,7 @@ class Ledger:
         since_ms: Millis,
         now_ms: Millis,
     ) -> list[Owed] | None:
-        """Take a parcel on, and return what to send now; ``None`` when there is no room."""
+        """Accept a parcel, and return what to send now; ``None`` when there is no room."""
         if not self._make_room(len(run)):
             return None
         account = self._accounts.setdefault(to, _Account())
@@ -143,7 +142,7 @@ class Ledger:
         return self._fill(account, now_ms)
 
     def gone(self, receiver: BrokerId) -> list[Owed]:
-        """Return what others must be served with: ``receiver`` is gone, and is owed no more."""
+        """Forget ``receiver``, which is gone; return what others must be served with."""
         account = self._accounts.get(receiver)
         if account is None:
             return []
@@ -154,7 +153,7 @@ class Ledger:
             self.bytes -= len(owed.run)
         for number in account.owed:
             self._retries.clear((receiver, number))
-        # The numbers go on: the receiver may come back and remember those it has seen.
+        # Numbering continues: the receiver may come back and remember the numbers it has seen.
         self._accounts[receiver] = _Account(last_number=account.last_number)
         return again
 
@@ -163,7 +162,7 @@ class Ledger:
         return earliest(self._retries.next_deadline_ms(), self._sweep_at_ms)
 
     def on_deadline(self, *, now_ms: Millis) -> tuple[list[Owed], list[Held]]:
-        """What to send now, for the first time or again, and what is given up as too old."""
+        """Return what to send or resend now, and what is dropped as too old."""
         sends: list[Owed] = []
         lost: list[Held] = []
         for to, number in self._retries.pop_due(now_ms):
@@ -183,7 +182,7 @@ class Ledger:
         return sends, lost
 
     def _fill(self, account: _Account, now_ms: Millis) -> list[Owed]:
-        """Send what waits, as far as the window allows."""
+        """Send waiting parcels, as far as the window allows."""
         sends = []
         room = self._parameters.window - (len(account.owed) - len(account.waiting))
         for number in list(account.waiting)[: max(0, room)]:
@@ -200,7 +199,7 @@ class Ledger:
         self._retries.set((owed.to, owed.number), Millis(now_ms + gap_ms))
 
     def _sweep(self, account: _Account, now_ms: Millis) -> list[Owed]:
-        """Forget what is old; return what was not confirmed of it."""
+        """Forget old parcels; return those of them that were not confirmed."""
         parameters = self._parameters
         heard_ms = max(account.heard_at_ms, now_ms - parameters.detection_ms)
         for number, owed in list(account.confirmed.items()):
@@ -222,7 +221,7 @@ class Ledger:
             self._sweep_at_ms = Millis(now_ms + max(1, self._parameters.linger_ms // 2))
 
     def _make_room(self, size: int) -> bool:
-        """Forget confirmed parcels early, oldest first; whether ``size`` bytes fit then."""
+        """Forget confirmed parcels early, oldest first; return whether ``size`` bytes fit then."""
         for account in self._accounts.values():
             for number in list(account.confirmed):
                 if self.bytes + size <= self._parameters.bytes_max:

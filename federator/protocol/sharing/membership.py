@@ -1,12 +1,12 @@
-"""Who has members of which group, as far as announcements tell.
+"""Which brokers have members of which group, according to announcements.
 
-A broker that changes its number announces the new record and takes the old one back, and the two
-need not arrive together. So records are counted as a set per broker: while both stand, the larger
+A broker whose number of members changes announces the new record and withdraws the old one, and the
+two need not arrive together. So records are kept as a set per broker: while both stand, the larger
 number counts, and a broker is gone only with its last record.
 
-A group whose members all went out of reach without leaving was given up by nobody, so it is still
-owed what is published meanwhile: for a while it is wanted as before, and publications are held
-until members are heard of again. The same holds for what an agent knew before it was restarted.
+A group whose members all became unreachable without leaving was not given up, so it is still owed
+what is published meanwhile: for a while it stays wanted, and publications are held until it has
+members again. The same holds for groups that an agent knew before its restart.
 
 Source: docs/protocol.md 12.
 """
@@ -32,7 +32,7 @@ GroupKey = tuple[str, str]
 
 
 class Members(msgspec.Struct, frozen=True):
-    """Members of one group at one broker; see ``MemberRecord``."""
+    """The members of one group at one broker; see ``MemberRecord``."""
 
     count: int
     crossed: bool
@@ -41,7 +41,8 @@ class Members(msgspec.Struct, frozen=True):
 class Membership:
     """The member records of all brokers.
 
-    ``own`` are all taken. What others say beyond the bounds, as anybody may, waits for room.
+    Records of ``own`` are all stored. Records of others beyond the bounds, which any broker may
+    announce, wait for room.
     """
 
     def __init__(self, own: BrokerId = NOBODY) -> None:
@@ -52,10 +53,10 @@ class Membership:
         self._counts: Counter[BrokerId] = Counter()  # records, by broker
         self._waiting: dict[BrokerId, dict[MemberRecord, None]] = {}
         self._in_reach: set[BrokerId] = set()
-        self._where: dict[GroupKey, frozenset[BrokerId]] = {}  # as far as anybody asked
+        self._where: dict[GroupKey, frozenset[BrokerId]] = {}  # cached results
 
     def add(self, record: MemberRecord) -> None:
-        """Add ``record``, which somebody announces."""
+        """Add ``record``, which a broker announces."""
         key, broker = (record.group, record.filter), record.broker
         if record in self._records.get(key, {}).get(broker, ()):
             return
@@ -76,11 +77,11 @@ class Membership:
 
     @property
     def waiting(self) -> int:
-        """How many records wait."""
+        """How many records wait for room."""
         return sum(map(len, self._waiting.values()))
 
     def discard(self, record: MemberRecord) -> None:
-        """Remove ``record``, which nobody announces any more."""
+        """Remove ``record``, which is no longer announced."""
         key, broker = (record.group, record.filter), record.broker
         if record in self._waiting.get(broker, ()):
             self._take_waiting(broker, record)
@@ -112,7 +113,7 @@ class Membership:
         return record
 
     def reach(self, broker: BrokerId, in_reach: bool = True) -> None:
-        """Note whether anything can be sent to ``broker``."""
+        """Note whether ``broker`` is reachable."""
         (self._in_reach.add if in_reach else self._in_reach.discard)(broker)
         self._where.clear()
 
@@ -125,11 +126,11 @@ class Membership:
         return len(self._records)
 
     def has_records(self, key: GroupKey) -> bool:
-        """Whether anybody announces members of ``key``."""
+        """Whether any broker announces members of ``key``."""
         return key in self._records
 
     def brokers(self, key: GroupKey) -> dict[BrokerId, Members]:
-        """Where in reach ``key`` has members, by id, ascending."""
+        """The reachable brokers with members of ``key``, by id, ascending."""
         return {
             broker: Members(max(r.members for r in records), any(r.crossed for r in records))
             for broker, records in sorted(self._records.get(key, {}).items())
@@ -137,7 +138,7 @@ class Membership:
         }
 
     def why_inexact(self, key: GroupKey) -> str | None:
-        """Why ``key`` may be served more than once, for people; ``None`` when it is not."""
+        """Why ``key`` may be served more than once, for humans; ``None`` when it is not."""
         mine = self.brokers(key)
         if len(mine) < 2:
             return None
@@ -150,14 +151,14 @@ class Membership:
         return None
 
     def is_alone(self, key: GroupKey) -> bool:
-        """Whether what is published for ``key`` on its brokers reaches nobody else there."""
+        """Whether publications for ``key`` on its brokers reach no other clients there."""
         mine = self.brokers(key)
         if any(members.crossed for members in mine.values()):
             return False
         return all(there.isdisjoint(mine) for _, there in self._beside(key))
 
     def _beside(self, key: GroupKey) -> Iterator[tuple[GroupKey, frozenset[BrokerId]]]:
-        """The other groups with overlapping filters, and where in reach they have members."""
+        """The other groups with overlapping filters, and the reachable brokers of each."""
         for filter in self._filters.overlapping(key[1]):
             for other in sorted(self._by_filter[filter]):
                 if other != key:
@@ -173,10 +174,10 @@ ORPHANS_MAX: Final = 10_000
 
 @dataclass(kw_only=True, eq=False)
 class Orphans:
-    """Groups whose members all went out of reach, each for ``keep_ms``."""
+    """Groups whose members all became unreachable, each kept for ``keep_ms``."""
 
     keep_ms: int
-    orphans_max: int = ORPHANS_MAX  # the oldest is forgotten when there are more
+    orphans_max: int = ORPHANS_MAX  # beyond this the oldest is forgotten
 
     def __post_init__(self) -> None:
         self._until_ms: Recent[GroupKey, Millis] = Recent(self.orphans_max)  # in the order lost
@@ -187,11 +188,11 @@ class Orphans:
         return frozenset(self._until_ms)
 
     def lose(self, key: GroupKey, *, now_ms: Millis) -> None:
-        """Remember ``key``, whose last members went out of reach."""
+        """Remember ``key``, whose last members became unreachable."""
         self._until_ms.put(key, Millis(now_ms + self.keep_ms))
 
     def find(self, keys: Iterable[GroupKey]) -> None:
-        """Forget ``keys``, which have members again, or were given up."""
+        """Forget ``keys``, which have members again or were given up."""
         for key in keys:
             self._until_ms.pop(key, None)
 
@@ -200,7 +201,7 @@ class Orphans:
         return next(iter(self._until_ms.values()), None)
 
     def expire(self, *, now_ms: Millis) -> bool:
-        """Forget groups kept long enough; tells whether there were any."""
+        """Forget groups kept for long enough; return whether there were any."""
         old = [key for key, until_ms in self._until_ms.items() if until_ms <= now_ms]
         self.find(old)
         return bool(old)

@@ -1,14 +1,14 @@
-"""What travels to an inbox: a parcel of publications, or the confirmation of parcels.
+"""The content of a frame to an inbox: a parcel of publications, or confirmations of parcels.
 
-The body of a frame whose key is an inbox's holds one of these. A parcel is a header and a run of
-PUBLISH packets, as in any other frame. Number 0 wants no confirmation: QoS 0.
+The body of a frame whose key is an inbox's contains one of these. A parcel is a header and a run of
+PUBLISH packets, as in any other frame. Number 0 needs no confirmation: QoS 0.
 
 Layout, big-endian: kind, epoch of the parcels' origin, then the number and the run, or up to
 ``RANGES_MAX`` pairs of first and last number.
 
-Each parcel that arrives is served once, and confirmed when our own broker has it. Our broker
+Each parcel that arrives is published once, and confirmed when our own broker has it. Our broker
 acknowledges in order, so every parcel waits for a position in the stream of what we published. A
-parcel that comes again after it was confirmed is confirmed again: the confirmation was lost.
+parcel that arrives again after it was confirmed is confirmed again: the confirmation was lost.
 
 Source: docs/protocol.md 12.
 """
@@ -34,9 +34,9 @@ PARCEL_HEADER_BYTES = _PARCEL_HEADER.size
 class Parcel(msgspec.Struct, frozen=True):
     """Publications for the members at the receiving broker."""
 
-    epoch: Epoch  # the origin's, in which it numbers
-    number: int  # the origin's number for this receiver, from 1; 0 when no confirmation is wanted
-    run: memoryview  # PUBLISH packets; none when rules of a link on the way took all of them out
+    epoch: Epoch  # the origin's, to which its number belongs
+    number: int  # the origin's number for this receiver, from 1; 0: needs no confirmation
+    run: memoryview  # PUBLISH packets; empty when the rules of a link on the way removed all
 
 
 class Confirmation(msgspec.Struct, frozen=True):
@@ -59,10 +59,10 @@ def pack_confirmation(confirmation: Confirmation) -> bytes:
 
 
 def unpack_parcel(body: memoryview) -> Parcel | Confirmation:
-    """What is in the body of a frame for an inbox.
+    """Decode the body of a frame for an inbox.
 
     Raises:
-        DecodeError: When it is neither.
+        DecodeError: It is neither.
     """
     kind = body[0] if len(body) else 0
     if kind == _PARCEL and len(body) >= PARCEL_HEADER_BYTES:
@@ -81,7 +81,7 @@ _Name = tuple[BrokerId, Epoch, int]
 
 
 class Arrivals:
-    """Parcels that came to us, wait for our broker, or are to be confirmed."""
+    """Parcels that arrived, wait for our broker, or are to be confirmed."""
 
     def __init__(self) -> None:
         self._seen = DuplicateLog()
@@ -91,13 +91,13 @@ class Arrivals:
 
     @property
     def busy(self) -> bool:
-        """Whether something waits for our broker, or to be confirmed."""
+        """Whether a parcel waits for our broker, or to be confirmed."""
         return bool(self._published or self._confirm)
 
     def admit(self, origin: BrokerId, epoch: Epoch, number: int, *, sender: BrokerId) -> bool:
         """Whether this parcel must be served; it then stays open until ``published``.
 
-        ``sender``: the neighbour that brought it.
+        ``sender``: the neighbour that sent it.
         """
         name = (origin, epoch, number)
         first, _ = self._seen.admit(origin, epoch, number, k=1, mask=1, sender=sender)
@@ -108,7 +108,7 @@ class Arrivals:
         return first
 
     def published(self, origin: BrokerId, epoch: Epoch, number: int, position: int) -> None:
-        """Note that a parcel went to our broker, which has it when it acknowledges ``position``."""
+        """Note that a parcel was published; our broker has it when it acknowledges ``position``."""
         self._published.append((position, (origin, epoch, number)))
 
     def settle(self, through: int) -> None:
@@ -124,14 +124,14 @@ class Arrivals:
         for origin, epoch, number in sorted(self._confirm):
             numbers.setdefault((origin, epoch), []).append(number)
         self._confirm.clear()
-        told: list[tuple[BrokerId, Confirmation]] = []
-        for (origin, epoch), each in numbers.items():
-            ranges = _ranges(each)
-            told.extend(
+        messages: list[tuple[BrokerId, Confirmation]] = []
+        for (origin, epoch), of_origin in numbers.items():
+            ranges = _ranges(of_origin)
+            messages.extend(
                 (origin, Confirmation(epoch, tuple(ranges[at : at + RANGES_MAX])))
                 for at in range(0, len(ranges), RANGES_MAX)
             )
-        return told
+        return messages
 
 
 def _ranges(numbers: list[int]) -> list[tuple[int, int]]:

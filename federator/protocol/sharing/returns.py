@@ -1,13 +1,13 @@
-"""Publications of ours that our own stand-ins got, to be published once more.
+"""Publications of ours that our own stand-ins received, to be published once more.
 
-A broker deals out what **we** publish like anything else, so our stand-in may get what was meant
-for a member. It is then published again until a member gets it, and a note about what we published
-tells it from what a client published here, which is to go elsewhere.
+A broker distributes what **we** publish to all members, so our stand-in may get what was meant for
+another member. It is then published again until a member gets it; a note about what we published
+distinguishes it from what a client published here, which must go elsewhere.
 
-The note names topic and payload. If a client publishes the same at that moment the two may be taken
-for each other, which changes nothing: each of them is served once all the same. A note that nobody
-asks for (a member got the publication) is thrown away soon. So it is with letters that come back:
-those in our own handwriting we post again.
+The note contains topic and payload. If a client publishes the same at that moment the two may be
+confused, which changes nothing: each of them is served once all the same. A note that is not used
+(a member got the publication) is soon dropped. Letters that come back are handled likewise: those
+in our own handwriting we post again.
 
 Source: docs/protocol.md 12.
 """
@@ -22,7 +22,7 @@ NOTE_MS: Final = 2_000
 """A note is kept for at least this long, and at most twice as long."""
 
 TRIES_MAX: Final = 64
-"""A publication that came back so often goes to members elsewhere: nobody seems to be here."""
+"""A publication that came back so often goes to members elsewhere: there seem to be none here."""
 
 
 def publication_name(topic: str, payload: bytes | memoryview) -> bytes:
@@ -53,7 +53,7 @@ class Returns:
         self._count += 1
 
     def take(self, name: bytes, *, now_ms: Millis) -> int:
-        """How often we published this that came back to us; 0 when it is not ours."""
+        """How often we published what now came back; 0 when it is not ours."""
         self._forget(now_ms)
         for page in (self._old, self._new):
             tries = page.get(name)
@@ -65,7 +65,7 @@ class Returns:
         return 0
 
     def _forget(self, now_ms: Millis) -> None:
-        """Throw away notes that nobody asked for."""
+        """Drop notes that were not used."""
         if now_ms >= self._since_ms + 2 * self._note_ms:
             self._old = {}
             self._turn_page(now_ms)

@@ -1,1 +1,1 @@
-"""Flows that go by planned trees: who may plan, what is believed for how long, what is measured."""
+"""Flows over planned trees: whose plans an agent follows and for how long, and measurements."""

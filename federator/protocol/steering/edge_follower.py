@@ -1,8 +1,8 @@
-"""Follows what a steerer's plan says of the edge: what to keep there, which wishes only collect.
+"""Follows the edge part of a steerer's plan: what to keep there, which demand only collects.
 
-Both withhold something from somebody, so both need the operator's word beside the steerer's, and
-end with the plan. Neither does anything alone: who keeps, keeps only what others say they collect,
-and who says so misses only what others keep.
+Both withhold publications from subscribers, so both need the operator's permission beside the plan,
+and end with the plan. Neither has an effect alone: an agent that keeps withholds only what others
+announce to only collect, and an agent that announces this misses only what others keep.
 
 Source: docs/protocol.md 18.8.
 """
@@ -30,13 +30,13 @@ class EdgeFollower:
     """Follows plans at the edge of one broker.
 
     Attributes:
-        keep: Has the data plane keep what the policy says; ``None``: nothing.
-        collect: Announces that our clients' wishes for exactly these filters only collect.
-        asks_straight: Whether our clients' wish for a filter is announced as a destination's.
+        keep: Makes the data plane keep by this policy; ``None``: keep nothing.
+        collect: Announces that our clients only collect what matches exactly these filters.
+        asks_straight: Whether our clients' demand for a filter is announced as a destination.
         asks_in_mesh: Whether it is announced for a mesh.
-        obstacle: Why nothing can be announced to be collected, whatever plans say; empty: it can.
+        obstacle: Why we can never announce to collect, whatever the plans; empty: we can.
         allowed: Whether the operator lets a steerer place topics.
-        in_doubt: Whether it is not known for sure what our clients want.
+        in_doubt: Whether our clients' demand is not known for sure.
     """
 
     keep: Callable[[KeepPolicy | None, Now], None]
@@ -55,23 +55,23 @@ class EdgeFollower:
         self._complained = False
 
     def follow(self, plan: Plan | None, now: Now) -> None:
-        """Do what ``plan`` says from now on; ``None``: none holds."""
+        """Follow ``plan`` from now on; ``None``: no plan is valid."""
         self._plan = plan
         self._apply(now)
 
     def allow(self, allowed: bool, now: Now) -> None:
-        """The operator lets a steerer place topics, or no longer."""
+        """Store whether the operator lets a steerer place topics."""
         self.allowed = allowed
         self._apply(now)
 
     def doubt(self, in_doubt: bool, now: Now) -> None:
-        """It is not known for sure what our clients want, or it is again."""
+        """Store whether our clients' demand is not known for sure."""
         if in_doubt != self.in_doubt:
             self.in_doubt = in_doubt
             self._apply(now)
 
     def why_not(self) -> str:
-        """Why the plan is not followed at the edge, or not in whole; empty: it is."""
+        """Why the plan is not followed at the edge, or only in part; empty: it is followed."""
         plan = self._plan
         if plan is None or not (plan.keep or plan.collects):
             return ""
@@ -89,7 +89,7 @@ class EdgeFollower:
         return self.obstacle or (IN_DOUBT if self.in_doubt else "")
 
     def told(self, publications: float, rate: float) -> KeptLoad | None:
-        """What the steerer hears, with what is kept of late, per second and in bit/s."""
+        """The report to the steerer, with the recently kept publications/s and bit/s."""
         plan = self._plan
         if plan is None or not (plan.keep or plan.collects):
             return None
@@ -114,7 +114,7 @@ class EdgeFollower:
         self._complain()
 
     def _complain(self) -> None:
-        """Say once what a steerer may not do here."""
+        """Log once what a steerer may not do here."""
         why = self.why_not()
         hinders = why in (NOT_ALLOWED, TOO_MANY) or bool(why and why == self.obstacle)
         if hinders and not self._complained and self._plan is not None:
@@ -124,18 +124,18 @@ class EdgeFollower:
 
 
 class KeptMeter:
-    """How much is kept at the edge: the mean of the last ``WINDOWS`` looks at the counters."""
+    """How much is kept at the edge: the mean of the last ``WINDOWS`` samples of the counters."""
 
     def __init__(self, counters: DataCounters) -> None:
         self._counters = counters
         self._looks: deque[tuple[Millis, int, int]] = deque(maxlen=WINDOWS + 1)
 
     def look(self, now_ms: Millis) -> None:
-        """Look at the counters; every two seconds or so."""
+        """Sample the counters; call every two seconds or so."""
         self._looks.append((now_ms, self._counters.kept, self._counters.kept_bytes))
 
     def rates(self) -> tuple[float, float]:
-        """Publications per second, and bit/s."""
+        """Kept publications per second, and bit/s."""
         if len(self._looks) < 2:
             return 0.0, 0.0
         (since_ms, count, size), (until_ms, count_now, size_now) = self._looks[0], self._looks[-1]

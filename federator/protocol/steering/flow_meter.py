@@ -1,15 +1,15 @@
-"""What our own clients publish, by flow: how much, and how sure that is.
+"""Measures what our own clients publish, by flow: the rate and its error.
 
-A flow is what one set of filters matches. The data plane adds each frame of ours to the count of
-its route, and nothing more; once a second the counts become a **window** of each flow. A rate is
-the mean of the last ``WINDOWS``; its standard error comes from how much they differ. So a shift
-that lasts is the whole of the mean after ten seconds, with a small error, while a burst of two
-seconds moves the mean by a fifth of itself and makes the error nearly as large: who asks for two
-errors does not move for it.
+A flow is what one set of filters matches. The data plane adds each frame of ours to the counter of
+its route, and nothing more; once a second the counters become a **window** of each flow. A rate is
+the mean of the last ``WINDOWS``; its standard error follows from their variation. So after ten
+seconds a lasting change makes up the whole mean, with a small error, while a burst of two seconds
+moves the mean by a fifth of itself and makes the error nearly as large: a reader that requires two
+errors ignores it.
 
-Flows may be as many as clients can think of filters, so the heaviest only are followed. Those that
-are followed count exactly, whatever the crowd does. A newcomer among a crowd is found as one finds
-who has a majority, by crossing out votes in pairs (Misra and Gries 1982): a flow that carries more
+There may be as many flows as clients can invent filters, so only the heaviest are followed. A
+followed flow is counted exactly, however many others there are. A new heavy flow among many is
+found as a majority is found by crossing out votes in pairs (Misra and Gries 1982): a flow with more
 than one part in ``NEWCOMERS_MAX`` of a window's bytes is found in that window.
 
 Source: docs/observability.md, "How full links are".
@@ -32,15 +32,15 @@ from federator.protocol.types import BrokerId, Millis
 WINDOW_MS: Final = 1_000
 WINDOWS: Final = 10
 ROUTES_MAX: Final = 1_024
-"""Routes whose counts wait to be added to flows."""
+"""Routes whose counters wait to be added to flows."""
 
 NEWCOMERS_MAX: Final = 1_024
 SPARE: Final = 2
-"""So many times the flows told are followed, so that others can overtake the lightest told:
-of those that can be steered, and as many others; neither crowds out the other."""
+"""We follow so many times the reported flows, so that others can overtake the lightest reported
+one: of steerable flows, and as many others; neither crowds out the other."""
 
 FILTER_CHARS_MAX: Final = 65_536
-"""In the names of all flows told: filters may be 65,535 bytes long each."""
+"""Characters of the filters of all reported flows: a filter may have 65,535 bytes."""
 
 
 @dataclass(slots=True)
@@ -49,11 +49,11 @@ class _Flow:
 
     bytes: int = 0
     publications: int = 0
-    steerable: bool = False  # somebody wanted it over the shortest path when it was last seen
+    steerable: bool = False  # some broker wanted it over the shortest path when last seen
     windows: deque[tuple[int, int]] = field(default_factory=lambda: deque(maxlen=WINDOWS))
 
     def close(self) -> None:
-        """The open window is over."""
+        """Close the open window."""
         self.windows.append((self.bytes, self.publications))
         self.bytes = self.publications = 0
 
@@ -65,32 +65,32 @@ class _Flow:
 class _About(NamedTuple):
     filters: tuple[str, ...]
     destinations: tuple[BrokerId, ...]
-    meshed: bool  # a mesh has some of them
+    meshed: bool  # some of its filters are routed in a mesh
 
 
 class FlowMeter:
     """Measures the flows of one broker's clients.
 
     Args:
-        flows_max: Flows that are told.
-        frame_overhead_bytes: What a frame takes on the wire beside its label and its body.
+        flows_max: Flows that are reported.
+        frame_overhead_bytes: Bytes of a frame on the wire beside its label and its body.
     """
 
     def __init__(self, flows_max: int, *, frame_overhead_bytes: int = 0) -> None:
         self._flows_max = flows_max
         self._overhead_bytes = frame_overhead_bytes
-        self._open: dict[TopicRoute, list[int]] = {}  # bodies' bytes, publications, frames
-        self._flows: dict[bytes, _Flow] = {}  # followed, by the keys of their filters
-        # Bytes, at least so many; publications; steerable or not.
+        self._open: dict[TopicRoute, list[int]] = {}  # bytes of bodies, publications, frames
+        self._flows: dict[bytes, _Flow] = {}  # followed flows, by the keys of their filters
+        # Bytes, a lower bound; publications; steerable or not.
         self._newcomers: dict[bytes, list[int]] = {}
         self._all = _Flow()
         self._spans_ms: deque[int] = deque(maxlen=WINDOWS)
         self._since_ms: Millis | None = None
 
     def add(self, route: TopicRoute, size: int, publications: int) -> None:
-        """A frame with a body of ``size`` bytes goes by ``route``, or would if it had next hops.
+        """Count a frame with a body of ``size`` bytes for ``route``, even one without next hops.
 
-        What is in its label beside keys and mask counts as its body. Called for each frame.
+        Everything in its label beside keys and mask counts as its body. Called for each frame.
         """
         counted = self._open.get(route)
         if counted is None:
@@ -102,7 +102,7 @@ class FlowMeter:
         counted[2] += 1
 
     def on_time(self, now_ms: Millis) -> None:
-        """End the window if it is due; to be called every ``WINDOW_MS`` or so."""
+        """Close the window if it is due; call every ``WINDOW_MS`` or so."""
         if self._since_ms is None:
             self._since_ms = now_ms
         span_ms = now_ms - self._since_ms
@@ -126,9 +126,9 @@ class FlowMeter:
         """The heaviest flows, heaviest first, and the bit/s of all others together.
 
         Args:
-            forwarder: Knows filters by key, and who wants them now.
-            steerable: Only those that somebody wants over the shortest path.
-            most: Fewer than are told otherwise.
+            forwarder: Knows filters by key, and which brokers want them now.
+            steerable: Only flows that some broker wants over the shortest path.
+            most: At most so many, if fewer than ``flows_max``.
         """
         flows: list[FlowLoad] = []
         for flow, (filters, destinations, meshed) in self._listed(
@@ -142,16 +142,16 @@ class FlowMeter:
         return tuple(flows), max(0.0, total - sum(flow.rate for flow in flows))
 
     def told_of_meshes(self, forwarder: Forwarder) -> tuple[MeshFlow, ...]:
-        """The heaviest flows that somebody wants in a mesh, heaviest first."""
+        """The heaviest flows that are wanted in a mesh, heaviest first."""
         listed = self._listed(forwarder, lambda about: about.meshed)
         return tuple(MeshFlow(about.filters, self._publications(flow)) for flow, about in listed)
 
-    # Within
+    # Helpers
 
     def _listed(
         self, forwarder: Forwarder, fits: Callable[[_About], bool], most: int | None = None
     ) -> Iterator[tuple[_Flow, _About]]:
-        """The heaviest flows that fit, as many as are told, or ``most``."""
+        """The heaviest flows that fit, as many as are reported, or ``most``."""
         left = self._flows_max if most is None else min(most, self._flows_max)
         room = FILTER_CHARS_MAX
         for keys, flow in self._flows.items():  # heaviest first, since the last window
@@ -166,7 +166,7 @@ class FlowMeter:
                 yield flow, about
 
     def _publications(self, flow: _Flow) -> float:
-        """Per second."""
+        """Publications per second."""
         return sum(count for _, count in flow.windows) * 1_000 / sum(self._spans_ms)
 
     def _follow_heaviest(self) -> None:
@@ -178,11 +178,11 @@ class FlowMeter:
                 if flow.steerable is steerable
             ]
             ranked += heapq.nlargest(SPARE * self._flows_max, alike, key=itemgetter(0))
-        ranked.sort(key=lambda each: (-each[0], each[1]))
+        ranked.sort(key=lambda flow: (-flow[0], flow[1]))
         self._flows = {keys: flow for carried, keys, flow in ranked if carried}
 
     def _rate(self, flow: _Flow) -> tuple[float, float]:
-        """bit/s, and its standard error: that of a ratio, for windows differ in length."""
+        """bit/s, and its standard error: that of a ratio, because windows differ in length."""
         spans_ms, sizes = self._spans_ms, [size for size, _ in flow.windows]
         count, total_ms = len(spans_ms), sum(spans_ms)
         if not count:
@@ -194,7 +194,7 @@ class FlowMeter:
         return 8_000 * per_ms, 8_000 * sqrt(squares * count / (count - 1)) / total_ms
 
     def _fold(self) -> None:
-        """Add the counts of routes to their flows."""
+        """Add the counters of routes to their flows."""
         for route, (bodies, publications, frames) in self._open.items():
             size = bodies + frames * (label_bytes(route.keys) + self._overhead_bytes)
             self._all.bytes += size
@@ -217,7 +217,7 @@ class FlowMeter:
         self._open.clear()
 
     def _cross_out(self) -> None:
-        """Leave ``NEWCOMERS_MAX`` at most: take from each what the first of the others has."""
+        """Leave at most ``NEWCOMERS_MAX``: subtract from each the largest size dropped."""
         sizes = heapq.nlargest(NEWCOMERS_MAX + 1, (size for size, *_ in self._newcomers.values()))
         crossed = sizes[-1]
         self._newcomers = {
@@ -228,12 +228,12 @@ class FlowMeter:
 
 
 def _about(keys: bytes, forwarder: Forwarder) -> _About | None:
-    """What is known of a flow; ``None``: it cannot be told."""
+    """The filters and destinations of a flow; ``None``: it cannot be reported."""
     filters = sorted(_named(keys, forwarder))
-    routes = [route for each in filters if (route := forwarder.route_of(each)) is not None]
+    routes = [route for name in filters if (route := forwarder.route_of(name)) is not None]
     ends = {end for route in routes for end in route.destinations}
     meshed = any(r.next_hops or (r.wanted and not r.destinations) for r in routes)
-    whole = len(routes) == len(filters) >= len(keys) // KEY_BYTES  # each still has a route
+    whole = len(routes) == len(filters) >= len(keys) // KEY_BYTES  # each filter still has a route
     if not whole or len(filters) > FILTERS_MAX or len(ends) > BROKERS_MAX:
         return None
     return _About(tuple(filters), tuple(sorted(ends)), meshed)

@@ -1,4 +1,4 @@
-"""Follows a steerer's plans: takes them, lets them expire, and tells where a tree is torn.
+"""Follows a steerer's plans: accepts them, lets them expire, and reports torn trees.
 
 Source: docs/protocol.md 18.
 """
@@ -17,7 +17,7 @@ from federator.protocol.timers import earliest
 from federator.protocol.types import BrokerId, Millis, Now
 
 TELL_GAP_MS: Final = Millis(100)
-"""Between two words to a neighbour that a tree is torn here: frames keep coming for a while."""
+"""Between two reports to a neighbour that a tree is torn here: frames keep coming for a while."""
 
 TOLD_MAX: Final = 4_096
 COMPLAINT_GAP_MS: Final = Millis(60_000)
@@ -31,19 +31,23 @@ class Ways(Protocol):
         """The trees that it follows."""
 
     def follow_trees(self, trees: Sequence[Tree], now: Now) -> None:
-        """Send flows by exactly these. Raises ``ValueError``: one is no tree, or not through us."""
+        """Send flows over exactly these trees.
+
+        Raises:
+            ValueError: One is no tree, or does not lead through us.
+        """
 
     def trees_changed(self, now: Now) -> None:
-        """Some of them hold no more, or again."""
+        """Note that some trees became invalid, or valid again."""
 
 
 class PlanFollower:
     """Follows plans for one broker.
 
     Args:
-        tell: Says something to a neighbour.
-        note: Told what an operator may want to know.
-        follow_edge: Told which plan holds, for what it says of the edge; ``None``: none.
+        tell: Sends a message to a neighbour.
+        note: Receives notices for the operator.
+        follow_edge: Receives the valid plan, for its edge part; ``None``: no plan is valid.
     """
 
     def __init__(
@@ -61,19 +65,19 @@ class PlanFollower:
         self._told: RateLimiter[tuple[bytes, BrokerId]]
         self._told = RateLimiter(gap_ms=TELL_GAP_MS, keys_max=TOLD_MAX)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
-        self._follows = False  # a plan
+        self._follows = False  # whether we follow a plan
 
     @property
     def due_ms(self) -> Millis | None:
-        """When ``on_time`` has something to do."""
+        """When ``on_time`` is due."""
         return earliest(self._book.due_ms, self._ways.trees.due_ms)
 
     def plan(self, now_ms: Millis) -> Plan | None:
-        """The plan that holds."""
+        """The plan that is valid."""
         return self._book.holds(now_ms)
 
     def on_plan(self, plan: Plan | None, now: Now) -> None:
-        """A plan was retained on our broker; ``None``: it was taken away."""
+        """Handle a plan retained on our broker; ``None``: it was deleted."""
         if plan is None:
             self._book.clear()
             self._end("taken away", now)
@@ -96,7 +100,7 @@ class PlanFollower:
         self._follow_edge(plan, now)
 
     def refuse(self, why: str, now: Now) -> None:
-        """A plan that came is not believed."""
+        """Count and report a plan that is rejected."""
         self.refused += 1
         if self._complaints.allow("plan", now.ms):
             self._note(Notice("steer.refused", "warning", {"reason": why}))
@@ -110,12 +114,12 @@ class PlanFollower:
             self._ways.trees_changed(now)
 
     def on_torn(self, tree: bytes, sender: BrokerId, now: Now) -> None:
-        """A frame came from ``sender`` by a tree that does not hold here."""
+        """A frame came from ``sender`` over a tree that is torn here: report it."""
         if self._told.allow((tree, sender), now.ms):
             self._tell(sender, TreeTorn(self._self_id, tree))
 
     def on_message(self, told: TreeTorn, now: Now) -> None:
-        """A neighbour says that a tree does not hold there: nor does it here, then, that way."""
+        """A neighbour reports a torn tree: mark it torn here in that direction."""
         if not self._ways.trees.tear(told.tree, told.sender, now.ms):
             return
         self._ways.trees_changed(now)

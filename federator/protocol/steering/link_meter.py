@@ -1,11 +1,11 @@
-"""How much goes over each link of ours, and how much it can carry.
+"""Measures how much goes over each of our links, and how much it can carry.
 
-A rate is what left in the last ten seconds. What a link can carry shows when it cannot take all:
-while something waits in our queue all the time, what leaves is the link's capacity, as the flow
-through a tap tells its width only while it is open. That is averaged over such a stretch of up to
-ten seconds, so that it follows a link whose capacity changes, and remembered for an hour after,
-unless the link carries more by then: whoever steers keeps flows away from it meanwhile. A link
-that has always kept up tells nothing.
+A rate is what was sent in the last ten seconds. The capacity of a link shows when the link is
+saturated: while our queue is never empty, what is sent is the link's capacity, as the flow through
+a tap shows its width only while it is open. We average over up to ten seconds of that time, so that
+the capacity follows changes, and remember it for an hour after, unless the link carries more by
+then: a steerer keeps flows away from the link meanwhile. A link that always keeps up shows no
+capacity.
 
 Source: docs/observability.md, "How full links are".
 """
@@ -18,30 +18,31 @@ from federator.protocol.types import BrokerId, Millis
 
 SPAN_MS: Final = 10_000
 FULL_MS_MIN: Final = 3_000
-"""A shorter stretch with a queue says little: what the kernel takes in pieces weighs too much."""
+"""A shorter time with a queue proves little: the kernel accepts bytes in large pieces."""
 
 FORGET_MS: Final = 3_600_000
 OUTDONE: Final = 1.1
-"""A capacity that was learnt is forgotten when the link carries so many times as much."""
+"""A capacity is forgotten when the link carries so many times as much."""
 
 SAMPLES_MAX: Final = 64
-"""Of one link; fewer are taken in ``SPAN_MS``."""
+"""Samples of one link; fewer are taken in ``SPAN_MS``."""
 
 
 @dataclass(frozen=True, slots=True)
 class LinkSample:
-    """A link at one moment."""
+    """The state of a link at one moment."""
 
     at_ms: Millis
-    bytes_left: int  # that left us since some beginning
-    queue_bytes: int  # that wait to be sent
-    stint: tuple[int, ...] = ()  # another one whenever nothing waited for a moment, or it was down
+    bytes_left: int  # bytes sent so far
+    queue_bytes: int  # bytes that wait to be sent
+    # Changes whenever the queue was empty for a moment, or the link down.
+    stint: tuple[int, ...] = ()
 
 
 @dataclass(slots=True)
 class _Link:
     samples: deque[LinkSample] = field(default_factory=lambda: deque(maxlen=SAMPLES_MAX))
-    full_from: LinkSample | None = None  # since when something has waited all the time
+    full_from: LinkSample | None = None  # since when the queue has never been empty
     learnt: float | None = None  # bit/s
     learnt_ms: Millis = Millis(0)
 
@@ -53,29 +54,29 @@ class LinkMeter:
         self._links: dict[BrokerId, _Link] = {}
 
     def take(self, samples: dict[BrokerId, LinkSample]) -> None:
-        """Take one sample of each link there is; others are forgotten."""
+        """Take one sample of each present link; the others are forgotten."""
         self._links = {id: self._links.get(id) or _Link() for id in samples}
         for id, sample in samples.items():
             self._take(self._links[id], sample)
 
     def rate(self, neighbour: BrokerId) -> float | None:
-        """bit/s of late; ``None`` before there are two samples."""
+        """Recent bit/s; ``None`` before there are two samples."""
         link = self._links.get(neighbour)
         return None if link is None else _rate(link.samples)
 
     def queue_bytes(self, neighbour: BrokerId) -> int:
-        """What waited to be sent at the last sample."""
+        """Bytes that waited to be sent at the last sample."""
         link = self._links.get(neighbour)
         return link.samples[-1].queue_bytes if link is not None and link.samples else 0
 
     def capacity(self, neighbour: BrokerId) -> float | None:
-        """bit/s that the link carried while it was full; ``None``: it was not, of late."""
+        """bit/s that the link carried when saturated; ``None``: it was not, lately."""
         link = self._links.get(neighbour)
         return None if link is None else link.learnt
 
     def _take(self, link: _Link, sample: LinkSample) -> None:
         samples, full = link.samples, link.full_from
-        if samples and sample.bytes_left < samples[-1].bytes_left:  # counts from 0 again
+        if samples and sample.bytes_left < samples[-1].bytes_left:  # the counter restarted from 0
             samples.clear()
             full = None
         samples.append(sample)
@@ -87,12 +88,12 @@ class LinkMeter:
             full = sample
         link.full_from = full
         if full is not None and sample.at_ms - full.at_ms >= FULL_MS_MIN:
-            rate = _rate([each for each in samples if each.at_ms >= full.at_ms])
-            if rate:  # a link that takes nothing is about to go down, and has no capacity to learn
+            rate = _rate([s for s in samples if s.at_ms >= full.at_ms])
+            if rate:  # a link that sends nothing is about to go down, and shows no capacity
                 link.learnt, link.learnt_ms = rate, sample.at_ms
         if full is None and link.learnt is not None:
-            # A link that carries clearly more than it could has become another one.
-            of_late = [each for each in samples if sample.at_ms - each.at_ms <= FULL_MS_MIN]
+            # A link that carries clearly more than its capacity has changed.
+            of_late = [s for s in samples if sample.at_ms - s.at_ms <= FULL_MS_MIN]
             if (_rate(of_late) or 0.0) > OUTDONE * link.learnt:
                 link.learnt = None
         if sample.at_ms - link.learnt_ms > FORGET_MS:
@@ -100,7 +101,7 @@ class LinkMeter:
 
 
 def _rate(samples: deque[LinkSample] | list[LinkSample]) -> float | None:
-    """bit/s between the first and the last."""
+    """bit/s between the first and the last sample."""
     if len(samples) < 2 or samples[-1].at_ms <= samples[0].at_ms:
         return None
     first, last = samples[0], samples[-1]

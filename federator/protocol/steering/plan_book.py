@@ -1,9 +1,9 @@
-"""Which plan holds at a broker, and until when.
+"""Which plan is valid at a broker, and until when.
 
-A plan is a lease: it holds for as long as it says, by the clock that tells less: from when it came,
-and from when it was made. So neither a steerer that died nor a clock that is wrong leaves anything
-behind. Of two who steer the one that began first goes on; the other is heard when that one's plan
-has expired.
+A plan is a lease: it is valid for as long as it states, by the earlier of two clocks: from when it
+arrived, and from when it was made. So neither a dead steerer nor a wrong clock leaves anything
+behind. Of two steerers the one that began first continues; a plan of the other is accepted when
+that one's plan has expired.
 
 Source: docs/protocol.md 18.
 """
@@ -19,22 +19,22 @@ AHEAD_MS_MAX: Final = 60_000
 
 
 class Held(NamedTuple):
-    """A plan that holds."""
+    """A valid plan."""
 
     plan: Plan
     until_ms: Millis  # monotonic
 
 
 def precedence(plan: Plan) -> tuple[int, str]:
-    """Of steerers whose plans hold, the one with the least of these goes on: who began first."""
+    """Orders steerers with valid plans: the least, which began first, continues."""
     return plan.since_ms, plan.steerer
 
 
 def until_ms(plan: Plan, now: Now) -> Millis:
-    """Until when ``plan``, which comes now, holds (monotonic).
+    """Until when ``plan``, which arrives now, is valid (monotonic).
 
     Raises:
-        DecodeError: It is not of this time.
+        DecodeError: It has expired, or is from the future.
     """
     age_ms = now.us // 1_000 - plan.made_ms
     if age_ms >= plan.valid_ms:
@@ -55,7 +55,8 @@ class PlanBook:
     def __init__(self, federation: str, broker: BrokerId) -> None:
         self._federation, self._broker = federation, broker
         self._held: Held | None = None
-        self._newest: dict[str, tuple[int, int]] = {}  # of who was believed last
+        # Number of the plan accepted last, by steerer.
+        self._newest: dict[str, tuple[int, int]] = {}
 
     def holds(self, now_ms: Millis) -> Plan | None:
         held = self._held
@@ -63,16 +64,18 @@ class PlanBook:
 
     @property
     def due_ms(self) -> Millis | None:
-        """When what holds will have expired."""
+        """When the valid plan expires."""
         return None if self._held is None else self._held.until_ms
 
     def take(self, plan: Plan, now: Now) -> None:
-        """Believe ``plan`` from now on. That what holds is told again changes nothing.
+        """Accept ``plan``. Receiving the present plan again changes nothing.
 
         Raises:
-            DecodeError: It is not for us, not of this time, or not of who steers; what held, holds.
+            DecodeError: It is not for us, expired, from the future, or not from the steerer
+                whose plan is valid. The present plan stays valid.
         """
-        if plan == self.holds(now.ms):  # a broker says what it retains to whoever returns
+        # A broker resends what it retains to a client that reconnects.
+        if plan == self.holds(now.ms):
             return
         if plan.version != STEERING_VERSION:
             raise DecodeError(f"version {plan.version}, {STEERING_VERSION} wanted")
@@ -93,5 +96,5 @@ class PlanBook:
         self._held = held
 
     def clear(self) -> None:
-        """Whoever steered ended."""
+        """Forget the plan: its steerer ended it."""
         self._held = None

@@ -1,7 +1,7 @@
-"""What the data path writes down while it works: one event per frame, nothing more.
+"""Events that the data path records while it works: one per frame, nothing more.
 
-The hot path only adds events; ten times a second a window aggregator reads what they mean and adds
-them up, off the hot path.
+The hot path only appends events; ten times a second a window aggregator interprets and adds them
+up, off the hot path.
 
 Source: docs/metrics.md, "What it costs".
 """
@@ -22,7 +22,7 @@ class Came(msgspec.Struct, gc=False):
     sender: BrokerId
     publications: int
     bytes: int
-    repeated: bool  # it was here before
+    repeated: bool  # a duplicate
     flags: int
     origin: BrokerId
     epoch: int
@@ -33,7 +33,7 @@ class Came(msgspec.Struct, gc=False):
 
 
 class Delivered(msgspec.Struct, gc=False):
-    """A frame's publications were handed to our broker."""
+    """We sent a frame's publications to our broker."""
 
     origin: BrokerId
     hops: int  # links travelled
@@ -41,9 +41,9 @@ class Delivered(msgspec.Struct, gc=False):
     keys: bytes
     epoch: int
     seq: int
-    publications: int  # those that our broker's connection took
+    publications: int  # those that were written to our broker's connection
     bytes: int  # of the body
-    delay_us: int  # since its origin made the frame, by two clocks
+    delay_us: int  # since its origin made the frame, by both brokers' clocks
     origin_time_us: int
 
 
@@ -72,7 +72,7 @@ class Sent(msgspec.Struct, gc=False):
 
 
 class Refused(msgspec.Struct, gc=False):
-    """A copy of a frame could not be sent; under custody it is asked for later."""
+    """A copy of a frame could not be sent; under custody the receiver requests it later."""
 
     neighbour: BrokerId
     publications: int
@@ -87,34 +87,33 @@ FrameEvent: TypeAlias = Came | Delivered | Made | Sent | Refused
 
 
 class FrameEventSink(Protocol):
-    """What the data path tells its events."""
+    """Where the data path records its events."""
 
     def add(self, event: FrameEvent) -> None:
-        """Write down an event. Called for each frame: it takes a moment, and never raises."""
+        """Record an event. Called for each frame: it is fast, and never raises."""
 
 
 class FrameEventBuffer:
-    """The events since somebody last took them.
+    """The events since they were last taken.
 
     Args:
-        events_max: When there are so many, they are taken at once.
+        events_max: When there are so many, ``on_full`` takes them at once.
     """
 
     def __init__(self, events_max: int = EVENTS_MAX) -> None:
-        self.on_full: Callable[[], None] = self._forget  # takes them
-        self.lost = 0  # events forgotten, because nobody takes them
+        self.on_full: Callable[[], None] = self._forget  # takes the events
+        self.lost = 0  # events dropped, because there is no taker
         self._events: list[FrameEvent] = []
         self._events_max = events_max
 
     def add(self, event: FrameEvent) -> None:
-        """Write down an event."""
         events = self._events
         events.append(event)
         if len(events) >= self._events_max:
             self.on_full()
 
     def take(self) -> Sequence[FrameEvent]:
-        """All events written down; the buffer is empty then."""
+        """Return all recorded events, and empty the buffer."""
         events, self._events = self._events, []
         return events
 

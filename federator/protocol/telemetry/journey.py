@@ -1,4 +1,4 @@
-"""What is known of one trace: what brokers on its way told, and which have not yet.
+"""The state of one trace: reports of brokers on its way, and which are outstanding.
 
 Source: docs/protocol.md 8.6; docs/observability.md, "A topic on its way".
 """
@@ -9,19 +9,19 @@ from federator.protocol.messages.operators import Traced
 from federator.protocol.types import BrokerId
 
 Hop = tuple[BrokerId, BrokerId]
-"""From whom to whom."""
+"""From one broker to the next."""
 
 
 @dataclass(slots=True)
 class Journey:
-    """What is known of one trace."""
+    """The reports about one trace."""
 
-    start: Traced | None = None  # what the asked agent said, ``None`` before
-    came: dict[Hop, Traced] = field(default_factory=dict)  # what was told of each hop
-    names: dict[str, str] = field(default_factory=dict)  # of brokers on the way, as told, by id
+    start: Traced | None = None  # the report of the agent we asked, ``None`` before
+    came: dict[Hop, Traced] = field(default_factory=dict)  # the report about each hop
+    names: dict[str, str] = field(default_factory=dict)  # names of brokers on the way, by id
 
     def take(self, told: Traced) -> None:
-        """Note what one more broker tells."""
+        """Store the report of one more broker."""
         self.names |= told.names
         if len(told.path) == 1:
             self.start = told
@@ -30,7 +30,9 @@ class Journey:
 
     @property
     def waited_for(self) -> list[Hop]:
-        """Hops that were begun and are not told of."""
-        told = [each for each in (self.start, *self.came.values()) if each is not None]
-        begun = [(each.path[-1], next_hop) for each in told for next_hop, _ in each.next_hops]
+        """Hops that were started and not yet reported."""
+        reports = [report for report in (self.start, *self.came.values()) if report is not None]
+        begun = [
+            (report.path[-1], next_hop) for report in reports for next_hop, _ in report.next_hops
+        ]
         return [hop for hop in begun if hop not in self.came]

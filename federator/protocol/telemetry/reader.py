@@ -1,16 +1,16 @@
-"""Reading one agent's spool over MQTT: what to ask next, and what of an answer to take.
+"""Reads one agent's spool over MQTT: what to request next, and what of an answer to accept.
 
-Batches are taken strictly in order, like the offsets of a Kafka consumer. There is one question at
-a time, for a window of batches; what does not continue where reading stands is dropped, for it will
-be asked again. A head says what may be asked; only an answer moves anything, for answers carry the
-reader's token.
+Batches are accepted strictly in order, like the offsets of a Kafka consumer. One request is open at
+a time, for a window of batches; what does not continue the accepted batches is dropped, because it
+will be requested again. A head tells which batches may be requested; only an answer advances the
+reader, because answers carry the reader's token.
 
-The window doubles with each question that is answered whole and halves with each that is not, down
-to one batch. One batch that is answered wrongly again and again is missing; a question without any
-answer is asked for ever, more and more slowly.
+The window doubles with each request that is answered completely and halves with each that is not,
+down to one batch. One batch that is answered wrongly again and again is missing; a request without
+any answer is repeated for ever, more and more slowly.
 
-The lines of records stay bytes, as they came; of each only what tells whose it is and where it
-stands is read. A table that is not known here, or a newer version of one, is taken like any other.
+The lines of records stay bytes, as received; only the fields that show their spool and position are
+parsed. An unknown table, or a newer version of one, is accepted like any other.
 
 Source: docs/metrics.md, "Replay"; docs/collector.md, "How it reads".
 """
@@ -31,16 +31,16 @@ Reason = Literal[
     "dropped by the spool", "unreadable", "not given", "spool replaced", "not in the spool"
 ]
 """Why batches are missing. ``dropped by the spool``: it is bounded, and they were its oldest.
-``unreadable``: the agent's answers are no records. ``not given``: it says that it has them, and
-answers without. ``spool replaced``: the agent begins another, with its disk lost. ``not in the
-spool``: the agent says that there are none of these numbers, among others that there are: it skips
-some when its machine started anew, so this alone is no loss."""
+``unreadable``: the agent's answers are no records. ``not given``: the agent claims to have them,
+but answers without. ``spool replaced``: the agent starts another, because its disk was lost. ``not
+in the spool``: the agent has no batches with these numbers, but with others: it skips some numbers
+when its machine restarted, so this alone is no loss."""
 
 SKIPPED: Final[Reason] = "not in the spool"
 
 
 class _Line(msgspec.Struct, frozen=True):
-    """What is read of a record."""
+    """The parsed fields of a record."""
 
     broker: Id
     spool: str
@@ -63,7 +63,7 @@ class Batch(msgspec.Struct, frozen=True):
 
 
 class Missing(msgspec.Struct, frozen=True):
-    """Batches ``first`` to ``last`` are passed over: there is nothing of them to take."""
+    """Batches ``first`` to ``last`` are skipped: none of them can be read."""
 
     first: int
     last: int
@@ -72,31 +72,31 @@ class Missing(msgspec.Struct, frozen=True):
 
 @dataclass(slots=True)
 class Taken:
-    """What one answer gave."""
+    """The result of one answer."""
 
-    # What follows where reading stood, without a hole between.
+    # What follows the accepted batches, without a gap.
     found: list[Batch | Missing] = field(default_factory=list)
-    # Why the answer's lines are not those of the spool; then nothing of them counts.
+    # Why the answer's lines are not those of the spool; then none of them counts.
     fault: DecodeError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Pace:
-    """The pace of questions: how much is asked at once, and when again."""
+    """The pace of requests: how much is requested at once, and when again."""
 
-    window_first: int = 1  # batches of the first question,
+    window_first: int = 1  # batches of the first request,
     window_max: int = 1_024  # and of any
-    answer_ms: Millis = Millis(5_000)  # silence after which a question is asked again
-    # The first wait before a question that was not answered well is asked again,
+    answer_ms: Millis = Millis(5_000)  # silence after which a request is repeated
+    # The first wait before a request that failed is repeated,
     retry_ms: Millis = Millis(200)
-    retry_max_ms: Millis = Millis(10_000)  # and the longest, of those not answered at all
+    retry_max_ms: Millis = Millis(10_000)  # and the longest, without any answer
     # Wrong answers about one batch until it is given up; ``None``: never.
     refusals_max: int | None = 5
 
 
 @dataclass(slots=True)
 class _Question:
-    """``broken``: an answer was missing or wrong, so the rest of its answers is of no use."""
+    """``broken``: an answer was missing or wrong, so the rest of the answers is useless."""
 
     first: int
     last: int
@@ -109,13 +109,13 @@ class SpoolReader:
     """The reader of one spool."""
 
     broker: BrokerId
-    taken: int  # the last batch taken, passed over, or not wanted; 0 when all are wanted
+    taken: int  # the last batch accepted, skipped, or not wanted; 0 when all are wanted
     pace: Pace
-    head_first: int = 1  # the oldest batch that the spool holds, by its agent's last word
+    head_first: int = 1  # the oldest batch in the spool, as last reported by its agent
     head_last: int = 0  # the newest, likewise
-    asked: int = 0  # questions
-    unanswered: int = 0  # questions that were not answered to their end in time
-    stray: int = 0  # answers that nobody asked for, or that came twice
+    asked: int = 0  # requests
+    unanswered: int = 0  # requests without a complete answer in time
+    stray: int = 0  # answers without a request, or duplicates
 
     def __post_init__(self) -> None:
         self._question: _Question | None = None
@@ -123,29 +123,29 @@ class SpoolReader:
         self._window = self.pace.window_first
         self._failures = 0
         self._refusals = 0
-        self._held_last = 0  # that an answer told of: proven, other than a head
+        self._held_last = 0  # reported by an answer: authenticated, other than a head
 
-    # -- asking ----------------------------------------------------------------------------------
+    # -- requests ---------------------------------------------------------------------------------
 
     def on_head(self, first: int, last: int) -> None:
-        """A head says which batches are there. Unless it is signed anybody can say it."""
+        """Store which batches a head reports. Unless it is signed, any client can forge it."""
         self.head_first, self.head_last = first, last
 
     def forget_question(self) -> None:
-        """The connection ended: what was asked on it is not answered any more."""
+        """Drop the open request: its connection ended, so no answer will come."""
         self._question = None
         self._ask_at_ms = Millis(0)
 
     def break_off(self, *, now_ms: Millis) -> None:
-        """Give the question up for want of room; the same is asked again later."""
+        """Drop the open request for lack of room; it is repeated later."""
         self._question = None
         self._ask_at_ms = Millis(now_ms + self.pace.retry_ms)
 
     def question(self, *, now_ms: Millis, room: bool = True) -> tuple[int, int] | None:
-        """The first and last batch to ask for now, if any; that counts as asked.
+        """The first and last batch to request now, if any; the request counts as sent.
 
         Args:
-            room: Whether there is room for more; without it nothing new is asked.
+            room: Whether there is room for more; without it no new request is made.
         """
         if self._question is not None:
             if now_ms - self._question.heard_ms < self.pace.answer_ms:
@@ -154,7 +154,7 @@ class SpoolReader:
         if now_ms < self._ask_at_ms or self.head_last <= self.taken or not room:
             return None
         first = self.taken + 1
-        # When the oldest are gone the question reaches what is there, so that there is an answer.
+        # If the oldest are gone, the request reaches present ones, so that there is an answer.
         last = min(self.head_last, max(first, self.head_first) + self._window - 1)
         self._question = _Question(first, last, now_ms)
         self.asked += 1
@@ -168,36 +168,36 @@ class SpoolReader:
         self._failures += 1
         self._ask_at_ms = Millis(now_ms + min(wait_ms, self.pace.retry_max_ms))
 
-    # -- hearing ---------------------------------------------------------------------------------
+    # -- answers ----------------------------------------------------------------------------------
 
     def on_answer(self, again: Again, lines: bytes, *, now_ms: Millis) -> Taken:
-        """Take what continues where reading stands.
+        """Accept what continues the accepted batches.
 
         Args:
             again: The first line of an answer about this spool.
         """
-        told = Taken()
+        result = Taken()
         question = self._question
         if question is None:
             self.stray += 1
-            return told
+            return result
         empty = again.batch_last < again.batch_first
         if not empty and not (self.taken < again.batch_last and again.batch_first <= question.last):
             self.stray += 1
-            return told
+            return result
         question.heard_ms = now_ms
         self._failures = 0
         self.head_first, self.head_last = again.held_first, again.held_last
         if again.held_first > self.taken + 1:
-            self._pass_over(again.held_first - 1, "dropped by the spool", told)
+            self._pass_over(again.held_first - 1, "dropped by the spool", result)
         if again.held_last < again.held_first and self._held_last > self.taken:
-            self._pass_over(self._held_last, "spool replaced", told)
+            self._pass_over(self._held_last, "spool replaced", result)
         self._held_last = max(self._held_last, again.held_last)
         if not empty:
-            self._take(question, again, lines, told)
+            self._take(question, again, lines, result)
         if empty or again.batch_last >= min(question.last, again.held_last):
-            self._end_question(question, again, told, now_ms=now_ms)
-        return told
+            self._end_question(question, again, result, now_ms=now_ms)
+        return result
 
     def _take(self, question: _Question, again: Again, lines: bytes, told: Taken) -> None:
         if question.broken is not None or again.batch_first > self.taken + 1:
@@ -223,7 +223,7 @@ class SpoolReader:
     def _end_question(
         self, question: _Question, again: Again, told: Taken, *, now_ms: Millis
     ) -> None:
-        """Draw the conclusion when the last answer to ``question`` has come."""
+        """Finish the request after the last answer to it has come."""
         self._question = None
         if self.taken >= min(question.last, again.held_last):
             self._ask_at_ms = Millis(0)
@@ -246,7 +246,7 @@ def read_again(payload: bytes) -> tuple[Again, bytes]:
     """The first line of an answer, and the rest.
 
     Raises:
-        DecodeError: The first line is none of an answer, contradicts itself, or is that of others.
+        DecodeError: The first line is malformed or contradicts itself, or its digest is wrong.
     """
     first, _, rest = payload.partition(b"\n")
     again = decode_again(first)
@@ -265,7 +265,8 @@ def read_batches(lines: bytes, again: Again, *, broker: BrokerId) -> list[Batch]
 
     Raises:
         DecodeError: A line is no record of ``broker``, of the spool and of a batch that the first
-            line names, or stands before one with a smaller number; then nothing counts.
+            line names, or its number is not greater than that of the line before; then nothing
+            counts.
     """
     batches: list[Batch] = []
     kept: list[bytes] = []

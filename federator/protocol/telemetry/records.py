@@ -1,16 +1,16 @@
-"""What agents tell about themselves, as records: one struct per table, one JSON object per line.
+"""Metrics records: one struct per table, one JSON object per line.
 
-Every record carries who says it, of which moment, and its place in the reporter's log, as a parcel
-carries a tracking number: (broker, spool, batch, row) is given out once and never again, so a
-reader that sees a number twice has seen a copy, whatever way it came.
+Every record states its reporter, its time, and its position in the reporter's log, as a parcel
+carries a tracking number: (broker, spool, batch, row) is assigned once and never again, so a reader
+that sees a number twice has received a copy, by whatever path.
 
 ``deliveries`` counts each publication once, however many filters it matched; ``offered`` and
 ``arrived`` count it once for each filter it was routed by, at both of its ends, and both by when
 its origin made it, by the origin's clock: so the difference of the two is what is missing between
-an origin and a destination, while ``wants`` says that the destination's clients want the filter.
+an origin and a destination, while ``wants`` shows that the destination's clients want the filter.
 
-What each field means is told in docs/metrics.md, from "Every record" on; a test keeps its tables
-equal to these types.
+docs/metrics.md explains the fields, from "Every record" on; a test keeps its tables equal to these
+types.
 """
 
 from collections.abc import Iterable
@@ -38,27 +38,27 @@ StrategyName = Literal["mesh", "shortest-path"]
 
 
 class Record(msgspec.Struct, frozen=True, kw_only=True, tag_field="table"):
-    """The part that all tables share. Whole numbers, except where a type says otherwise."""
+    """The fields that all tables share. Integers, except where a type says otherwise."""
 
     v: Literal[1] = VERSION  # version of this format
-    federation: Text  # whose agents these are
-    broker: Id  # who reports
+    federation: Text  # the federation of the agents
+    broker: Id  # the reporter
     epoch: Natural  # the reporter's incarnation
     spool: SpoolId  # its log on disk, 16 hexadecimal digits; a new disk is a new spool
     batch: Positive  # what one flush wrote, from 1, across restarts
     row: Natural  # position within the batch, from 0
     at_us: Signed  # Unix time in microseconds of the window's start, or of the instant
-    window_ms: Natural = 0  # what the record sums up; 0 for an instant
+    window_ms: Natural = 0  # the time that the record covers; 0 for an instant
 
 
 Row = tuple[type[Record], dict[str, Any]]
-"""A record that has no place yet: its table, and the fields that are its own."""
+"""A record without a position yet: its table, and the fields of that table."""
 
 _encoder: Final = msgspec.json.Encoder()
 
 
 def encode(record: msgspec.Struct) -> bytes:
-    """The line that says ``record``, without its line end."""
+    """Encode ``record`` as a line, without its line end."""
     return _encoder.encode(record)
 
 
@@ -66,7 +66,7 @@ Buckets = Annotated[list[tuple[Natural, Natural]], msgspec.Meta(max_length=BUCKE
 
 
 class Deliveries(Record, frozen=True, kw_only=True, tag="deliveries"):
-    """Publications handed to the reporter's broker for its clients."""
+    """Publications sent to the reporter's broker for its clients."""
 
     origin: Id
     hops: Natural
@@ -86,11 +86,11 @@ class Deliveries(Record, frozen=True, kw_only=True, tag="deliveries"):
 
 
 MADE_WINDOW_US: Final = 10_000_000
-"""Of what was made together, by the origin's clock, offers and arrivals are compared."""
+"""Offers and arrivals are compared by windows of the time made, by the origin's clock."""
 
 
 class Offered(Record, frozen=True, kw_only=True, tag="offered"):
-    """Publications of the reporter's own clients that others wanted."""
+    """Publications of the reporter's own clients that other brokers wanted."""
 
     filter: Text
     qos: QosLevel
@@ -101,7 +101,7 @@ class Offered(Record, frozen=True, kw_only=True, tag="offered"):
 
 
 class Arrived(Record, frozen=True, kw_only=True, tag="arrived"):
-    """Publications of others handed to the reporter's broker."""
+    """Publications of other brokers' clients sent to the reporter's broker."""
 
     filter: Text
     origin: Id
@@ -151,7 +151,7 @@ Delays = Annotated[tuple[Signed, ...], msgspec.Meta(max_length=DELAYS_MAX)]
 
 
 class Clients(Record, frozen=True, kw_only=True, tag="clients"):
-    """What test clients measured end to end; written by ``federator-lab grid``, never by agents.
+    """End-to-end measurements of test clients; written by ``federator-lab grid``, never by agents.
 
     ``broker`` is the destination here too.
     """
@@ -176,21 +176,21 @@ _MASK = 2**32 - 1
 
 
 def salt_of(origin: int, epoch: int) -> int:
-    """The place on the circle where the numbers of an origin's incarnation begin."""
+    """The point on the circle where the numbers of an origin's incarnation begin."""
     mixed = (origin * _MIX + epoch) * _MIX
     return (mixed >> 29) & _MASK
 
 
 def place_of(salt: int, seq: int) -> int:
-    """The place of the frame ``seq`` on that circle, of 32 bits: spread evenly, for all alike."""
+    """The point of frame ``seq`` on that circle, of 32 bits: evenly spread, equal on all agents."""
     return (salt + seq * _GOLDEN) & _MASK
 
 
 def is_sampled(salt: int, seq: int, one_in: int) -> bool:
-    """Whether the frame ``seq`` is one of the one in ``one_in`` that are taken; 0: none is.
+    """Whether frame ``seq`` is in the sample of one in ``one_in`` frames; 0: none is.
 
     Args:
-        salt: Of its origin and epoch.
+        salt: ``salt_of`` its origin and epoch.
         seq: Its number.
         one_in: All agents must use the same.
     """
@@ -222,7 +222,7 @@ class Links(Record, frozen=True, kw_only=True, tag="links"):
 
 
 FLOWS_MAX: Final = 16
-"""Told in one window: the heaviest."""
+"""Flows reported in one window: the heaviest."""
 FLOW_CHARS_MAX: Final = 256
 _HASH_BYTES: Final = 8
 
@@ -241,7 +241,7 @@ class Flows(Record, frozen=True, kw_only=True, tag="flows"):
 
 
 def flow_name(filters: Iterable[str]) -> str:
-    """A text for a set of filters; of long ones the begin, and a hash that tells them apart."""
+    """A text for a set of filters; a long one is cut and ends with a hash that makes it unique."""
     text = " ".join(sorted(filters))
     if len(text) <= FLOW_CHARS_MAX:
         return text
@@ -302,7 +302,7 @@ AnyRecord = (
 TABLES: Final[dict[str, type[Record]]] = {
     str(table.__struct_config__.tag): table for table in get_args(AnyRecord)
 }
-"""The tables, by the name that stands in a record's ``table``."""
+"""The tables, by the name in a record's ``table``."""
 
 LINE_BYTES_MAX: Final = 1_048_576
 
@@ -312,10 +312,10 @@ _decoder: Final[msgspec.json.Decoder[AnyRecord]] = msgspec.json.Decoder(AnyRecor
 
 
 def decode(line: bytes) -> AnyRecord:
-    """The record that ``line`` says. Fields that this version does not know are passed over.
+    """Decode ``line``. Fields that this version does not know are ignored.
 
     Raises:
-        DecodeError: When it is no record of this version.
+        DecodeError: It is no record of this version.
     """
     return decode_as(_decoder, "record", line)
 
@@ -323,9 +323,9 @@ def decode(line: bytes) -> AnyRecord:
 def decode_as(
     decoder: msgspec.json.Decoder[_T], what: str, text: bytes, bytes_max: int = LINE_BYTES_MAX
 ) -> _T:
-    """What ``decoder`` reads in ``text``, which ``what`` names to people.
+    """Decode ``text``, which error messages call ``what``.
 
     Raises:
-        DecodeError: It is longer than ``bytes_max``, or nothing that the decoder reads.
+        DecodeError: It is longer than ``bytes_max``, or malformed.
     """
     return decoded(decoder, what, text, bytes_max)

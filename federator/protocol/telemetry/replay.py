@@ -1,7 +1,7 @@
-"""What a reader and an agent say to each other about batches: I hold these; give me those; here.
+"""Messages between a reader and an agent about batches: available ones, a request, an answer.
 
-Offsets are (spool, batch), as in a log that many read: the live push may lose, the reader notices
-by the numbers, and asks again for what it misses.
+Offsets are (spool, batch), as in a log with many readers: the live push may lose batches, the
+reader notices by the numbers, and requests those that it misses.
 
 Source: docs/metrics.md, "Live" and "Replay".
 """
@@ -24,7 +24,7 @@ Token = Annotated[str, msgspec.Meta(pattern="^[A-Za-z0-9_-]{1,64}$")]
 
 
 class Head(msgspec.Struct, frozen=True, kw_only=True):
-    """Retained on ``metrics/head``: the batches that the spool holds, both ends included."""
+    """Retained on ``metrics/head``: the batches in the spool, both ends included."""
 
     v: Literal[1] = 1  # version of this format
     broker: Id  # whose spool it is
@@ -35,7 +35,7 @@ class Head(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Ask(msgspec.Struct, frozen=True, kw_only=True):
-    """On ``metrics/ask``: batches ``first`` to ``last`` are wanted on ``metrics/again/<to>``."""
+    """On ``metrics/ask``: requests batches ``first`` to ``last`` on ``metrics/again/<to>``."""
 
     v: Literal[1] = 1
     spool: SpoolId
@@ -48,18 +48,18 @@ class Again(msgspec.Struct, frozen=True, kw_only=True, tag_field="table", tag="a
     """The first line of each message of an answer; the whole batches follow, a record a line."""
 
     v: Literal[1] = 1  # version of this format
-    spool: SpoolId  # whose batches follow
+    spool: SpoolId  # the spool of the batches that follow
     batch_first: Positive  # the first of them
-    # The last; below ``batch_first`` when none follow: what was asked is not held.
+    # The last; below ``batch_first`` when none follow: the spool has none of the requested.
     batch_last: Natural
-    held_first: Positive  # what the spool holds now, as in ``Head``
+    held_first: Positive  # the spool's present batches, as in ``Head``
     held_last: Natural  # likewise
-    # Of all that follows the first line; earlier releases tell none.
+    # Of all that follows the first line; earlier releases send none.
     digest: Annotated[str, msgspec.Meta(max_length=2 * _DIGEST_BYTES)] | UnsetType = UNSET
 
 
 def digest_of(lines: bytes) -> str:
-    """What the first line of an answer says of the others, so that its proof covers them."""
+    """The digest of an answer's other lines in its first line, so that the proof covers them."""
     return blake2b(lines, digest_size=_DIGEST_BYTES).hexdigest()
 
 
@@ -69,19 +69,19 @@ _again: Final = msgspec.json.Decoder(Again)
 
 
 def decode_head(payload: bytes) -> Head:
-    """What a spool holds.
+    """Decode a head.
 
     Raises:
-        DecodeError: When it is no head of this version.
+        DecodeError: It is no head of this version.
     """
     return decode_as(_head, "head", payload, HEADER_BYTES_MAX)
 
 
 def decode_ask(payload: bytes) -> Ask:
-    """What a reader asks for.
+    """Decode a request.
 
     Raises:
-        DecodeError: When it is no ask of this version, or asks for fewer than one batch.
+        DecodeError: It is no request of this version, or requests fewer than one batch.
     """
     ask = decode_as(_ask, "ask", payload, ASK_BYTES_MAX)
     if ask.last < ask.first:
@@ -90,9 +90,9 @@ def decode_ask(payload: bytes) -> Ask:
 
 
 def decode_again(line: bytes) -> Again:
-    """The first line of an answer.
+    """Decode the first line of an answer.
 
     Raises:
-        DecodeError: When it is none of this version.
+        DecodeError: It is none of this version.
     """
     return decode_as(_again, "again", line, HEADER_BYTES_MAX)

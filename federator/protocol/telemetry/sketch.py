@@ -1,12 +1,12 @@
 """Many delays in few numbers, none wrong by more than 1 %: a mergeable histogram.
 
-A ruler whose marks stand closer near zero: bucket ``i`` ends 2 % above bucket ``i - 1``, so what
-falls into it is within 1 % of the value that stands for it. Histograms of one ruler are merged by
+A ruler with closer marks near zero: bucket ``i`` ends 2 % above bucket ``i - 1``, so each delay in
+it is within 1 % of the value that represents it. Histograms with the same ruler are merged by
 adding their counts.
 
-Delays cross two clocks. Were the ruler laid at zero, an hour between the clocks would make 1 % of
-an hour of every error. So it is laid at the smallest delay of the row, ``base_us``: the error is
-1 % of what is above that, and taking an offset off a row moves its base and nothing else.
+Delays are measured by two clocks. If the ruler began at zero, an hour between the clocks would add
+1 % of an hour to every error. So it begins at the smallest delay of the row, ``base_us``: the error
+is 1 % of what is above that, and subtracting an offset from a row changes only its base.
 
 Source: Masson, Rim, Lee: DDSketch (VLDB 2019); docs/metrics.md, "The histogram".
 """
@@ -38,7 +38,7 @@ def bucket_of(above_us: int) -> int:
 
 
 def value_of(bucket: int) -> float:
-    """What stands for all delays in ``bucket``, in microseconds above the base."""
+    """The value that represents all delays in ``bucket``, in microseconds above the base."""
     return 0.0 if bucket <= 0 else 2.0 * GAMMA**bucket / (1.0 + GAMMA)
 
 

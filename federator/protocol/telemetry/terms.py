@@ -1,12 +1,13 @@
-"""Since when, and until when, our clients want each filter: what a reader holds us to.
+"""Since when, and until when, our clients want each filter: by this a reader checks deliveries.
 
-Who compares offers with arrivals must know what a destination owes. That it has joined a mesh does
-not say so, for relays join too; and a newcomer is not charged with what was published before.
+A reader that compares offers with arrivals must know what a destination is owed. Membership of a
+mesh does not show it, because relays join too; and a new subscriber is not owed what was published
+before.
 
-Nothing is owed in the first seconds of a term, until the wish has come to every origin; so a term
-is told when it is ``FRESH_US`` old, and clients that come and go faster cost nothing. Each is told
-again now and then, for readers who begin later or missed a record, and when it has ended. What
-finds no room in a window waits for the next: a term begun late is as good as one in time.
+Nothing is owed in the first seconds of a term, until the demand has reached every origin; so a term
+is reported when it is ``FRESH_US`` old, and clients that come and go faster cost nothing. Each is
+reported again now and then, for readers that start later or missed a record, and when it has ended.
+Terms without room in a window wait for the next: a late report is as good as an early one.
 
 Source: docs/metrics.md, "wants".
 """
@@ -19,21 +20,21 @@ from typing import Any, Final
 FRESH_US: Final = 5_000_000
 AGAIN_US: Final = 60_000_000
 ROWS_MAX: Final = 1_024
-"""Told in one window; some 300 kB."""
+"""Terms reported in one window; some 300 kB."""
 
 
 class Terms:
-    """The terms of all filters that our clients want, and those that ended and were told."""
+    """The terms of all filters that our clients want, and ended ones that were reported."""
 
     def __init__(self) -> None:
         self._since_us: dict[str, int] = {}
-        self._ended: deque[tuple[str, int, int]] = deque()  # were told once: so many at most
-        # When to tell of which filter, the soonest first: once, and then again.
+        self._ended: deque[tuple[str, int, int]] = deque()  # bounded: each was reported once
+        # When to report which filter, the soonest first: the first time, and then again.
         self._fresh: dict[str, int] = {}
         self._again: dict[str, int] = {}
 
     def change(self, added: Iterable[str], removed: Iterable[str], *, now_us: int) -> None:
-        """Our clients want ``added`` from now on, and ``removed`` no longer."""
+        """Follow our clients' demand: ``added`` and ``removed`` filters."""
         for filter_ in removed:
             since_us = self._since_us.pop(filter_, now_us)
             self._fresh.pop(filter_, None)
@@ -45,7 +46,7 @@ class Terms:
                 self._fresh[filter_] = now_us + FRESH_US
 
     def rows(self, *, now_us: int) -> list[dict[str, Any]]:
-        """What is to be told now: fields of ``Wants``, ``ROWS_MAX`` at most."""
+        """The terms to report now: fields of ``Wants``, ``ROWS_MAX`` at most."""
         rows: list[dict[str, Any]] = []
         while self._ended and len(rows) < ROWS_MAX:
             filter_, since_us, until_us = self._ended.popleft()
@@ -59,7 +60,7 @@ class Terms:
 
 
 def _due(waiting: dict[str, int], now_us: int) -> list[str]:
-    """Those whose time has come; a clock that was set back must not silence them."""
+    """The filters that are due; also those too far ahead, after the clock was set back."""
     is_due = (
         filter_ for filter_, due_us in waiting.items() if not now_us < due_us <= now_us + AGAIN_US
     )

@@ -1,12 +1,12 @@
-"""Which way does a topic go, and how long does it take? A trace goes along and its echoes tell.
+"""Traces a topic's path and timing: a trace takes the path, and its echoes report.
 
-A trace is a frame like any other, made as if a client had published on the topic, but it holds no
-publications: nobody gets anything. So it takes the very way of data, through the same queues and
-brokers, with what is said of it on the label. Its body is a logbook, in which every agent on the
-way notes when it came; each sends a copy of the logbook home, back along the way it came.
+A trace is a frame like any other, made as if a client had published on the topic, but without
+publications, so no client receives anything. So it takes the same path as data, through the same
+queues and brokers; its label marks it as a trace. Its body is a logbook, in which every agent on
+the way records the time; each sends a copy of the logbook to the origin, back along the path.
 
-Clocks differ, so each entry counts by the clock of who wrote it. What the origin measures by its
-own clock alone, from the trace to the echo, is certain, and bounds how far clocks can be off.
+Clocks differ, so each entry counts by the clock of its writer. The time from trace to echo, by the
+origin's clock alone, is certain, and bounds how far clocks can be off.
 
 Source: docs/observability.md, "A topic on its way"; IP's traceroute, with the loose ends tied.
 """
@@ -26,7 +26,7 @@ _Time = Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
 
 
 class Stop(NamedTuple):
-    """The time at which a trace was at a broker's agent, by its clock."""
+    """When a trace was at a broker's agent, by the agent's clock."""
 
     broker: _Id
     at_us: _Time
@@ -35,12 +35,11 @@ class Stop(NamedTuple):
 class Logbook(msgspec.Struct, frozen=True, array_like=True):
     """The body of a trace."""
 
-    topic: str  # by its name in the federation
+    topic: str  # the topic's name in the federation
     # The origin first.
     stops: Annotated[tuple[Stop, ...], msgspec.Meta(min_length=1, max_length=PATH_MAX)]
 
     def at(self, broker: BrokerId, at_us: int) -> "Logbook":
-        """The logbook with one more entry."""
         return Logbook(self.topic, (*self.stops, Stop(broker, at_us)))
 
 
@@ -59,12 +58,12 @@ _decoder = msgspec.msgpack.Decoder(Logbook)
 
 
 def write_logbook(logbook: Logbook) -> bytes:
-    """The body of a frame."""
+    """Encode the body of a frame."""
     return _encoder.encode(logbook)
 
 
 def read_logbook(body: bytes | memoryview, *, sender: BrokerId) -> Logbook:
-    """The logbook in the body of a frame that ``sender`` sent.
+    """Decode the logbook in the body of a frame from ``sender``.
 
     Raises:
         DecodeError: There is none, or the last entry is not the sender's, or there is no room.
@@ -82,7 +81,7 @@ def read_logbook(body: bytes | memoryview, *, sender: BrokerId) -> Logbook:
 
 
 def echo(logbook: Logbook, onward: Onward, *, epoch: Epoch, number: int) -> TraceEcho:
-    """What the last of ``logbook`` tells the origin."""
+    """The last broker's report to the origin."""
     stops = logbook.stops
     return TraceEcho(
         sender=stops[-1].broker,
@@ -100,7 +99,7 @@ def echo(logbook: Logbook, onward: Onward, *, epoch: Epoch, number: int) -> Trac
 
 
 def towards_origin(heard: TraceEcho, self_id: BrokerId) -> TraceEcho | None:
-    """``heard`` as we pass it on, or take it when ``at`` is 0; ``None``: it is not for us."""
+    """``heard`` as we forward it, or keep it when ``at`` is 0; ``None``: it is not for us."""
     at = heard.at - 1
     fits = len(heard.path) == len(heard.times_us) > heard.at > 0
     if not fits or heard.path[heard.at] != heard.sender or heard.path[at] != self_id:

@@ -1,8 +1,8 @@
-"""All brokers that arrange their links among themselves: who is there, who is missed, and where.
+"""All brokers that arrange their links among themselves: present or missed, and their addresses.
 
-A broker that is missed for a moment keeps its seat on the rings, so that a restart moves nobody.
-Then the others close the gap, but go on dialling the missed broker, for longer: a federation that
-was split has on both sides such neighbours of the other, and so heals by itself.
+A broker that is missed for a moment keeps its seat on the rings, so a restart changes no links.
+Later the others close the gap, but keep dialling the missed broker for longer: after a split each
+side has neighbours of brokers on the other side, and so the federation heals by itself.
 
 Source: docs/protocol.md 16.
 """
@@ -21,10 +21,10 @@ from federator.protocol.types import BrokerId, Epoch, Millis
 class Member:
     """One broker of the federation."""
 
-    address: str  # where it was last
-    announced: set[Place] = field(default_factory=set)  # and believed; two while one goes
-    epoch: Epoch = Epoch(0)  # the newest of its agent that we believed
-    missed_at_ms: Millis | None = None  # since when nobody announces it
+    address: str  # the last known address
+    announced: set[Place] = field(default_factory=set)  # and accepted; two during a change
+    epoch: Epoch = Epoch(0)  # the newest accepted one of its agent
+    missed_at_ms: Millis | None = None  # since when it has not been announced
 
     @property
     def place(self) -> Place | None:
@@ -38,12 +38,12 @@ class Directory:
     def __init__(
         self, self_id: BrokerId, verifier: AddressVerifier, parameters: TopologyParameters
     ) -> None:
-        # Rings of the brokers that are there, or missed for a moment.
+        # Rings of the brokers that are present, or missed for a moment.
         self.seated = Rings(parameters.rings)
         self.expected = Rings(parameters.rings)  # rings of all brokers that are not forgotten
         self.seated.add(self_id)
         self.expected.add(self_id)
-        self.changed_at_ms = Millis(0)  # when a broker came, went or moved last
+        self.changed_at_ms = Millis(0)  # when a broker last came, went or moved
         self._self_id = self_id
         self._verifier = verifier
         self._parameters = parameters
@@ -54,12 +54,12 @@ class Directory:
         return iter(sorted(self._members.items(), key=itemgetter(0)))
 
     def place_of(self, id: BrokerId) -> Place | None:
-        """Where ``id`` is; ``None`` when it is not there."""
+        """The place of ``id``; ``None`` when it is not present."""
         member = self._members.get(id)
         return member.place if member is not None else None
 
     def address_of(self, id: BrokerId) -> str:
-        """Where ``id`` is or was; empty when that is not known."""
+        """The present or last address of ``id``; empty when unknown."""
         member = self._members.get(id)
         return member.address if member is not None else ""
 
@@ -67,25 +67,25 @@ class Directory:
         return next((id for id, member in self if member.address == address), None)
 
     def present(self) -> list[tuple[BrokerId, Place]]:
-        """All others that are there, ascending. Not to be changed."""
+        """All other brokers that are present, ascending. Do not modify the list."""
         if self._present is None:
-            known = ((id, member.place) for id, member in self)
-            self._present = [(id, place) for id, place in known if place is not None]
+            places = ((id, member.place) for id, member in self)
+            self._present = [(id, place) for id, place in places if place is not None]
         return self._present
 
     def addresses(self) -> tuple[tuple[BrokerId, str], ...]:
-        """The brokers, with addresses, to which to go back after a restart."""
+        """The brokers and addresses to dial after a restart."""
         return tuple((id, member.address) for id, member in self)
 
     def recall(self, known: Iterable[tuple[BrokerId, str]], *, now_ms: Millis) -> None:
-        """Expect brokers that we knew before we restarted."""
+        """Expect brokers that we knew before our restart."""
         for id, address in known:
             if self._has_room(id):
                 self._members[id] = Member(address, missed_at_ms=now_ms)
                 self.expected.add(id)
 
     def come(self, id: BrokerId, place: Place, *, now_ms: Millis) -> str:
-        """Take ``place``, which ``id`` announces; return why it is not believed, or nothing."""
+        """Store ``place``, which ``id`` announces; return an objection to it, or ""."""
         if not self._has_room(id):
             return ""
         if objection := self._verifier.objection(id, place):
@@ -105,7 +105,7 @@ class Directory:
         return ""
 
     def go(self, id: BrokerId, place: Place, *, lost: bool, now_ms: Millis) -> None:
-        """Drop ``place``, announced no more; ``lost``: because ``id`` is out of reach."""
+        """Remove ``place``, which is no longer announced; ``lost``: ``id`` is unreachable."""
         member = self._members.get(id)
         if member is None or place not in member.announced:
             return
@@ -113,11 +113,11 @@ class Directory:
         self._present = None
         if not member.announced:
             member.missed_at_ms = now_ms
-            if not lost:  # the broker took it back: it arranges its links no more
+            if not lost:  # the broker withdrew it: it no longer arranges its links
                 self._forget(id, now_ms)
 
     def expire_missed(self, *, now_ms: Millis) -> None:
-        """Take the seats of brokers missed for long; forget those missed for very long."""
+        """Unseat brokers that are missed for long; forget those missed for very long."""
         for id, member in list(self._members.items()):
             if member.missed_at_ms is None:
                 continue
@@ -129,18 +129,18 @@ class Directory:
                 self._forget(id, now_ms)
 
     def start_over(self, *, now_ms: Millis) -> None:
-        """Count from now on for how long each missed broker is missed: we were deaf."""
+        """Restart the time for which each missed broker is missed: we were offline."""
         for _, member in self:
             if member.missed_at_ms is not None:
                 member.missed_at_ms = now_ms
 
     def graph(self, own: Iterable[BrokerId]) -> dict[BrokerId, set[BrokerId]]:
-        """The links that both ends tell of; ``own``: with whom we have some."""
-        told = {id: frozenset(place.links) for id, place in self.present()}
-        told[self._self_id] = frozenset(own)
+        """The links that both ends announce; ``own``: the brokers with which we have links."""
+        announced = {id: frozenset(place.links) for id, place in self.present()}
+        announced[self._self_id] = frozenset(own)
         return {
-            id: {other for other in others if other != id and id in told.get(other, ())}
-            for id, others in told.items()
+            id: {other for other in others if other != id and id in announced.get(other, ())}
+            for id, others in announced.items()
         }
 
     def _forget(self, id: BrokerId, now_ms: Millis) -> None:

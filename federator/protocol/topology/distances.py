@@ -1,8 +1,8 @@
-"""How far other brokers are, measured one at a time.
+"""Round trips to other brokers, measured one at a time.
 
 To choose the nearest of many, a broker need not measure them all, and must not measure them at
-once: the one not measured for longest is next, and each broker has an order of its own, so that not
-all measure the same one.
+once: the one not measured for longest is next, and each broker has its own order, so that not all
+measure the same one.
 
 Source: docs/topology.md.
 """
@@ -16,29 +16,29 @@ from federator.protocol.types import BrokerId, Millis
 
 MEASURED_MAX: Final = 4_096
 _ORDER: Final = 1_000_000
-"""Added to a broker's id, the number of a ring that is the order in which it measures others."""
+"""Plus a broker's id: the ring whose order is the one in which the broker measures others."""
 
 
 class Distances:
-    """Distances from one broker."""
+    """Round trips from one broker."""
 
     def __init__(self, self_id: BrokerId) -> None:
         self._ring = _ORDER + self_id
-        # The one not asked for longest is first.
+        # The one not measured for longest is first.
         self._far_ms: Recent[BrokerId, int | None] = Recent(MEASURED_MAX)
         self._measuring: BrokerId | None = None
         self._next_ms = Millis(0)
 
     def far_ms(self, id: BrokerId) -> int | None:
-        """The round trip last measured; ``None`` when it was not, or could not be."""
+        """The round trip last measured; ``None`` when none was, or the measurement failed."""
         return self._far_ms.get(id)
 
     def order(self, id: BrokerId) -> bytes:
-        """A key to sort brokers by: another order for every broker, so that choices differ."""
+        """A key to sort brokers by: another order on every broker, so that choices differ."""
         return seat(self._ring, id)
 
     def may_measure(self, now_ms: Millis) -> bool:
-        """Whether nobody is measured just now, and the pause is over."""
+        """Whether no measurement is running, and the pause is over."""
         return self._measuring is None and now_ms >= self._next_ms
 
     def choose(self, ids: Iterable[BrokerId], *, pause_ms: int, now_ms: Millis) -> BrokerId | None:
@@ -49,7 +49,7 @@ class Distances:
         return self._measuring
 
     def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> None:
-        """Note what the driver measured; a measurement that was not asked for is ignored."""
+        """Store the driver's measurement; one that we did not request is ignored."""
         if id != self._measuring:
             return
         self._measuring = None

@@ -1,6 +1,6 @@
-"""What holds a graph of brokers together: parts, brokers it cannot lose, how far its ends are.
+"""Connectivity of a graph of brokers: parts, brokers and links it cannot lose, diameter.
 
-An articulation point is a broker whose death parts the others; a bridge is a link with that power.
+An articulation point is a broker whose death parts the others; a bridge is a link whose loss does.
 A graph without either survives any single death, and is called 2-connected.
 
 Source: Tarjan, "Depth-first search and linear graph algorithms", SIAM J. Comput. 1 (1972).
@@ -19,11 +19,11 @@ Near = Mapping[BrokerId, Collection[BrokerId]]
 """Each broker's neighbours. Symmetric, and every neighbour is a key."""
 
 DIAMETER_BROKERS_MAX = 2_000
-"""Above it the diameter takes too long to find, and is not given."""
+"""Above this the diameter takes too long to compute, and is not given."""
 
 
 def near_of(brokers: Iterable[BrokerId], links: Iterable[Pair]) -> dict[BrokerId, set[BrokerId]]:
-    """Each broker's neighbours; links of others than ``brokers`` are left out."""
+    """Each broker's neighbours; links of brokers not in ``brokers`` are left out."""
     near: dict[BrokerId, set[BrokerId]] = {id: set() for id in brokers}
     for a, b in links:
         if a in near and b in near and a != b:
@@ -33,13 +33,13 @@ def near_of(brokers: Iterable[BrokerId], links: Iterable[Pair]) -> dict[BrokerId
 
 
 def without(near: Near, gone: Collection[BrokerId]) -> dict[BrokerId, set[BrokerId]]:
-    """The graph that is left when ``gone`` are."""
+    """The graph without ``gone``."""
     left = frozenset(near) - frozenset(gone)
     return {id: set(others) & left for id, others in near.items() if id in left}
 
 
 def hops_from(near: Near, start: BrokerId) -> dict[BrokerId, int]:
-    """Links to cross from ``start``, for everyone in its part."""
+    """The number of links from ``start`` to each broker in its part."""
     hops = {start: 0}
     frontier = deque([start])
     while frontier:
@@ -64,9 +64,9 @@ def parts_of(near: Near) -> list[frozenset[BrokerId]]:
 
 
 def diameter_of(near: Near) -> int | None:
-    """The most links that the shortest way between two brokers crosses.
+    """The number of links on the longest of all shortest paths.
 
-    ``None`` when there is no way between some two, or there are too many brokers to ask.
+    ``None`` when two brokers have no path, or there are too many brokers to compute it.
     """
     if not near or len(near) > DIAMETER_BROKERS_MAX:
         return None
@@ -99,7 +99,7 @@ def weak_of(near: Near) -> Weak:
         order[root] = low[root] = len(order)
         children_of_root = 0
         path = [(root, iter(sorted(near[root])), root)]
-        while path:  # a stack by hand: brokers in a line are deeper than calls may be
+        while path:  # an explicit stack: a long line of brokers would exceed the recursion limit
             here, others, parent = path[-1]
             other = next(others, None)
             if other is None:
@@ -123,10 +123,10 @@ def weak_of(near: Near) -> Weak:
 
 
 def can_spare(near: Near, a: BrokerId, b: BrokerId) -> bool:
-    """Whether the link of ``a`` and ``b`` holds nothing together that one death could part.
+    """Whether no single death parts more of the graph without the link of ``a`` and ``b``.
 
-    That holds when two ways between them have neither a link with it nor a broker in common: then
-    whoever dies, the rest is in as many parts without the link as with it.
+    That holds when two other paths between them have no broker in common: then, whichever broker
+    dies, the rest has as many parts without the link as with it.
     """
     once = _way(near, a, b, frozenset())
     if once is None:
@@ -135,7 +135,7 @@ def can_spare(near: Near, a: BrokerId, b: BrokerId) -> bool:
 
 
 def _way(near: Near, a: BrokerId, b: BrokerId, avoid: frozenset[BrokerId]) -> list[BrokerId] | None:
-    """A shortest way from ``a`` to ``b`` that is not their link and touches none of ``avoid``."""
+    """A shortest path from ``a`` to ``b`` other than their link that avoids ``avoid``."""
     came_from: dict[BrokerId, BrokerId] = {a: a}
     frontier = deque([a])
     while frontier:
@@ -156,7 +156,7 @@ def _way(near: Near, a: BrokerId, b: BrokerId, avoid: frozenset[BrokerId]) -> li
 
 @dataclass(frozen=True, slots=True)
 class Strength:
-    """How a graph holds."""
+    """The connectivity of a graph."""
 
     brokers: int
     links: int
@@ -168,12 +168,12 @@ class Strength:
 
     @property
     def survives_any_death(self) -> bool:
-        """Whether the graph is whole, and stays so whichever broker dies."""
+        """Whether the graph is connected, and stays so whichever broker dies."""
         return len(self.parts) <= 1 and not self.weak.brokers
 
 
 def strength_of(near: Near) -> Strength:
-    """How the graph holds."""
+    """Compute the connectivity of the graph."""
     degrees = [len(others) for others in near.values()]
     return Strength(
         brokers=len(near),

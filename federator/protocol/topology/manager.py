@@ -1,14 +1,14 @@
-"""Which brokers one agent links with, and when it lets go: the rings first, then who is near.
+"""Chooses the brokers that one agent links with, and the links to give up.
 
-An agent links with the brokers beside it on every ring (``rings``) whatever it costs, for that
-holds the federation together. The rest of its links go to brokers nearby that want more links.
-Once in a while it checks whether a much nearer broker would exchange. It gives up one link at a
-time, after checking that others still hold together without it, and never before the links that it
-should have instead are up.
+An agent links with its neighbours on every ring (``rings``) at any cost, because these links hold
+the federation together. The rest of its links go to brokers nearby that want more links. Once in a
+while it checks whether a much nearer broker would exchange. It gives up one link at a time, after
+checking that the graph holds together without it, and never before the links that should replace it
+are up.
 
-Nobody asks for permission: an agent that dials is dialled back by one that agrees, and a link
-without its second half does not come up. Both ends see everybody's links in the announcements, so
-they agree on who wants more links.
+No broker asks for permission: a broker that agrees dials back, and a link without its second half
+does not come up. Both ends see all links in the announcements, so they agree on which brokers want
+more links.
 
 Source: docs/topology.md; docs/protocol.md 16. HyParView (few links, kept; a broker with too many
 lets go; random ones hold the graph together), and Law and Siu 2003.
@@ -39,7 +39,7 @@ from federator.protocol.topology.peer_link_history import PeerLinkHistory
 from federator.protocol.types import BrokerId, Epoch, Millis
 
 DIALS_MAX = 32
-"""Brokers dialled at the same time that do not answer yet."""
+"""Brokers dialled at the same time without an answer yet."""
 
 SAMPLE = 12
 """Brokers measured before the nearest of them is chosen."""
@@ -49,7 +49,7 @@ SAMPLE_PATIENCE_MS = 10_000
 
 QUIET_MS = 1_000
 QUIET_MS_MAX = 3_000
-"""Quiet time to wait for, as news of others comes in bursts; and for how long to wait at most."""
+"""We wait for so long without changes, as they come in bursts; and for so long at most."""
 
 GAIN_MS = 5
 """A round trip must be shorter by this, and by half, to be worth a change."""
@@ -59,7 +59,7 @@ COMPLAINT_GAP_MS = 600_000
 
 
 class TopologyManager:
-    """Arranges one agent's links. Without parameters it leaves everything to the operator."""
+    """Arranges one agent's links. Without parameters the operator arranges all links."""
 
     def __init__(
         self,
@@ -70,7 +70,7 @@ class TopologyManager:
         self.active = parameters is not None
         self.parameters = parameters or TopologyParameters()
         self.changes = 0  # links given up so far
-        self.said: Place | None = None  # what we announce
+        self.said: Place | None = None  # the place that we announce
         self._links = links
         self._warrant = verifier or Trusting()
         self.directory = Directory(links.self_id, self._warrant, self.parameters)
@@ -92,10 +92,10 @@ class TopologyManager:
         """When ``on_deadline`` is due."""
         return self._timers.next_deadline_ms()
 
-    # -- what happens ---------------------------------------------------------------------
+    # -- events -----------------------------------------------------------------------------
 
     def on_local(self, *, now_ms: Millis) -> list[Step]:
-        """Begin, or begin again, when our own broker came."""
+        """Start, or start again, when our own broker's connection came up."""
         if not self.active or self._listening == self._links.listening:
             return []
         self._listening = self._links.listening
@@ -109,11 +109,11 @@ class TopologyManager:
         return [*self._seeds(), *self._say()]
 
     def keep(self, addresses: Iterable[str]) -> None:
-        """These are the links from now on that the operator wants in any case."""
+        """Store the addresses of the links that the operator configured."""
         self.parameters = replace(self.parameters, kept=frozenset(addresses))
 
     def on_links(self, *, now_ms: Millis) -> list[Step]:
-        """Announce our links soon: one came up or went down. Not every blink is announced."""
+        """Announce our links soon: one came up or went down. Short changes are not announced."""
         if self.active:
             self._timers.set_sooner("say", Millis(now_ms + self.parameters.say_ms))
         return []
@@ -127,7 +127,7 @@ class TopologyManager:
         lost: bool,
         now_ms: Millis,
     ) -> list[Step]:
-        """Follow places that ``core`` announces, and those that it no longer does."""
+        """Follow the places that ``core`` announces, and those that it no longer does."""
         steps: list[Step] = []
         if not self.active:
             return steps
@@ -148,12 +148,12 @@ class TopologyManager:
     def on_hello(self, hello: Hello, *, now_ms: Millis) -> list[Step]:
         """Dial the sender of ``hello`` back, if we agree to a link."""
         id, links = hello.sender, self._links
-        known = links.neighbours.get(id)
+        neighbour = links.neighbours.get(id)
         if not self.active or not links.listening or id == links.self_id or not hello.address:
             return []
-        if known is None or known.conn is not None or self._is_dialled(id, hello.address):
+        if neighbour is None or neighbour.conn is not None or self._is_dialled(id, hello.address):
             return []
-        grace_ms = known.first_heard_ms + 2 * links.parameters.hello_interval_ms
+        grace_ms = neighbour.first_heard_ms + 2 * links.parameters.hello_interval_ms
         unknown = any(
             (c.neighbour, c.expected_id) == (None, None) for c in links.connections.values()
         )
@@ -163,12 +163,12 @@ class TopologyManager:
         return [e.Dial(id, hello.address)]
 
     def on_measured(self, id: BrokerId, round_trip_ms: int | None) -> list[Step]:
-        """Note how far ``id`` is, which the driver measured."""
+        """Store the round trip to ``id``, measured by the driver."""
         self._distances.on_measured(id, round_trip_ms)
         return []
 
     def on_deadline(self, *, now_ms: Millis) -> list[Step]:
-        """Review our links, and announce what changed."""
+        """Review our links, and announce changes."""
         due = self._timers.pop_due(now_ms) if self.active else []
         steps: list[Step] = []
         if "review" in due:
@@ -182,7 +182,7 @@ class TopologyManager:
         return steps
 
     def beside(self) -> set[BrokerId]:
-        """The brokers with which we must be linked, whatever it costs."""
+        """The brokers with which we must be linked at any cost."""
         return self._wanted()[0]
 
     # -- reviewing our links -----------------------------------------------------------------
@@ -205,14 +205,14 @@ class TopologyManager:
         return steps
 
     def _wanted(self) -> tuple[set[BrokerId], set[BrokerId]]:
-        """The brokers beside us on the rings; and those that would be if they were not missed."""
+        """Our neighbours on the rings; and those that would be if they were not missed."""
         directory, skip = self.directory, self._history.passed_over
         beside = directory.seated.beside(self._links.self_id, skip=skip)
         expected = directory.expected.beside(self._links.self_id, skip=skip)
         return beside, {id for id in expected if id not in directory.seated}
 
     def _is_quiet(self, now_ms: Millis) -> bool:
-        """Whether no news of others comes in just now."""
+        """Whether no changes of other brokers have come lately."""
         changed_ms = self.directory.changed_at_ms
         if now_ms - changed_ms >= QUIET_MS:
             self._news_since_ms = None
@@ -222,7 +222,7 @@ class TopologyManager:
         return now_ms - self._news_since_ms >= QUIET_MS_MAX
 
     def _seeds(self) -> list[Step]:
-        """Join by the seeds, for as long as we do not see them in the federation."""
+        """Join through the seeds, until we see them in the federation."""
         links, dialled = self._links, self._seeds_dialled
         steps: list[Step] = []
         leads_to = {c.address: c.neighbour for c in links.connections.values()}
@@ -248,8 +248,8 @@ class TopologyManager:
             if self._is_kept(id):
                 continue
             if id not in needed:
-                known = self._links.neighbours.get(id)
-                silent = known is None or known.hello is None
+                neighbour = self._links.neighbours.get(id)
+                silent = neighbour is None or neighbour.hello is None
                 fallen = id in history.fallen and silent
                 give_up_ms = parameters.look_ms if fallen else parameters.give_up_ms
                 if idle_ms >= give_up_ms and (self._links.up or id in history.dials):
@@ -262,19 +262,19 @@ class TopologyManager:
                 steps += self._drop(id, now_ms)
                 history.passed_over[id] = Millis(now_ms + parameters.retry_ms)
             elif history.dials.get(id, "") not in ("", self.directory.address_of(id)):
-                steps += self._drop(id, now_ms)  # it moved
+                steps += self._drop(id, now_ms)  # its address changed
                 history.forgive(id)
         return steps
 
     def _fill(self, beside: set[BrokerId], lost: set[BrokerId], now_ms: Millis) -> list[Step]:
-        """Dial a broker nearby: for want of neighbours, or because it is much nearer."""
-        history, wanted = self._history, self.parameters.neighbours
+        """Dial a broker nearby, because we lack neighbours or it is much nearer."""
+        history, target = self._history, self.parameters.neighbours
         up = history.up_ms.keys()
         tried = {id for id in history.idle_ms if id not in lost and id not in history.passed_over}
         linked = up | tried
-        if len(linked) >= wanted or not beside <= linked:
+        if len(linked) >= target or not beside <= linked:
             self._lacking_since_ms = None
-            if tried or len(up) != wanted or now_ms < self._next_exchange_ms:
+            if tried or len(up) != target or now_ms < self._next_exchange_ms:
                 return []
             return self._dial_nearer(beside, now_ms) if beside <= linked else []
         if tried - beside:
@@ -282,9 +282,9 @@ class TopologyManager:
         if self._lacking_since_ms is None:
             self._lacking_since_ms = now_ms
         apart_ms = 2 * self.parameters.give_up_ms
-        free = self._candidates(wanted - 1, apart_ms, now_ms)
-        if not free and len(linked) <= wanted - 2:
-            free = self._candidates(wanted, apart_ms, now_ms)
+        free = self._candidates(target - 1, apart_ms, now_ms)
+        if not free and len(linked) <= target - 2:
+            free = self._candidates(target, apart_ms, now_ms)
         measured = {id: far for id in free if (far := self._distances.far_ms(id)) is not None}
         patient = now_ms - self._lacking_since_ms < SAMPLE_PATIENCE_MS
         if len(measured) < min(SAMPLE, len(free)) and patient:
@@ -294,7 +294,7 @@ class TopologyManager:
         return [] if nearest is None else self._dial(nearest, now_ms)
 
     def _dial_nearer(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
-        """Dial a broker much nearer than our farthest neighbour of choice, if it gains as well."""
+        """Dial a broker much nearer than our farthest chosen neighbour, if it gains as well."""
         farthest_ms = self._farthest_ms(beside)
         best: tuple[int, BrokerId] | None = None
         for id in self._candidates(self.parameters.neighbours, self.parameters.cool_ms, now_ms):
@@ -310,7 +310,7 @@ class TopologyManager:
         return self._dial(best[1], now_ms)
 
     def _candidates(self, links_max: int, apart_ms: int, now_ms: Millis) -> list[BrokerId]:
-        """Brokers with at most so many links with which we had none for so long."""
+        """Brokers with at most ``links_max`` links, and without a link to us for ``apart_ms``."""
         history = self._history
         return [
             id
@@ -321,16 +321,16 @@ class TopologyManager:
         ]
 
     def _let_go(self, beside: set[BrokerId], now_ms: Millis) -> list[Step]:
-        """Give up one link too many, the longest first, when nobody is cut off by it."""
-        wanted, up = self.parameters.neighbours, self._history.up_ms
-        ready = beside <= up.keys() or len(up) >= 2 * wanted
+        """Give up one surplus link, the longest first, if the graph holds together without it."""
+        target, up = self.parameters.neighbours, self._history.up_ms
+        ready = beside <= up.keys() or len(up) >= 2 * target
         if now_ms < self._next_change_ms or not ready:
             return []
         spare = [id for id in up if id not in beside and self._is_spare(id, now_ms)]
         graph = self.directory.graph(up) if spare else {}
         for id in sorted(spare, key=lambda id: (-self._way_ms(id), self._distances.order(id))):
             if can_spare(graph, self._links.self_id, id):
-                hurry = len(up) > wanted + 1
+                hurry = len(up) > target + 1
                 pause_ms = 0 if hurry else self.parameters.settle_ms
                 self._next_change_ms = Millis(now_ms + pause_ms)
                 self.changes += 1
@@ -340,18 +340,18 @@ class TopologyManager:
         return []
 
     def _is_spare(self, id: BrokerId, now_ms: Millis) -> bool:
-        """Whether a neighbour off our rings, or we, have too many links, and it can spare one."""
-        place, wanted = self.directory.place_of(id), self.parameters.neighbours
+        """Whether we or an optional neighbour have surplus links, and it can spare this one."""
+        place, target = self.directory.place_of(id), self.parameters.neighbours
         if place is None or self._is_kept(id):
             return False
         ours, theirs = len(self._history.up_ms), len(place.links)
         calm = now_ms - self._history.up_ms[id] >= self.parameters.settle_ms // 2
-        if theirs >= wanted + 2 or ours >= wanted + 2:
+        if theirs >= target + 2 or ours >= target + 2:
             return theirs > 2
-        return calm and ours > wanted and theirs >= wanted
+        return calm and ours > target and theirs >= target
 
     def _measure(self, now_ms: Millis) -> list[Step]:
-        """Measure how far one broker is that we could choose: the one not measured for longest."""
+        """Measure the round trip to one candidate: the one not measured for longest."""
         history, distances = self._history, self._distances
         if not history.up_ms or not distances.may_measure(now_ms):
             return []
@@ -366,21 +366,21 @@ class TopologyManager:
         chosen = distances.choose(others, pause_ms=pause_ms, now_ms=now_ms)
         return [] if chosen is None else [e.Measure(chosen, self.directory.address_of(chosen))]
 
-    # -- single things ------------------------------------------------------------------------
+    # -- helpers ----------------------------------------------------------------------------
 
     def _welcome(self, id: BrokerId, now_ms: Millis) -> bool:
-        """Whether we agree to a link with ``id``, who dialled us."""
-        history, wanted = self._history, self.parameters.neighbours
+        """Whether we agree to a link with ``id``, which dialled us."""
+        history, target = self._history, self.parameters.neighbours
         beside, lost = self._wanted()
         if id in beside or id in lost:
             return True
         count = len(self._links.up.keys() | history.dials.keys() - lost)
         place = self.directory.place_of(id)
         if place is None:
-            return count < wanted + self.parameters.guests_max
-        if count > wanted or history.parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
+            return count < target + self.parameters.guests_max
+        if count > target or history.parted_lately(id, self.parameters.give_up_ms // 2, now_ms):
             return False
-        if count < wanted or len(place.links) <= wanted - 2:
+        if count < target or len(place.links) <= target - 2:
             return True
         if history.parted_lately(id, self.parameters.cool_ms, now_ms):
             return False
@@ -410,30 +410,30 @@ class TopologyManager:
         return steps
 
     def _is_dialled(self, id: BrokerId, address: str) -> bool:
-        """Whether that address is dialled already, for this reason or another."""
+        """Whether that address is dialled already, for any reason."""
         if id in self._history.dials or address in self._seeds_dialled:
             return True
         return address in self.parameters.kept
 
     def _is_kept(self, id: BrokerId) -> bool:
-        """Whether the operator wants this link."""
-        known = self._links.neighbours.get(id)
-        connection = self._links.connections.get(known.conn) if known and known.conn else None
+        """Whether the operator configured this link."""
+        peer = self._links.neighbours.get(id)
+        connection = self._links.connections.get(peer.conn) if peer and peer.conn else None
         return connection is not None and connection.address in self.parameters.kept
 
     def _way_ms(self, id: BrokerId) -> int:
         """The round trip to a neighbour.
 
-        Hellos take longer than what is measured, so they only say it as long as that is not known.
+        Hellos take longer than a measurement, so they count only while there is none.
         """
         return self._distances.far_ms(id) or self._links.neighbours[id].round_trip_ms or 0
 
     def _farthest_ms(self, beside: Collection[BrokerId]) -> int:
-        """The round trip to the farthest neighbour of our choice, as far as measured."""
+        """The round trip to the farthest chosen neighbour, as far as measured."""
         chosen = (id for id in self._links.up if id not in beside and not self._is_kept(id))
         return max((self._distances.far_ms(id) or 0 for id in chosen), default=0)
 
-    # -- telling ----------------------------------------------------------------------------------
+    # -- announcing -------------------------------------------------------------------------
 
     def place(self) -> Place:
         """The place that we announce."""

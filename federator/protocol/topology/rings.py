@@ -1,15 +1,15 @@
-"""Rings of brokers in an order that hashing gives: everybody seats everybody alike.
+"""Rings of brokers, ordered by hashing: all brokers compute the same seats.
 
-Think of several round tables at which the same guests sit, each time shuffled anew: everyone holds
-hands with both neighbours at every table. One table alone survives any single death, for a ring
-broken once is still a line. Two shuffled tables already make the way between any two guests short:
+Think of several round tables at which the same guests sit, each time shuffled anew: all guests hold
+hands with both neighbours at every table. One table alone survives any single death, because a ring
+broken once is still a line. Two shuffled tables already make the path between any two guests short:
 the union of random rings is an expander, whose diameter grows as the logarithm of the guests. A
-guest who comes or goes changes hands only with those beside.
+guest that comes or goes changes hands only with those beside.
 
-No message says who sits where: each broker computes it from the ids alone.
+No message assigns seats: each broker computes them from the ids alone.
 
-Source: Law and Siu, "Distributed construction of random expander networks", INFOCOM 2003 (unions
-of random Hamilton cycles); Stoica et al., "Chord", SIGCOMM 2001 (places by hashing).
+Source: Law and Siu, "Distributed construction of random expander networks", INFOCOM 2003 (unions of
+random Hamilton cycles); Stoica et al., "Chord", SIGCOMM 2001 (places by hashing).
 """
 
 from bisect import bisect_left, bisect_right, insort
@@ -26,7 +26,7 @@ _Seat = tuple[bytes, BrokerId]
 
 @lru_cache(maxsize=SEATS_REMEMBERED_MAX)
 def seat(ring: int, id: BrokerId) -> bytes:
-    """The place of ``id`` on ring ``ring``."""
+    """The seat of ``id`` on ring ``ring``."""
     return blake2b(b"%d %d" % (ring, id), digest_size=8, person=b"federator ring").digest()
 
 
@@ -44,7 +44,7 @@ class Rings:
         return id in self._members
 
     def add(self, id: BrokerId) -> None:
-        """Give ``id`` a place on every ring."""
+        """Give ``id`` a seat on every ring."""
         if id not in self._members:
             self._members.add(id)
             for number, ring in enumerate(self._rings):
@@ -58,15 +58,17 @@ class Rings:
                 del ring[bisect_left(ring, (seat(number, id), id))]
 
     def beside(self, id: BrokerId, *, skip: Collection[BrokerId] = ()) -> set[BrokerId]:
-        """The brokers beside ``id``, on a ring or not, on each ring; over ``skip`` it reaches."""
-        found: set[BrokerId] = set()
+        """The brokers beside ``id`` on each ring, even if ``id`` has no seat; ``skip`` are passed
+        over.
+        """
+        neighbours: set[BrokerId] = set()
         for number, ring in enumerate(self._rings):
             at = (seat(number, id), id)
             ahead = bisect_right(ring, at)
-            found |= _first(ring, range(ahead, ahead + len(ring)), id, skip)
+            neighbours |= _first(ring, range(ahead, ahead + len(ring)), id, skip)
             behind = bisect_left(ring, at) - 1
-            found |= _first(ring, range(behind, behind - len(ring), -1), id, skip)
-        return found
+            neighbours |= _first(ring, range(behind, behind - len(ring), -1), id, skip)
+        return neighbours
 
 
 def _first(

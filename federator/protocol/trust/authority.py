@@ -1,7 +1,7 @@
-"""Whose certificates hold: the federation keys that are trusted, and what they revoked.
+"""Which certificates are valid: the trusted federation keys, and their revocations.
 
 Several federation keys may be trusted at once, which is how keys are changed without an outage:
-trust the new one everywhere, issue anew, then trust the old one no more.
+trust the new one everywhere, issue new certificates, then stop trusting the old one.
 
 Source: docs/security.md, "Keys" and "Changing keys".
 """
@@ -23,22 +23,22 @@ from federator.protocol.trust.certificates import (
 from federator.protocol.trust.primitives import Verifier
 
 GENUINE_MAX = 4_096
-"""Certificates whose signature was found good. Whether they hold is asked every time."""
+"""Certificates whose signature was verified. Their validity is checked every time."""
 
 
 _CLOCKS = "see the clocks of both hosts"
 
 
 class DistrustError(DecodeError):
-    """A message, certificate or signature is not believed; the text says why."""
+    """A message, certificate or signature is rejected; the text says why."""
 
 
 class ForgedError(DistrustError):
-    """A signature is wrong, which it cost a verification to find out."""
+    """A signature is wrong, which took a verification to find out."""
 
 
 class Authority:
-    """Judges certificates and revocations for one federation by its ``trusted`` public keys."""
+    """Checks certificates and revocations for one federation by its ``trusted`` public keys."""
 
     def __init__(self, federation: str, trusted: Iterable[bytes], verify: Verifier) -> None:
         self._federation = federation
@@ -48,10 +48,10 @@ class Authority:
         self._genuine: dict[bytes, tuple[Certificate, bytes]] = {}
 
     def judge(self, data: bytes, *, now_s: int, role: Role = "agent") -> Certificate:
-        """Return the certificate in ``data``, if it holds now, for that role.
+        """Return the certificate in ``data``, if it is valid now, for that role.
 
         Raises:
-            DistrustError: The certificate does not hold.
+            DistrustError: The certificate is not valid.
             DecodeError: ``data`` is no certificate.
         """
         certificate, issuer = self._genuine.get(data) or self._examine(data)
@@ -73,20 +73,20 @@ class Authority:
         return certificate
 
     def revoke(self, data: bytes) -> bool:
-        """Take up a list of revocations; tells whether it is news.
+        """Store a list of revocations; return whether it is new.
 
         Raises:
             DistrustError: No trusted key signed the list.
             DecodeError: ``data`` is no list of revocations.
         """
-        if any(data == known for _, known in self._revoked.values()):
+        if any(data == entry for _, entry in self._revoked.values()):
             return False
         signed = self._signed(data, Revocations)
         listed = decode_revocations(signed.text)
         if listed.federation != self._federation:
             raise DistrustError(f"revocations are for federation {listed.federation!r}")
-        known = self._revoked.get(signed.issuer)
-        if known is not None and listed.number <= known[0].number:
+        entry = self._revoked.get(signed.issuer)
+        if entry is not None and listed.number <= entry[0].number:
             return False
         self._revoked[signed.issuer] = (listed, data)
         return True
@@ -94,21 +94,21 @@ class Authority:
     def retrust(self, trusted: Iterable[bytes]) -> None:
         """Trust exactly these federation keys from now on."""
         self.trusted = frozenset(trusted)
-        self._revoked = {key: known for key, known in self._revoked.items() if key in self.trusted}
+        self._revoked = {key: entry for key, entry in self._revoked.items() if key in self.trusted}
 
     def trusting(self, trusted: Iterable[bytes]) -> "Authority":
-        """Return another authority, as this one would be after ``retrust``."""
+        """Return another authority, in the state that ``retrust`` would leave this one in."""
         other = Authority(self._federation, trusted, self._verify)
-        other._revoked = {k: known for k, known in self._revoked.items() if k in other.trusted}
+        other._revoked = {k: entry for k, entry in self._revoked.items() if k in other.trusted}
         return other
 
     @property
     def revocations(self) -> list[bytes]:
-        """The newest list of each federation key, as it travels."""
+        """The newest list of each federation key, in wire form."""
         return [data for _, (_, data) in sorted(self._revoked.items())]
 
     def _examine(self, data: bytes) -> tuple[Certificate, bytes]:
-        """The certificate and who signed it; remembered, for signatures take long to judge."""
+        """The certificate and its issuer; cached, because verifying a signature is slow."""
         signed = self._signed(data, Certificate)
         if len(self._genuine) >= GENUINE_MAX:
             self._genuine.clear()
@@ -125,7 +125,7 @@ class Authority:
 
 
 def _span(span_s: int) -> str:
-    """A span for people, in its greatest unit."""
+    """A span in its greatest unit, for humans."""
     for unit, seconds in (("day", 86_400), ("hour", 3_600), ("minute", 60)):
         if span_s >= seconds:
             count = span_s // seconds

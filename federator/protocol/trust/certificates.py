@@ -1,7 +1,7 @@
-"""Certificates: what the federation key says of its parts, and the list of those it revoked.
+"""Certificates that the federation key issued, and the list of those it revoked.
 
-Both travel and are stored as bytes that were signed, with the signature beside them: what was
-signed is never encoded again, so nothing depends on two encoders agreeing.
+Both are sent and stored as the bytes that were signed, with the signature beside them: they are
+never encoded again, so nothing depends on two encoders agreeing.
 
 Source: docs/security.md, "Keys".
 """
@@ -31,40 +31,40 @@ _SigningKey = Annotated[
 Signature = Annotated[bytes, msgspec.Meta(min_length=SIGNATURE_BYTES, max_length=SIGNATURE_BYTES)]
 
 Role = Literal["agent", "gateway", "operator", "collector", "steerer"]
-"""Whose words somebody may say. Whoever reads the metrics stream asks as a collector."""
+"""In whose role a holder may send. A reader of the metrics stream asks as a collector."""
 
 
 class Certificate(msgspec.Struct, frozen=True, array_like=True):
-    """The federation's word for one agent, or one holder of another role."""
+    """The federation's certificate for one agent, or one holder of another role."""
 
-    # 1 for agents; 2 for others, which releases without roles do not take for agents.
+    # 1 for agents; 2 for other roles: releases without roles do not take these for agents.
     version: Literal[1, 2]
-    federation: _Federation  # where it holds
-    id: Id  # the broker whose agent this is; 0 where it is another role's
+    federation: _Federation  # where it is valid
+    id: Id  # the broker of the agent; 0 for another role
     signing_key: _SigningKey  # the public key for signatures, Ed25519
     # The public key for key agreement, X25519.
     exchange_key: Annotated[
         bytes, msgspec.Meta(min_length=EXCHANGE_KEY_BYTES, max_length=EXCHANGE_KEY_BYTES)
     ]
-    not_before_s: _Seconds  # Unix time from which it holds,
+    not_before_s: _Seconds  # Unix time from which it is valid,
     expires_s: _Seconds  # and until which
     serial: _Serial  # by which it can be revoked
-    role: Role = "agent"  # what its holder is
-    name: Annotated[str, msgspec.Meta(max_length=64)] = ""  # who that is, where it is no agent
+    role: Role = "agent"  # the role of its holder
+    name: Annotated[str, msgspec.Meta(max_length=64)] = ""  # the holder's name, if it is no agent
 
     @property
     def holder_name(self) -> str:
-        """Whose it is, within its role."""
+        """The name of the holder, within its role."""
         return str(self.id) if self.role == "agent" else self.name
 
     @property
     def holder(self) -> str:
-        """Whose it is, for people."""
+        """Role and name of the holder, for humans."""
         return f"{'broker' if self.role == 'agent' else self.role} {self.holder_name}"
 
 
 class Revocations(msgspec.Struct, frozen=True, array_like=True):
-    """Serials that hold no more; a list with a higher number replaces the one before."""
+    """Serials that are no longer valid; a list with a higher number replaces the one before."""
 
     version: Literal[1]
     federation: _Federation
@@ -77,7 +77,7 @@ class Signed(msgspec.Struct, frozen=True, array_like=True):
 
     issuer: _SigningKey  # the federation key, public
     text: Annotated[bytes, msgspec.Meta(max_length=SIGNED_BYTES_MAX)]
-    signature: Signature  # over ``signed_text`` of it
+    signature: Signature  # over ``signed_text`` of ``text``
 
 
 _encoder: Final = msgspec.msgpack.Encoder(order="deterministic")
@@ -92,15 +92,15 @@ def encode(value: msgspec.Struct) -> bytes:
 
 
 def signed_text(kind: type[msgspec.Struct], text: bytes) -> bytes:
-    """What a federation key signs; the kind keeps one from being taken for the other."""
+    """The bytes that a federation key signs; ``kind`` prevents confusing the two."""
     return b"federator " + kind.__name__.lower().encode() + b" 1\0" + text
 
 
 def decode_signed(data: bytes) -> Signed:
-    """What was signed, its signature not looked at.
+    """Decode without verifying the signature.
 
     Raises:
-        DecodeError: ``data`` is nothing of the kind. So do the two below.
+        DecodeError: ``data`` is malformed. The same holds for the two functions below.
     """
     return decoded(_signed, "signed", data, SIGNED_BYTES_MAX)
 
@@ -116,5 +116,5 @@ def decode_revocations(text: bytes) -> Revocations:
 
 
 def fingerprint(key: bytes) -> str:
-    """A short name of ``key``, by which people tell keys apart."""
+    """A short name of ``key``, by which humans tell keys apart."""
     return blake2b(key, digest_size=8).hexdigest()

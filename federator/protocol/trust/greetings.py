@@ -1,7 +1,7 @@
-"""Signed messages to whoever listens: a hello or a bye, with what is needed to agree on a key.
+"""Signed messages to any receiver: a hello or a bye, with what is needed to agree on a key.
 
 Only these are signed one by one. A hello comes before there is a common key, and a bye may be a
-Will that lies ready at a broker for months.
+Will that a broker stores for months.
 
 Source: docs/security.md, "Greetings".
 """
@@ -23,17 +23,17 @@ GREETING_BYTES_MAX: Final = 131_072
 
 
 class Greeting(msgspec.Struct, frozen=True, array_like=True):
-    """What the sender of a hello or a bye signs."""
+    """The part of a hello or a bye that the sender signs."""
 
     version: Literal[1]  # the version of this format
-    certificate: bytes  # the sender's, as the federation key signed it
+    certificate: bytes  # the sender's, as signed by the federation key
     # Drawn anew at each start of the sender; part of every key.
     salt: Annotated[bytes, msgspec.Meta(min_length=SALT_BYTES, max_length=SALT_BYTES)]
     # Grows with each greeting of one salt; 0 in a Will.
     counter: Annotated[int, msgspec.Meta(ge=0, le=2**63 - 1)]
-    to: Id | None  # whom the sender believes at the other end; ``None`` while it does not know
-    # The name of the half of the key agreement that the sender has of each neighbour: it
-    # understands keys derived from it.
+    to: Id | None  # the broker expected at the other end; ``None`` while unknown
+    # For each neighbour, the name of the neighbour's half of the key agreement that the sender has:
+    # it can open seals under keys derived from it.
     holds: Annotated[dict[Id, bytes], msgspec.Meta(max_length=NEIGHBOURS_MAX)]
     kind: str  # the topic of the message
     body: bytes  # the encoded message
@@ -49,7 +49,7 @@ def encode_greeting(greeting: Greeting) -> bytes:
 
 
 def signed_text(federation: str, text: bytes) -> bytes:
-    """What the signature on a greeting with the encoding ``text`` is over."""
+    """The bytes that the signature on a greeting with the encoding ``text`` covers."""
     return b"federator greeting 1\0" + federation.encode() + b"\0" + text
 
 
@@ -59,7 +59,7 @@ def pack(text: bytes, signature: bytes) -> bytes:
 
 
 def unpack(payload: bytes) -> tuple[Greeting, bytes, bytes]:
-    """The greeting, its encoding, and the signature, not looked at.
+    """The greeting, its encoding, and the signature, which is not verified here.
 
     Raises:
         DecodeError: The payload is no greeting.

@@ -1,12 +1,12 @@
-"""Signs and seals what one agent sends, and checks what comes in before the protocol sees it.
+"""Signs and seals an agent's outgoing messages, and verifies incoming ones.
 
-Whoever greets must show a certificate that holds; whatever else comes in must bear the seal of
-somebody who greeted, and name that same sender inside. What does not is turned away before anything
-of the protocol has seen it, the duplicate window included.
+A greeting must carry a valid certificate; every other message must carry the seal of a neighbour
+that has greeted us, and name the same sender inside. All others are dropped before any part of the
+protocol has seen them, the duplicate window included.
 
 On the wire a greeting begins with ``S``, a seal with ``M`` (readable) or ``C`` (encrypted), then
-key name, sender, number, tag. The topic's last level belongs to what is sealed, so nothing can be
-replayed as something else.
+key name, sender, number, tag. The seal covers the topic's last level, so a message cannot be
+replayed on another topic.
 
 Source: docs/security.md, "Seals".
 """
@@ -37,8 +37,9 @@ from federator.protocol.trust.proofs import ProofJudge, address_text, decode_pro
 from federator.protocol.types import BrokerId, Epoch
 
 CONTROL, DATA, DATAGRAM, DIRECT = 0, 1, 2, 3
-"""Channels: each neighbour numbers its seals once, and each channel remembers which came; but for
-the last one, where a seal names its place on a connection (``sealed_connection``)."""
+"""Channels: a neighbour numbers all its seals in one sequence, and each channel records the numbers
+received; except the last channel, where a seal covers its position on a connection
+(``sealed_connection``)."""
 
 _READABLE, _ENCRYPTED = ord("M"), ord("C")
 _MARKS: Final = (b"M", b"C")
@@ -49,14 +50,14 @@ SEAL_BYTES: Final = HEADER_BYTES + TAG_BYTES
 
 
 def overheard(payload: bytes) -> tuple[str, bytes | None]:
-    """What somebody without a key reads of a payload.
+    """What a party without a key can read of a payload.
 
     Returns:
-        ``"signed"`` or ``"sealed"``, ``"open"`` when it is under no seal; and what is inside,
-        ``None`` when that is encrypted.
+        ``"signed"`` or ``"sealed"``, ``"open"`` when there is no seal; and the body, ``None`` when
+        it is encrypted.
 
     Raises:
-        DecodeError: The payload begins as a greeting or a seal and is none.
+        DecodeError: The payload begins as a greeting or a seal but is none.
     """
     if payload[:1] == MARK:
         greeting, _, _ = unpack(payload)
@@ -71,20 +72,20 @@ def overheard(payload: bytes) -> tuple[str, bytes | None]:
 
 
 def overheard_hello(payload: bytes) -> c.Hello | None:
-    """What a hello says to somebody without a key, believed or not; ``None``: it is none."""
+    """The hello in ``payload``, readable without a key and not verified; ``None`` if none."""
     try:
         _, body = overheard(payload)
-        said = None if body is None else decode(HELLO, body)
+        message = None if body is None else decode(HELLO, body)
     except DecodeError:
         return None
-    return said if isinstance(said, c.Hello) else None
+    return message if isinstance(message, c.Hello) else None
 
 
 class Manner(StrEnum):
-    """How much a seal covers."""
+    """How much a seal protects."""
 
-    SIGNED = "signed"  # readable to the broker in between, not to be changed
-    SEALED = "sealed"  # nor to be read
+    SIGNED = "signed"  # the broker in between can read, but not change it
+    SEALED = "sealed"  # nor read it
 
 
 class Guard:
@@ -107,41 +108,41 @@ class Guard:
         self._verify = verify
         self._identity = identity
         self._now_s = now_s  # Unix time, for certificates
-        self._encrypts = manner is Manner.SEALED  # we; both manners are understood
+        self._encrypts = manner is Manner.SEALED  # what we send; we open both
         self._proofs = ProofJudge(federation, authority, verify)
         # Our own half of the key agreement.
         self.ours = agreement_half(certificate, authority.judge(certificate, now_s=now_s()), salt)
         self._peers: OrderedDict[BrokerId, Peer] = OrderedDict()
         self._epochs: dict[BrokerId, Epoch] = {}
         self._greeted = 0
-        # One count for all neighbours: one that is forgotten and met again sees no number twice.
+        # One sequence for all neighbours: one that we forgot and meet again sees no number twice.
         self._sealed = 0
 
     def renew(self, identity: Identity, certificate: bytes, *, trusted: Iterable[bytes]) -> None:
-        """Go on under another certificate. Neighbours follow with their next greeting.
+        """Continue with another certificate. Neighbours follow with their next greeting.
 
         Raises:
-            DecodeError: The certificate does not hold under these keys, or is another broker's.
+            DecodeError: The certificate is not valid under these keys, or is another broker's.
                 Nothing changed.
         """
         trusted = frozenset(trusted)
-        told = self.authority.trusting(trusted).judge(certificate, now_s=self._now_s())
-        if told.id != self.ours.certificate.id:
-            raise DistrustError(f"the new certificate is of broker {told.id}")
+        renewed = self.authority.trusting(trusted).judge(certificate, now_s=self._now_s())
+        if renewed.id != self.ours.certificate.id:
+            raise DistrustError(f"the new certificate is of broker {renewed.id}")
         self.authority.retrust(trusted)
         self._identity = identity
-        self.ours = agreement_half(certificate, told, self.ours.salt)
+        self.ours = agreement_half(certificate, renewed, self.ours.salt)
         for peer in self._peers.values():
             peer.learn(self.ours, identity, self._federation)
 
     # -- addresses --------------------------------------------------------------------------------
 
     def prove_address(self, address: str, epoch: Epoch) -> bytes:
-        """Our signature on our own address, for whoever hears of it."""
+        """Our signature on our own address, for all brokers that receive it."""
         return self.vouch(address_text(self._federation, self.ours.certificate.id, epoch, address))
 
     def check_address(self, id: BrokerId, epoch: Epoch, address: str, proof: bytes) -> None:
-        """Accept what somebody passed on as the address of ``id``.
+        """Accept a forwarded address of ``id``.
 
         Raises:
             DecodeError: That broker did not sign it.
@@ -149,14 +150,14 @@ class Guard:
         self._proofs.check_address(id, epoch, address, proof, now_s=self._now_s())
 
     def check_frame(self, origin: BrokerId, text: bytes, proof: bytes) -> None:
-        """Accept what ``origin`` signed of a frame.
+        """Accept the part of a frame that ``origin`` signed.
 
         Raises:
-            DecodeError: It did not sign it.
+            DecodeError: The origin did not sign it.
         """
         self._proofs.check_frame(origin, text, proof, now_s=self._now_s())
 
-    # -- words ------------------------------------------------------------------------------------
+    # -- signed texts -----------------------------------------------------------------------------
 
     def vouch(self, text: bytes) -> bytes:
         """Our signature on ``text``, with our certificate."""
@@ -175,16 +176,16 @@ class Guard:
     # -- control messages -------------------------------------------------------------------------
 
     def prove(self, message: c.Message) -> c.Message:
-        """Return ``message``, with our signature as a core when it is an announcement of ours."""
+        """Return ``message``, with our signature if it is our own core announcement."""
         if isinstance(message, c.CoreAnn) and message.core == self.ours.certificate.id:
             proof = self.vouch(facts_of(self._federation, message))
             return msgspec.structs.replace(message, proof=proof)
         return message
 
     def greet(self, kind: str, body: bytes, to: BrokerId | None, *, will: bool = False) -> bytes:
-        """The wire form of a hello or a bye for ``to``, if it is known whom it is for.
+        """The wire form of a hello or a bye for ``to``, if the receiver is known.
 
-        ``will``: it is left with a broker, to be published some day.
+        ``will``: a broker stores it and may publish it later.
         """
         self._greeted += 0 if will else 1
         greeting = Greeting(
@@ -201,7 +202,7 @@ class Guard:
         return pack(text, self._identity.sign(signed_text(self._federation, text)))
 
     def seal(self, channel: int, kind: str, body: bytes, to: BrokerId) -> bytes | None:
-        """Return ``body`` sealed for ``to``, a neighbour; ``None`` when it has not shaken hands.
+        """Return ``body`` sealed for the neighbour ``to``; ``None`` before the handshake.
 
         ``kind`` is the topic's last level.
         """
@@ -216,14 +217,14 @@ class Guard:
         about = header + kind.encode()
         if self._encrypts:
             return header + keys.ours.encrypt(nonce, body, about)
-        # Readable: the body is authenticated like the header, and only the tag is made.
+        # Readable: body and header are authenticated, and only a tag is made.
         return header + keys.ours.encrypt(nonce, b"", about + body) + body
 
     def unseal(self, channel: int, kind: str, payload: bytes) -> tuple[BrokerId, bytes]:
-        """Open a seal: return who sealed ``payload``, and what is in it.
+        """Open a seal: return the sender and the body of ``payload``.
 
         Raises:
-            DecodeError: The payload bears no seal of a neighbour that shook hands, or came before.
+            DecodeError: There is no seal of a neighbour after a handshake, or it is a replay.
         """
         if payload[:1] not in _MARKS:
             raise DistrustError("without a seal: an agent that is not in signed mode, or a client")
@@ -249,12 +250,12 @@ class Guard:
         return BrokerId(sender), body
 
     def read(self, kind: str, payload: bytes) -> tuple[BrokerId, bytes, Greeting | None]:
-        """Return who sent a control message, its encoding, and the greeting it came in, if any.
+        """Return sender and encoding of a control message, and its greeting, if there is one.
 
-        ``admit`` must follow with what it decodes to.
+        Call ``admit`` with the decoded message afterwards.
 
         Raises:
-            DecodeError: The message is not to be believed.
+            DecodeError: The message cannot be authenticated.
         """
         if payload[:1] != MARK:
             sender, body = self.unseal(CONTROL, kind, payload)
@@ -266,8 +267,8 @@ class Guard:
             raise DistrustError(f"{who} for topic {greeting.kind[:20]!r} on topic {kind!r}")
         if greeting.to not in (None, self.ours.certificate.id):
             raise DistrustError(f"{who} is for {greeting.to}")
-        wanted = signed_text(self._federation, text)
-        if not self._verify(certificate.signing_key, signature, wanted):
+        expected = signed_text(self._federation, text)
+        if not self._verify(certificate.signing_key, signature, expected):
             raise DistrustError(f"the signature on {who} is wrong")
         return certificate.id, greeting.body, greeting
 
@@ -278,17 +279,16 @@ class Guard:
         greeting: Greeting | None,
         has_namesake: Callable[[c.Hello], bool],
     ) -> None:
-        """Accept a decoded message of what ``read`` returned, and shake hands when it is a hello.
+        """Accept a decoded message that ``read`` returned; complete the handshake for a hello.
 
-        But not with an agent that the links will not follow, as another one has that id: the keys
-        of that one stay.
+        No handshake with an agent whose id another linked agent has: that one's keys stay.
 
         Raises:
-            DecodeError: The message speaks in another's name, or is one that must be sealed.
+            DecodeError: The message names another sender, or is of a kind that must be sealed.
         """
-        told = c.sender_of(message)
-        if told != sender:
-            raise DistrustError(f"{sender} speaks in the name of {told}")
+        named = c.sender_of(message)
+        if named != sender:
+            raise DistrustError(f"{sender} speaks in the name of {named}")
         if greeting is None:
             if isinstance(message, c.Hello):
                 raise DistrustError(f"a hello of {sender} that is no greeting")
@@ -305,43 +305,43 @@ class Guard:
             raise DistrustError(f"a {type(message).__name__} of {sender} without a seal")
 
     def _part(self, sender: BrokerId, bye: c.Bye, greeting: Greeting) -> None:
-        """Believe a bye once: somebody may have recorded it."""
-        known = self._peers.get(sender)
-        if known is None or greeting.salt != known.agreement.salt:
-            return  # it is of another start: the links judge it by its epoch
+        """Accept a bye only once: it may be a replay."""
+        peer = self._peers.get(sender)
+        if peer is None or greeting.salt != peer.agreement.salt:
+            return  # from another start: the links judge it by its epoch
         if greeting.counter:
-            if greeting.counter <= known.counter:
+            if greeting.counter <= peer.counter:
                 raise DistrustError(f"bye {greeting.counter} of {sender} came before")
-            known.counter = greeting.counter
-        elif bye.conn <= known.willed:  # signed when the connection was made: it has no counter
+            peer.counter = greeting.counter
+        elif bye.conn <= peer.willed:  # signed at connect time: it has no counter
             raise DistrustError(f"the Will of connection {bye.conn} of {sender} came before")
         else:
-            known.willed = bye.conn
+            peer.willed = bye.conn
 
     def _shake_hands(self, sender: BrokerId, epoch: Epoch, greeting: Greeting) -> None:
         certificate = self.authority.judge(greeting.certificate, now_s=self._now_s())
-        known = self._peers.get(sender)
-        if known is not None and epoch < self._epochs[sender]:
-            # It is of an earlier start, or replayed: the links judge it by its epoch; keys stay.
+        peer = self._peers.get(sender)
+        if peer is not None and epoch < self._epochs[sender]:
+            # From an earlier start, or replayed: the links judge it by its epoch; keys stay.
             return
-        if known is not None and greeting.salt == known.agreement.salt:
-            if greeting.counter <= known.counter:
+        if peer is not None and greeting.salt == peer.agreement.salt:
+            if greeting.counter <= peer.counter:
                 raise DistrustError(f"greeting {greeting.counter} of {sender} came before")
-        elif known is not None and epoch == self._epochs[sender]:
+        elif peer is not None and epoch == self._epochs[sender]:
             # A restart draws another salt and a greater epoch, so this is another agent.
             raise DistrustError(f"two agents speak as {sender}, in the same epoch")
         else:
-            known = None  # the neighbour restarted: its numbers begin anew
-        if known is None:
-            known = Peer(agreement_half(greeting.certificate, certificate, greeting.salt))
-            self._peers[sender] = known
-        elif known.agreement.data != greeting.certificate:
-            known.agreement = agreement_half(greeting.certificate, certificate, greeting.salt)
-        known.counter = greeting.counter
-        known.holds = greeting.holds.get(self.ours.certificate.id, b"")
+            peer = None  # the neighbour restarted: its numbers start anew
+        if peer is None:
+            peer = Peer(agreement_half(greeting.certificate, certificate, greeting.salt))
+            self._peers[sender] = peer
+        elif peer.agreement.data != greeting.certificate:
+            peer.agreement = agreement_half(greeting.certificate, certificate, greeting.salt)
+        peer.counter = greeting.counter
+        peer.holds = greeting.holds.get(self.ours.certificate.id, b"")
         self._epochs[sender] = epoch
         self._peers.move_to_end(sender)
-        known.learn(self.ours, self._identity, self._federation)
+        peer.learn(self.ours, self._identity, self._federation)
         while len(self._peers) > c.NEIGHBOURS_MAX:
             del self._epochs[self._peers.popitem(last=False)[0]]
 
@@ -358,7 +358,7 @@ class Guard:
 
 
 def claimed_sender(payload: bytes) -> BrokerId | None:
-    """Whom the seal of ``payload`` names, true or not; ``None`` where there is no seal."""
+    """The sender that the seal of ``payload`` names, unverified; ``None``: there is no seal."""
     if payload[:1] not in _MARKS or len(payload) < HEADER_BYTES:
         return None
     return BrokerId(_HEADER.unpack_from(payload)[2])

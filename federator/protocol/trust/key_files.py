@@ -1,7 +1,7 @@
 """The files of a signed federation: small JSON objects, one per file, bytes in base64.
 
-The federation key and agents' keys hold secrets and must be closed to others; public keys and
-revocations may be read by anybody.
+The federation key and agents' keys are secret and must not be readable by others; public keys and
+revocations may be.
 
 Source: docs/security.md, "Files".
 """
@@ -21,14 +21,14 @@ _Name = Annotated[str, msgspec.Meta(pattern=r"^[A-Za-z0-9_.-]{1,64}$")]
 
 
 class KeyFile(msgspec.Struct, frozen=True, kw_only=True, tag_field="paper"):
-    """What all key files have: the federation, and the version of the format."""
+    """Fields of all key files: the federation, and the version of the format."""
 
     version: Literal[1] = 1
     federation: _Name
 
 
 class FederationKey(KeyFile, frozen=True, kw_only=True, tag="federation key"):
-    """The operator's secret. Whoever has it is the federation."""
+    """The operator's secret, which can issue certificates."""
 
     secret: _Key
 
@@ -40,8 +40,9 @@ class FederationPublic(KeyFile, frozen=True, kw_only=True, tag="federation publi
 
 
 class AgentKeys(KeyFile, frozen=True, kw_only=True, tag="agent key"):
-    """Two secrets of an agent or of who has another role, and its certificate as the federation
-    key signed it, which says what it is.
+    """The two secrets of an agent or of a holder of another role, and the certificate.
+
+    The federation key signed the certificate, which names the role.
     """
 
     id: Id
@@ -51,7 +52,7 @@ class AgentKeys(KeyFile, frozen=True, kw_only=True, tag="agent key"):
 
 
 class RevocationFile(KeyFile, frozen=True, kw_only=True, tag="revocations"):
-    """The newest list of revoked certificates, as the federation key signed it."""
+    """The newest list of revoked certificates, signed by the federation key."""
 
     revocations: bytes
 
@@ -67,27 +68,27 @@ def write_key_file(key_file: KeyFile) -> bytes:
 
 
 def read_key_file(text: bytes, kind: type[_P]) -> _P:
-    """The key file with this text.
+    """Decode a key file.
 
     Raises:
-        DecodeError: It is none, or another kind of key file.
+        DecodeError: ``text`` is no key file, or one of another kind.
     """
-    found = read_any_key_file(text)
-    if not isinstance(found, kind):
-        raise DecodeError(f"holds a {_tag(type(found))}, wanted is a {_tag(kind)}")
-    return found
+    key_file = read_any_key_file(text)
+    if not isinstance(key_file, kind):
+        raise DecodeError(f"holds a {_tag(type(key_file))}, wanted is a {_tag(kind)}")
+    return key_file
 
 
 def read_any_key_file(text: bytes) -> AnyKeyFile:
-    """The key file with this text, of whatever kind; see ``read_key_file``."""
-    told = json_value("no key file", text, KEY_FILE_BYTES_MAX)
-    if not isinstance(told, dict) or "paper" not in told:
+    """Decode a key file of any kind; see ``read_key_file``."""
+    value = json_value("no key file", text, KEY_FILE_BYTES_MAX)
+    if not isinstance(value, dict) or "paper" not in value:
         raise DecodeError("no key file: `federator keys` makes them")
     return decoded(_decoder, "no key file", text, KEY_FILE_BYTES_MAX)
 
 
 def holder_of(keys: AgentKeys) -> Certificate:
-    """Whose ``keys`` are, as their certificate says; its signature is not looked at.
+    """The certificate of ``keys``, with its signature not verified.
 
     Raises:
         DecodeError: There is no certificate.

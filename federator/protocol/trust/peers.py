@@ -1,10 +1,10 @@
-"""One neighbour and the keys we share with it.
+"""One neighbour and the keys that we share with it.
 
 Each side's half of the key agreement is its certificate and the salt of its start. A key belongs to
-a pair of halves and a direction, so after any restart, and after any change of certificates, keys
-are others, and what was recorded before opens nothing. A side speaks under a new pair only when the
-other said that it holds our half; it understands all recent pairs. So keys change under way without
-a lost message.
+a pair of halves and a direction, so any restart and any change of certificates changes the keys,
+and recorded messages cannot be replayed. A side seals under a new pair only after the other
+announced that it has our half; it opens seals of all recent pairs. So keys change without a lost
+message.
 
 Source: docs/security.md, "Seals"; RFC 5869 for the way from a secret to keys.
 """
@@ -21,7 +21,7 @@ from federator.protocol.trust.greetings import AGREEMENT_NAME_BYTES
 from federator.protocol.trust.primitives import Cipher, Identity
 
 KEYS_KEPT: Final = 4
-"""Pairs of halves understood per neighbour: both sides may be changing certificates."""
+"""Recent pairs of halves per neighbour: both sides may be changing certificates."""
 
 CHANNELS: Final = 3
 """Control messages, frames and datagrams: each has a window of its own."""
@@ -33,10 +33,10 @@ KEY_NAME_BYTES: Final = 4
 class KeyAgreement:
     """One side's half, since its start or its last change of certificate."""
 
-    data: bytes  # the certificate, as the federation key signed it
-    certificate: Certificate  # what it says
+    data: bytes  # the certificate, as signed by the federation key
+    certificate: Certificate  # the same, decoded
     salt: bytes  # drawn at this start
-    name: bytes  # by which the other side says that it holds this half
+    name: bytes  # names this half in greetings
 
 
 def agreement_half(data: bytes, certificate: Certificate, salt: bytes) -> KeyAgreement:
@@ -55,13 +55,13 @@ class Keys:
 
 @dataclass(slots=True)
 class Peer:
-    """A neighbour that shook hands."""
+    """A neighbour after the handshake."""
 
     agreement: KeyAgreement  # its newest half of the key agreement
     counter: int = 0  # the counter of its last greeting
-    willed: int = -1  # the newest connection of which a Will came
-    holds: bytes = b""  # the name of the half of ours that it said to hold
-    # Numbers of its seals that came before, by channel.
+    willed: int = -1  # the newest connection whose Will came
+    holds: bytes = b""  # the name of the half of ours that it announced to have
+    # Numbers of its seals already received, by channel.
     windows: tuple[SeenNumbers, ...] = field(
         default_factory=lambda: tuple(SeenNumbers() for _ in range(CHANNELS))
     )
@@ -69,13 +69,13 @@ class Peer:
     _current: tuple[bytes, bytes, Keys, bytes] | None = None
 
     def admit(self, channel: int, counter: int) -> bool:
-        """Whether a seal with this number has not come before."""
+        """Whether a seal with this number is new; records it."""
         return self.windows[channel].admit(counter)
 
     def keys_to(self, ours: KeyAgreement, identity: Identity, federation: str) -> Keys | None:
-        """The keys to speak under; ``None`` while the peer does not hold our half.
+        """The keys to seal with; ``None`` while the peer does not have our half.
 
-        A peer that has not heard of our new certificate yet is spoken to under the old one's keys.
+        A peer that has not received our new certificate yet gets seals under the old keys.
         """
         current = self._current
         if current is None or current[:2] != (ours.name, self.agreement.name):
@@ -89,15 +89,15 @@ class Peer:
         return None if self._current is None else self._current[2]
 
     def learn(self, ours: KeyAgreement, identity: Identity, federation: str) -> Keys | None:
-        """Make the keys between ``ours`` and the peer's newest half, and understand them."""
+        """Derive the keys of ``ours`` and the peer's newest half, and accept seals under them."""
         name = key_name(ours, self.agreement)
-        known = self._keys.get(name)
-        if known is None:
-            known = derive(ours, self.agreement, identity, federation)
-            if known is None:
+        keys = self._keys.get(name)
+        if keys is None:
+            keys = derive(ours, self.agreement, identity, federation)
+            if keys is None:
                 return None
-            self._keys.put(name, known)
-        return known
+            self._keys.put(name, keys)
+        return keys
 
     def understood(self, name: bytes) -> Keys | None:
         """The keys with that name, if they are recent."""
@@ -105,7 +105,7 @@ class Peer:
 
 
 def key_name(one: KeyAgreement, other: KeyAgreement) -> bytes:
-    """What a seal says of the keys it is under: the same from both sides."""
+    """The name of the keys in a seal: the same on both sides."""
     names = b"".join(sorted((one.name, other.name)))
     return blake2b(names, digest_size=KEY_NAME_BYTES).digest()
 
@@ -113,7 +113,7 @@ def key_name(one: KeyAgreement, other: KeyAgreement) -> bytes:
 def derive(
     ours: KeyAgreement, theirs: KeyAgreement, identity: Identity, federation: str
 ) -> Keys | None:
-    """The keys of two halves; ``None`` when the other's is unusable."""
+    """The keys of two halves; ``None`` when the other half is unusable."""
     salt = b"".join(sorted((ours.name + ours.salt, theirs.name + theirs.salt)))
     us, them = ours.certificate.id, theirs.certificate.id
     exchange_key = theirs.certificate.exchange_key

@@ -1,4 +1,4 @@
-"""What the protocol asks of cryptography, and relies on; ``runtime.trust.crypto`` provides it."""
+"""Interfaces to cryptography that the protocol uses; ``runtime.trust.crypto`` implements them."""
 
 from typing import Protocol
 
@@ -16,23 +16,24 @@ class Cipher(Protocol):
         """Return ``data`` encrypted under the key, and a tag over it and ``associated_data``."""
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes | None:
-        """What was encrypted; ``None`` when any of it is not as it was."""
+        """Decrypt ``data``; ``None`` when any input was changed."""
 
 
 class Verifier(Protocol):
-    """Judges signatures."""
+    """Verifies signatures."""
 
     def __call__(self, public_key: bytes, signature: bytes, text: bytes) -> bool:
         """Whether the holder of ``public_key`` signed ``text``. Never raises."""
 
 
 class Identity(Protocol):
-    """The secret half of one agent, which does not leave its place."""
+    """The secret keys of one agent, which are not exposed."""
 
     def sign(self, text: bytes) -> bytes:
         """Our signature, ``SIGNATURE_BYTES`` long."""
 
     def agree(self, exchange_key: bytes, *, salt: bytes, info: bytes) -> Cipher | None:
-        """A cipher under the key that only we and the holder of ``exchange_key`` can derive;
-        ``None`` when that is no usable key.
+        """A cipher under the key that only we and the holder of ``exchange_key`` can derive.
+
+        ``None`` when ``exchange_key`` is unusable.
         """

@@ -1,12 +1,12 @@
-"""Signatures that travel: of cores on announcements, of brokers on addresses, of origins on frames.
+"""Forwarded signatures: of cores on announcements, brokers on addresses, origins on frames.
 
-A relay says what the way costs; that word is the relay's, sealed by it. That the core lives, its
-number, its priority and the digest of its filters are the core's word, whoever brings it. So
-nobody but broker 0 can be core 0, and nobody can raise another's number.
+A relay announces the cost of its path, sealed by itself. That the core lives, its number, its
+priority and the digest of its filters are signed by the core, whichever relay sends them. So only
+broker 0 can be core 0, and no other broker can raise its number.
 
-The digests of filter lists can be forged by a neighbour with a certificate, so an address among the
-filters needs a signature of its own: whoever could change it could call every agent, with its
-password, to a place of his choice.
+A neighbour with a certificate can forge the filters behind a digest, so an address among the
+filters needs a signature of its own: an attacker that could change it could make every agent
+connect, with its password, to a place of the attacker's choice.
 
 Source: docs/security.md, "Announcements" and "Addresses"; docs/protocol.md 16.
 """
@@ -31,7 +31,7 @@ _WHOSE = struct.Struct(">IQ")
 
 
 class Proof(msgspec.Struct, frozen=True, array_like=True):
-    """A certificate, and the signature of its holder."""
+    """A certificate, and a signature by its holder."""
 
     certificate: bytes
     signature: Signature
@@ -42,12 +42,12 @@ _decoder: Final = msgspec.msgpack.Decoder(Proof)
 
 
 def prove(text: bytes, certificate: bytes, identity: Identity) -> bytes:
-    """The wire form of our proof that we say ``text``."""
+    """The wire form of our signature on ``text``, with our certificate."""
     return _encoder.encode(Proof(certificate, identity.sign(text)))
 
 
 def decode_proof(data: bytes) -> Proof:
-    """What travelled as a proof.
+    """Decode a proof.
 
     Raises:
         DecodeError: ``data`` is no proof.
@@ -59,7 +59,7 @@ def decode_proof(data: bytes) -> Proof:
 
 
 def facts_of(federation: str, ann: CoreAnn) -> bytes:
-    """What a core signs of its announcement: all that relays pass on unchanged."""
+    """The part of an announcement that its core signs: all that relays forward unchanged."""
     facts = _FACTS.pack(
         ann.core, ann.priority, ann.epoch, ann.seq, ann.digest, ann.count, ann.gave_up
     )
@@ -67,33 +67,33 @@ def facts_of(federation: str, ann: CoreAnn) -> bytes:
 
 
 def address_text(federation: str, id: BrokerId, epoch: Epoch, address: str) -> bytes:
-    """What a broker signs of its address."""
+    """The bytes that a broker signs to prove its address."""
     whose = _WHOSE.pack(id, epoch)
     return b"federator address 1\0" + federation.encode() + b"\0" + whose + address.encode()
 
 
 def presence_text(federation: str, about: bytes) -> bytes:
-    """What an agent signs to show that it is the one at its own broker."""
+    """The bytes that an agent signs to prove that it is the agent of its own broker."""
     return b"federator presence 1\0" + federation.encode() + b"\0" + about
 
 
 class ProofJudge:
-    """Judges signatures on announcements, addresses and frames.
+    """Verifies signatures on announcements, addresses and frames.
 
-    Copies of one come over every link, and are judged once.
+    Copies arrive over every link, and are verified once.
     """
 
     def __init__(self, federation: str, authority: Authority, verify: Verifier) -> None:
         self._federation = federation
         self._authority = authority
         self._verify = verify
-        self._proven: dict[bytes, bytes] = {}  # the proof, by what was signed and the signature
+        self._proven: dict[bytes, bytes] = {}  # the proof, by signed text and signature
 
     def check_announcement(self, ann: CoreAnn, *, now_s: int) -> None:
         """Accept an announcement that its core signed.
 
         Raises:
-            DecodeError: The core did not sign it, or is not who it says.
+            DecodeError: The core did not sign it, or the certificate is another broker's.
         """
         facts = facts_of(self._federation, ann)
         self._check(f"an announcement of core {ann.core}", ann.core, facts, ann.proof, now_s)
@@ -113,7 +113,7 @@ class ProofJudge:
         self._check(f"an address of broker {id}", id, text, proof, now_s)
 
     def check_frame(self, origin: BrokerId, text: bytes, proof: bytes, *, now_s: int) -> None:
-        """Accept what its origin signed of a frame.
+        """Accept the part of a frame that its origin signed.
 
         Raises:
             DecodeError: The origin did not sign it.
@@ -127,11 +127,11 @@ class ProofJudge:
         certificate = self._authority.judge(proof.certificate, now_s=now_s)
         if certificate.id != id:
             raise DistrustError(f"{what} signed by broker {certificate.id}")
-        told = text + proof.signature
-        if self._proven.get(told) == data:
+        key = text + proof.signature
+        if self._proven.get(key) == data:
             return
         if not self._verify(certificate.signing_key, proof.signature, text):
             raise ForgedError(f"the signature on {what} is wrong")
         if len(self._proven) >= PROVEN_MAX:
             self._proven.clear()
-        self._proven[told] = data
+        self._proven[key] = data

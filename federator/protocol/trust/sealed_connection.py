@@ -1,10 +1,10 @@
-"""What two agents say on one connection past the brokers, each packet sealed for its place there.
+"""A direct connection of two agents, past the brokers, with each packet sealed for its position.
 
-A seal says which neighbour made a packet. It does not say that nothing is missing before it: a
-machine on the path can leave frames out, put in others that it kept from an earlier connection,
-and repeat a confirmation. So what is sealed along with a packet names the connection, by a number
-that each end drew for it, the sort of the packet, and how many of that sort came before. As in TLS
-a packet opens in its place and in no other, and what is confirmed is what the neighbour took.
+A seal proves which neighbour made a packet. It does not prove that none is missing before it: a
+machine on the path can drop frames, insert others that it kept from an earlier connection, and
+repeat a confirmation. So each seal also covers the connection, by a number that each end drew for
+it, the sort of the packet, and how many of that sort came before. As in TLS a packet opens only at
+its position, and what is confirmed is what the neighbour received.
 
 Source: docs/direct.md, "How it works".
 """
@@ -18,7 +18,7 @@ from federator.protocol.trust.guard import CONTROL, DIRECT, Guard
 from federator.protocol.types import BrokerId
 
 DRAWN_BYTES: Final = 16
-"""The number that each end draws for a connection."""
+"""Length of the number that each end draws for a connection."""
 
 _HELLO: Final = "direct"
 
@@ -27,7 +27,7 @@ class SealedConnection:
     """One end of a connection with ``neighbour``.
 
     Args:
-        name: What both ends drew, the number of the end that came first.
+        name: The numbers that both ends drew, the connecting end's first.
     """
 
     def __init__(self, guard: Guard, neighbour: BrokerId, name: bytes) -> None:
@@ -37,7 +37,7 @@ class SealedConnection:
         self._sealed, self._opened = Counter[str](), Counter[str]()
 
     def seal(self, sort: str, body: bytes) -> bytes | None:
-        """The next packet of its sort; ``None`` when the neighbour's keys are gone."""
+        """Seal the next packet of its sort; ``None`` when the neighbour's keys are gone."""
         place = f"{self._name}{sort}{self._sealed[sort]}"
         sealed = self._guard.seal(DIRECT, place, body, self._neighbour)
         if sealed is not None:
@@ -45,10 +45,10 @@ class SealedConnection:
         return sealed
 
     def open(self, sort: str, payload: bytes) -> bytes:
-        """What the next packet of its sort says.
+        """Open the next packet of its sort.
 
         Raises:
-            DecodeError: It is not the one that the neighbour sealed for this place.
+            DecodeError: It is not the one that the neighbour sealed for this position.
         """
         place = f"{self._name}{sort}{self._opened[sort]}"
         sender, body = self._guard.unseal(DIRECT, place, payload)
@@ -58,7 +58,7 @@ class SealedConnection:
 
 
 def greet(guard: Guard, neighbour: BrokerId, drawn: bytes) -> bytes | None:
-    """The first packet of the end that came; ``None`` while there are no keys."""
+    """The first packet of the connecting end; ``None`` while there are no keys."""
     return guard.seal(CONTROL, _HELLO, drawn, neighbour)
 
 
@@ -68,7 +68,7 @@ def welcome(
     """The answer to the first packet, and the connection that begins with it.
 
     Raises:
-        DecodeError: The greeting is not ``neighbour``'s, or it came before.
+        DecodeError: The greeting is not from ``neighbour``, or it is a replay.
     """
     sender, theirs = guard.unseal(CONTROL, _HELLO, greeting)
     _check(sender, neighbour)
@@ -79,10 +79,10 @@ def welcome(
 
 
 def welcomed(guard: Guard, neighbour: BrokerId, drawn: bytes, answer: bytes) -> SealedConnection:
-    """The connection that begins with ``answer`` to the greeting in which we said ``drawn``.
+    """The connection that begins with ``answer`` to the greeting in which we sent ``drawn``.
 
     Raises:
-        DecodeError: It is not ``neighbour``'s answer to that.
+        DecodeError: It is not the answer of ``neighbour`` to that.
     """
     sender, theirs = guard.unseal(DIRECT, _HELLO + drawn.hex(), answer)
     _check(sender, neighbour)

@@ -1,14 +1,13 @@
-"""Words that are signed one by one: for those with whom their speaker shares no key.
+"""Messages that are signed one by one, for receivers that share no key with the sender.
 
-What operators, gateways, collectors and agents say to others than neighbours is JSON. The proof
-stands in it as its last field, so that readers of an older release, or without keys, pass over it.
-Under the signature are the topic, the message as it was encoded, and what keeps a recorded word
-from being said again: a number that grows with every word of its speaker, and where it is an answer
-to somebody's start, or for one only, that.
+Operators, gateways, collectors and agents send JSON to parties other than neighbours. The proof is
+its last field, so that readers of an older release, or without keys, skip it. The signature covers
+the topic, the message as encoded, and what prevents a replay: a number that grows with every
+message of the sender, and for an answer to one start, or for one receiver, that start or receiver.
 
-A word that a broker says in our place (a Will) is signed before those that come first. So a word
-is (since, number): ``since`` when its speaker connected, and a Will has the greatest number of its
-connection.
+A message that a broker publishes for us (a Will) is signed before those that come first. So a
+message is numbered (since, number): ``since`` is when its sender connected, and a Will has the
+greatest number of its connection.
 
 Source: docs/security.md, "Roles".
 """
@@ -27,10 +26,10 @@ from federator.protocol.trust.proofs import decode_proof
 from federator.protocol.types import BrokerId
 
 NOBODY: Final = bytes(16)
-"""Whom a word is for that is for everybody."""
+"""The receiver field of a message that is for all."""
 
 LATE_MAX_US: Final = 600_000_000
-"""How old, or early, a word may be whose age counts: clocks of hosts differ."""
+"""How old, or early, a message may be if its age counts: clocks of hosts differ."""
 
 SPEAKERS_MAX: Final = 4_096
 _WILL: Final = 2**64 - 1
@@ -43,25 +42,25 @@ def at(broker: BrokerId) -> bytes:
 
 
 def is_signed(payload: bytes) -> bool:
-    """Whether a word bears a proof, good or not: who asks with one is answered with one."""
+    """Whether a message has a proof, valid or not: a signed request gets a signed answer."""
     return _FIELD in payload
 
 
 class Wanted(NamedTuple):
-    """What a word must be to be believed."""
+    """What a message must prove to be accepted."""
 
-    role: Role  # what its speaker is,
-    name: str = ""  # and who; empty: anybody in that role
-    to: bytes = NOBODY  # whom it is for
-    # Where it was heard, as copies of one word may come by several brokers; or which of its
-    # speaker's runs, where several have one key, it names as its own.
+    role: Role  # the sender's role,
+    name: str = ""  # and name; empty: any name in that role
+    to: bytes = NOBODY  # the receiver
+    # The broker where it was received, as copies of one message may come by several brokers; or
+    # which of several processes with one key the sender claims to be.
     place: int | str = 0
-    ages: bool = False  # it is said as it happens, so an old one was recorded
-    stays: bool = False  # it is retained: the newest may come again
+    ages: bool = False  # sent at the time of the event, so an old one is a replay
+    stays: bool = False  # retained: the newest may come again
 
 
 class WordSigner:
-    """Signs the words of one speaker."""
+    """Signs the messages of one sender."""
 
     def __init__(self, vouch: Callable[[bytes], bytes], now_us: Callable[[], int]) -> None:
         self._vouch = vouch  # signs a text, and returns the signature with our certificate
@@ -70,9 +69,9 @@ class WordSigner:
         self._since = now_us()
 
     def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY, is_will: bool = False) -> bytes:
-        """Return the JSON object ``body`` with our proof, for whoever hears ``topic``.
+        """Return the JSON object ``body`` with our proof, for all receivers of ``topic``.
 
-        A Will, made for each connection, ends all that we say from now until the next one.
+        A Will, made for each connection, follows all that we send from now until the next one.
         """
         self._number = max(self._number + 1, self._now_us())
         if is_will:
@@ -83,10 +82,10 @@ class WordSigner:
 
 
 class WordJudge:
-    """Judges what others say.
+    """Verifies messages of others.
 
-    Words of roles in ``required`` must be proven. Others may be without a proof, until their
-    speaker has shown one.
+    Messages of roles in ``required`` must be signed. Others may be unsigned, until their sender has
+    signed one.
     """
 
     def __init__(
@@ -100,16 +99,16 @@ class WordJudge:
         self._verify = verify
         self._now_us = now_us
         self._required = frozenset(required)
-        # By role: who speaks in many runs has nothing of other roles forgotten.
+        # By role: a role with very many senders does not push out those of other roles.
         self._newest: dict[Role, Recent[tuple[str, int | str, str], tuple[int, int]]]
-        self._newest = {each: Recent(SPEAKERS_MAX) for each in get_args(Role)}
+        self._newest = {role: Recent(SPEAKERS_MAX) for role in get_args(Role)}
         self._proven: set[tuple[Role, str]] = set()
 
     def check(self, topic: str, payload: bytes, wanted: Wanted) -> None:
-        """Accept the word ``payload``, which was said on ``topic``.
+        """Accept the message ``payload``, received on ``topic``.
 
         Raises:
-            DecodeError: It is not to be believed.
+            DecodeError: It cannot be authenticated.
         """
         role, name, to, place, ages, stays = wanted
         body, bar, proof = payload.rpartition(_FIELD)
@@ -136,14 +135,14 @@ class WordJudge:
             raise DistrustError(f"a word of {who} is for another, or for an earlier start")
         if ages and abs(now_us - number) > LATE_MAX_US:
             raise DistrustError(f"a word of {who} is old: see the clocks of both hosts")
-        said = (who, place, topic)
-        newest = self._newest[role].get(said, (0, 0))
+        source = (who, place, topic)
+        newest = self._newest[role].get(source, (0, 0))
         if (since, number) < newest or ((since, number) == newest and not stays):
             raise DistrustError(f"a word of {who} came before")
         text = _signed_text(topic, data[: _HEADER.size], body + b"}")
         if not self._verify(certificate.signing_key, signed.signature, text):
             raise DistrustError(f"the signature on a word of {who} is wrong")
-        self._newest[role].put(said, (since, number))
+        self._newest[role].put(source, (since, number))
         self._proven.add((role, name))
 
 
