@@ -1,1 +1,1 @@
-"""One agent as a process: its parts, how they are joined, and its own broker."""
+"""One agent as a process: its parts, how they are joined, and its connections to its own broker."""

@@ -1,7 +1,7 @@
-"""One agent: its parts, how they are started, and how they leave.
+"""One agent: its parts, how they start and how they leave.
 
-It decides nothing. The protocol node decides, and ``driver`` has it carried out; the parts are
-made in ``control_parts``, ``data_parts`` and ``services``.
+This module decides nothing. The protocol node decides, and ``driver`` carries out its decisions;
+``control_parts``, ``data_parts`` and ``services`` make the parts.
 
 Source: docs/ARCHITECTURE.md.
 """
@@ -47,8 +47,8 @@ HAND_OVER_POLL_S = 0.01
 TEND_S = 1.0
 
 LINES_PER_TURN = 64
-"""Of the broker's log, and what else comes by the control connection: each may be a new filter,
-which costs the more the more filters overlap it."""
+"""Messages of the control connection, log lines mostly, that one turn of the loop takes: each may
+be a new filter, which costs the more the more filters overlap it."""
 
 
 class Agent:
@@ -79,17 +79,19 @@ class Agent:
         """Connect to our broker and to the neighbours."""
         control, data, services = self.control, self.data, self.services
         parts = list(self._parts())
-        control.link.observer = heard = ControlConnection(
+        control.link.observer = observer = ControlConnection(
             Dispatch(parts), control.traffic, services.discovery, data.loops, services.presence
         )
         control.connections.hear = OwnOutboxes(
             federation=self.settings.federation,
             self_id=self.settings.broker_id,
             traffic=control.traffic,
-            said=heard.hear,
+            said=observer.hear,
             frames=data.path.on_frames,
         ).hear
-        control.link.subscribe(each for part in parts for each in part.subscriptions)
+        control.link.subscribe(
+            topic_filter for part in parts for topic_filter in part.subscriptions
+        )
         self.data_connection = control.data_link.observer = DataConnection(
             busy_poll=BusyPoll(self.settings.data.busy_poll_us),
             cover=data.cover,
@@ -120,10 +122,11 @@ class Agent:
     def follow(
         self, settings: Settings, endpoints: Mapping[str, Endpoint], *, returns: bool = True
     ) -> None:
-        """Go by the rules and the neighbours of ``settings``, in this turn of the loop.
+        """Apply the rules and neighbours of ``settings``, in this turn of the loop.
 
-        ``endpoints`` are of ``NeighbourLinks.endpoints_for``. Nobody is linked with before the
-        rules hold. ``returns``: a leaf goes to the hub that it prefers at once, not at leisure.
+        ``endpoints`` come from ``NeighbourLinks.endpoints_for``. The rules hold before any new
+        link. ``returns``: a leaf switches to its preferred hub at once, not after
+        ``return_after_s``.
         """
         before, self.settings = self.settings, settings
         if settings.rules != before.rules:
@@ -139,23 +142,23 @@ class Agent:
     # -- the parts --------------------------------------------------------------------------------
 
     def _parts(self) -> Iterator[Part]:
-        """All parts, in the order in which they hear of a topic that several take."""
+        """All parts, in the order in which those that share a topic are called."""
         discovery = self.services.discovery
         yield from self._connection_parts()
         yield from self._neighbour_parts()
         yield from self._client_parts()
         yield from self._optional_parts()
-        # Last: a line of the log that changes what our clients want was heard by all others.
+        # Last: all other parts get a log line before it changes what our clients want.
         topics = (*LOG_TOPICS, *SYS_TOPICS, discovery.registrations_topic)
         yield Part(topics=dict.fromkeys(topics, discovery.on_publish))
 
     def _connection_parts(self) -> Iterator[Part]:
-        """Our connections to our broker, and the parts that hear of them and of bridges."""
+        """Our connections to our broker, and the parts that watch them and bridges."""
         services, loops = self.services, self.data.loops
         discovery, echo = services.discovery, services.echo
-        # First: once our broker's log is subscribed, it reports our other subscriptions.
+        # First: once we subscribe to our broker's log, it reports our other subscriptions.
         yield Part(
-            # At the QoS of the log's: in order with its lines, and counted like them.
+            # At the QoS of the log: in order with its lines, and counted like them.
             subscriptions=[*discovery.subscriptions(), live_filter(echo.topic)],
             topics={echo.topic: echo.on_echo},
             tasks={"custody": self._tend_custody, "discovery": discovery.run},
@@ -176,7 +179,7 @@ class Agent:
         )
 
     def _neighbour_parts(self) -> Iterator[Part]:
-        """The parts that take what other agents say."""
+        """The parts that receive messages from other agents."""
         control, data, services = self.control, self.data, self.services
         settling, tracing, guard = services.settling, data.tracing, services.guard
         marker, handle = data.path.marker_topic, control.handle
@@ -210,7 +213,7 @@ class Agent:
         )
 
     def _on_marker(self, packet: PublishPacket) -> None:
-        """Hear how far an earlier life got; then our own markers need not come back to us."""
+        """Take an earlier process's marker. Once started, unsubscribe: we need none of our own."""
         if self.data.path.custody.destination.started:
             self.control.link.unsubscribe([packet.topic])
         else:
@@ -245,7 +248,7 @@ class Agent:
             yield Part(tasks={"failover": failover.run, "prepared sessions": prepared.run})
 
     def _optional_parts(self) -> Iterator[Part]:
-        """The parts that exist while their feature is on."""
+        """The parts that exist only while their feature is on."""
         control, settings = self.control, self.settings
         retained, datagrams, keys = self.data.retained, self.data.datagrams, control.keys
         direct = self.data.direct
@@ -292,7 +295,7 @@ class Agent:
             yield Part(tasks={"core placement": follow})
 
     async def _keep_data_connection(self) -> None:
-        """Run the data connection, beside it the one that takes what waits under a former name."""
+        """Run the data connection, beside the one that drains a session of a former client id."""
         state, link, former = self._state, self.control.data_link, None
         if state.former_session.exists():
             session = FormerSession(
@@ -327,7 +330,7 @@ class Agent:
     # -- leaving ----------------------------------------------------------------------------------
 
     async def leave(self) -> None:
-        """Tell the neighbours, and wait until that and what our broker is owed are on their way."""
+        """Send byes, and wait until those and the data for our broker are on their way."""
         control, data, services = self.control, self.data, self.services
         data.loops.stop()
         data.path.flush()
@@ -351,10 +354,10 @@ class Agent:
                 await asyncio.gather(*(link.close() for link in links))
         finally:
             await self._hand_over()
-            data.path.leave()  # now that nothing comes any more: stamps are known by this alone
+            data.path.leave()  # nothing arrives any longer, so this records all stamps
 
     async def _hand_over(self) -> None:
-        """Let our broker have what we are handing to it, and the marker behind: or it comes twice.
+        """Wait until our broker acknowledged our data and the marker: else it gets duplicates.
 
         Mosquitto takes twenty messages at a time, so a burst needs a moment.
         """

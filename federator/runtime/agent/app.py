@@ -1,4 +1,4 @@
-"""The daemon: one agent, the parts its HTTP pages are read from, and the signals that end it."""
+"""The daemon: one agent, its HTTP pages, and the signals that end it."""
 
 import asyncio
 import contextlib
@@ -39,13 +39,13 @@ _log = structlog.get_logger()
 
 
 def serve(settings: Settings, source: Source[Settings], former: Settings | None = None) -> None:
-    """Be the agent until SIGTERM or SIGINT; ``source`` is read again at SIGHUP.
+    """Run the agent until SIGTERM or SIGINT; read ``source`` again at SIGHUP.
 
     Args:
         former: What ``settings.former`` holds, if it is named.
 
     Raises:
-        ConfigError: The state folder or the HTTP port cannot be had.
+        ConfigError: The state folder or the HTTP port is not available.
     """
     run_to_end(run(settings, source, former))
 
@@ -55,7 +55,8 @@ async def run(settings: Settings, source: Source[Settings], was: Settings | None
     stop, asked = stop_requested(settings.notices()), reload_requested()
 
     async def be(tasks: asyncio.TaskGroup) -> None:
-        # By the secret of our names: it is the same after a restart, when what we stamped waits.
+        # Keyed by the secret of our client ids: it survives a restart, as waiting stamped data
+        # does.
         stamps = settings.leaves or settings.former
         secret = state.client_token().encode() if stamps else None
         book = StampBook(secret, life=wall_clock_us())
@@ -120,7 +121,7 @@ def _beginning(read: Callable[[], Settings]) -> Callable[[], Settings]:
 
 @dataclass(frozen=True, slots=True)
 class Beside:
-    """What is beside an agent: at a hub, at a leaf that finds hubs, while a role changes."""
+    """What runs beside an agent: at a hub, at a leaf that finds hubs, while a role changes."""
 
     hub: "Hub | None" = None
     finder: "HubFinder | None" = None
@@ -156,19 +157,19 @@ async def _be_agent(
             await stop.wait()
         with contextlib.suppress(TimeoutError):
             await agent.leave()
-        for each in (hub, move):
-            if each is not None:
+        for part in (hub, move):
+            if part is not None:
                 with contextlib.suppress(TimeoutError):
-                    await each.leave()
+                    await part.leave()
 
 
 def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside()) -> v.LiveView:
-    """What ``agent`` tells when asked."""
+    """The data behind the HTTP pages of ``agent``."""
     hub, finder, move = beside.hub, beside.finder, beside.move
     settings, node, data = agent.settings, agent.control.node, agent.data
     routes = agent.services.routes
     topology = settings.topology
-    ends_s = expiries_s(each.cert_file for _, each in settings.credential_holders())
+    ends_s = expiries_s(holder.cert_file for _, holder in settings.credential_holders())
     return v.LiveView(
         ready=agent.services.ready,
         status=lambda: (
@@ -199,7 +200,7 @@ def view_of(agent: Agent, reloader: Reloader[Settings], beside: Beside = Beside(
 
 
 def _status(agent: Agent, routes: v.RoutesView) -> v.Answer:
-    """What ``/status`` answers."""
+    """The answer of ``/status``."""
     settings, control, data, services = agent.settings, agent.control, agent.data, agent.services
     link, trust, datagrams = control.link, control.trust, data.datagrams
     ready, reason = services.ready()

@@ -1,4 +1,4 @@
-"""Makes what speaks with our broker and with neighbours: connections, the node, its messages."""
+"""Makes the control parts: connections to our broker and neighbours, the node, its messages."""
 
 import asyncio
 from collections.abc import Callable
@@ -27,25 +27,24 @@ from federator.runtime.trust.guarding import KeyWatcher, Trust
 from federator.runtime.trust.words import SignedWords
 
 CONTROL_SESSION_EXPIRY_S: Final = 300
-"""How long our broker keeps log lines for us while we are away."""
+"""How long our broker keeps log lines for us while we are disconnected."""
 
 READ_BYTES: Final = {"ctl": 16_384, "retained": 16_384}
-"""What one turn of the loop reads where a packet may cost much: some 150 lines of the log, or 800
-retained values. Packets that are longer are still read whole."""
+"""How much one turn of the loop reads where a packet may cost much: some 150 lines of the log, or
+800 retained values. Longer packets are still read whole."""
 
 
 class _Nobody(LinkObserver):
-    """Hears nothing, in place of a part that is made after the connection."""
+    """Ignores everything, in place of a part that is made after the connection."""
 
 
 @dataclass(eq=False, repr=False)
 class OwnBroker:
     """Makes the connections of one agent to its own broker, each with a client id of its own.
 
-    Control and data have one each, so that neither waits behind the other; what else needs its own
-    (scans of retained values, a member's place in a shared group) gets another. All end in the
-    secret ``token`` of our state folder: who could guess them could take our place, and what waits
-    for us.
+    Control and data have one each, so that neither waits behind the other; other purposes (scans of
+    retained values, a member's place in a shared group) get their own. All ids end in the secret
+    ``token`` of our state folder: a client that guessed them could take over our sessions.
     """
 
     settings: Settings
@@ -60,7 +59,7 @@ class OwnBroker:
         clean_start: bool = False,
         will: Will | Callable[[], Will] | None = None,
     ) -> MqttLink:
-        """A connection for one purpose. Whoever asks for it runs it, once it has an observer."""
+        """A connection for one purpose. The caller sets its observer and runs it."""
         links = self.settings.links
         expiry_s = {"ctl": CONTROL_SESSION_EXPIRY_S, "data": self.settings.custody.keep_s}
         return MqttLink(
@@ -79,13 +78,13 @@ class OwnBroker:
         )
 
     def stand_in(self, number: int, observer: LinkObserver) -> MqttLink:
-        """A connection that is in shared groups only while it lives, and gives back nothing."""
+        """A member of shared groups only while it lives; it returns no messages."""
         link = self.link(f"share-{number}", observer, clean_start=True)
         self.tasks.create_task(link.run(), name=f"stand-in {number}")
         return link
 
     def former(self, observer: LinkObserver) -> MqttLink:
-        """The data connection under the name that it had before names were secret."""
+        """The data connection under the client id that it had before ids were secret."""
         return MqttLink(
             endpoint_of(self.settings.broker),
             observer,
@@ -97,11 +96,11 @@ class OwnBroker:
 
 
 class ControlParts:
-    """The node of one agent, and the connections by which it is heard.
+    """The node of one agent, and its control connections.
 
     Args:
         is_new: We owe nothing of an earlier session with our broker.
-        handle: Gives the node an event, and has carried out what it says.
+        handle: Gives the node an event, and has its effects carried out.
 
     Attributes:
         link: The control connection to our broker, and
@@ -128,7 +127,7 @@ class ControlParts:
         self.link = self.own_broker.link("ctl", will=gone)
         will = health_will(settings, epoch)
         self.data_link = self.own_broker.link("data", clean_start=is_new, will=will)
-        # A connection needs its Will from the traffic, which sends over these connections.
+        # A connection gets its Will from the traffic, which sends over these connections.
         self.connections = NeighbourLinks(
             settings,
             tasks,
@@ -153,13 +152,13 @@ class ControlParts:
             self.keys = KeyWatcher(
                 links.self_id,
                 trust,
-                neighbours=lambda: [each.conn for each in links.up.values()],
+                neighbours=lambda: [peer.conn for peer in links.up.values()],
                 send=self.traffic.send_over,
             )
 
     @property
     def epoch(self) -> Epoch:
-        """Ours, now: it is renewed when another agent is known under our id."""
+        """Our current epoch: renewed when another agent is known under our id."""
         return self.node.links.epoch
 
 

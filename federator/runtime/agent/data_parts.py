@@ -1,4 +1,4 @@
-"""Makes what carries publications: policies, the data path, shared groups and retained values."""
+"""Makes the parts that carry publications: policies, data path, shared groups, retained values."""
 
 import asyncio
 from collections.abc import Sequence
@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from federator.runtime.opentelemetry.reporter import SpanReporter
 
 HELD_SHARE = 4
-"""Frames that come loose all at once may take one part in so many of the queue to our broker."""
+"""Held frames released all at once may take one part in so many of the queue to our broker."""
 
 
 def edge_of(rules: RulesSettings) -> tuple[EdgeRules, Denied]:
@@ -56,7 +56,7 @@ def edge_of(rules: RulesSettings) -> tuple[EdgeRules, Denied]:
 
 @dataclass(eq=False, repr=False)
 class DataParts:
-    """What carries the publications of one agent's clients, and those for them."""
+    """The parts that carry the publications of one agent's clients, and those for them."""
 
     settings: Settings
     state: StateDir
@@ -74,8 +74,8 @@ class DataParts:
         renames = self.policy.renames
         topic = data_topic(settings.federation)
         self.stamps = Stamps(settings.broker_id, self.stamp_book, is_port=not settings.minds_broker)
-        for known in self.stores.load_stamps():
-            self.stamp_book.note(known)
+        for stamp in self.stores.load_stamps():
+            self.stamp_book.note(stamp)
         self.renaming = Renaming(renames, topic) if renames else None
         self.loops = LoopWatch(settings.loops, data_topic=topic, pass_on=self.enter)
         self.forwarder = Forwarder(
@@ -86,14 +86,14 @@ class DataParts:
         self.marks = GatewayMarks(
             settings.federation,
             control.link,
-            # Its own come again where a connection ended.
+            # Gateways' marks are repeated when a connection ended.
             is_gateways=partial(control.is_gateways, again=True),
             sign=control.words.sign,
         )
         self.cover = CoverSubscriber(
             self._data_link, settings.federation, SessionFilters(self.stores.subscribed)
         )
-        self._wanted = FilterTrie()  # by ordinary subscribers of ours; ``sharing`` keeps it
+        self._wanted = FilterTrie()  # of our ordinary subscribers; ``sharing`` maintains it
         self.retained = self._retained() if settings.retained.enabled else None
         self.direct = self._direct() if settings.uses("direct") else None
         self.tracing = self._tracing()
@@ -103,35 +103,35 @@ class DataParts:
         self.sharing = self._sharing()
 
     def enter(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
-        """Let publications into the data path that are copies of none, and of no bridge's loop."""
+        """Rename publications and give them to the data path."""
         if self.renaming is not None:
             chunk, publishes = self.renaming.outgoing(chunk, publishes)
         if publishes:
             self.path.on_publishes(chunk, publishes)
 
     def follow_link_rules(self, settings: Settings) -> None:
-        """Go by the rules of links that ``settings`` have from now on."""
-        self.path.flush()  # what came before goes as it came
+        """Apply the link rules of ``settings``."""
+        self.path.flush()  # what arrived before leaves under the old rules
         if self.link_policies.follow(*settings.link_rules()) and self.retained is not None:
             self.retained.on_rules()
 
     def follow_routes(self) -> None:
-        """Note to whom we owe what by the routes that were set, then subscribe what they want."""
+        """Note what we owe under the routes just set, then subscribe what they want."""
         self.stores.flush_owed()
         self.cover.change(self.forwarder.cover_change())
 
     def covers(self, filter_: str) -> bool:
-        """Whether what our clients publish below a filter that others want comes to us."""
+        """Whether we get what our clients publish under a filter that others want."""
         subscribed = self._data_link.subscribed and not self.cover.waits
         return subscribed and self.forwarder.wants(filter_)
 
     @property
     def retained_links(self) -> list[MqttLink]:
-        """The connection that scans what the broker retains, where there is one."""
+        """The connection that scans the broker's retained messages, if there is one."""
         return [] if self.retained is None else [self.retained.scanner.link]
 
     def transport_to(self, neighbour: BrokerId) -> Transport:
-        """How frames reach a neighbour just now; what it configured may not have come about."""
+        """How frames reach a neighbour now; the configured transport may not be up."""
         if self.direct is not None and self.direct.link_to(neighbour) is not None:
             return "direct"
         if self.datagrams is not None and neighbour in self.datagrams.links():
@@ -175,7 +175,7 @@ class DataParts:
             name_of=control.node.failover.name_of,
             straight_to=lambda hop: None if self.direct is None else self.direct.link_to(hop),
             transport_to=self.transport_to,
-            # The data path is made later: it passes traces that come.
+            # The data path is made later: it passes on received traces.
             send=lambda route, sends, body: self.path.trace(route, sends, body),
         )
 
@@ -209,7 +209,7 @@ class DataParts:
             tasks=self.tasks,
             epoch=lambda: control.epoch,
             tell=control.traffic.tell,
-            # The data path is made later: it sends over these.
+            # The data path is made later: it sends over these links.
             on_frames=lambda by, frames: self.path.on_frames(frames, by),
             outgoing=lambda: self.path.outgoing,
         )
@@ -219,24 +219,24 @@ class DataParts:
         from federator.protocol.opentelemetry.spans import places_of  # noqa: PLC0415
         from federator.runtime.opentelemetry import reporter  # noqa: PLC0415
 
-        settings, told = self.settings, self.settings.opentelemetry
+        settings, otel = self.settings, self.settings.opentelemetry
         exporter = reporter.exporter_of(
-            told,
+            otel,
             federation=settings.federation,
             broker=settings.broker_id,
             name=settings.broker.name,
         )
         recorder = HopRecorder(
             self_id=settings.broker_id,
-            places=places_of(told.sample),
-            hops_per_s_max=told.spans_per_s_max,
+            places=places_of(otel.sample),
+            hops_per_s_max=otel.spans_per_s_max,
             now=both_clocks,
             also=self.frame_events,
         )
         return reporter.SpanReporter(
             federation=settings.federation,
             self_id=settings.broker_id,
-            topics=told.topics,
+            topics=otel.topics,
             recorder=recorder,
             exporter=exporter,
             forwarder=self.forwarder,
@@ -296,7 +296,7 @@ class DataParts:
         )
 
     def _to_local_names(self, run: bytes) -> bytes:
-        """What is published on our broker instead of ``run``, which arrived."""
+        """The run that is published on our broker when ``run`` arrives."""
         if self.renaming is not None:
             run = self.renaming.inward(run)
         self.loops.note(run)

@@ -1,7 +1,7 @@
-"""Feeds the protocol node of one agent and carries out what it decides.
+"""Feeds events to the protocol node of one agent and carries out its effects.
 
-There is no protocol decision here: each order goes to the part of the agent that it is for. All of
-them are performed before the next event is looked at. Everything happens in callbacks of the event
+There is no protocol decision here: each effect goes to the part of the agent that it is for. All
+effects are performed before the next event is handled. Everything happens in callbacks of the event
 loop, one at a time: a packet, a connection, or a deadline becomes an event.
 """
 
@@ -20,10 +20,10 @@ from federator.runtime.process.notices import log_notice
 
 @dataclass(eq=False, repr=False)
 class Driver:
-    """Gives the node events, and its orders to those who carry them out.
+    """Gives events to the node, and its effects to the parts.
 
-    Those tell it events in turn, by ``ControlParts.handle``. It is made after them, and before the
-    first event.
+    The parts report events by ``ControlParts.handle``. The driver is made after them, and before
+    the first event.
     """
 
     control: ControlParts
@@ -38,7 +38,7 @@ class Driver:
         self.handle(DeadlineReached(behind=control.link.behind or control.connections.behind))
 
     def handle(self, event: Event) -> None:
-        """Let the node see ``event`` and do what it says."""
+        """Let the node handle ``event`` and perform its effects."""
         data, services = self.data, self.services
         node, metrics = self.control.node, services.metrics
         routes_changed = False
@@ -112,7 +112,7 @@ class Driver:
     ) -> None:
         """Send data to a neighbour over another connection from now on, or not at all."""
         control, data = self.control, self.data
-        # A connection that ended since the node decided is gone here before the node hears of it.
+        # A connection that just ended is gone here before the node learns of it.
         link = control.connections.data_of(conn) if conn is not None else None
         control.outboxes.on_neighbour(neighbour, reached=link is not None)
         topic = control.connections.data_topic(conn)
@@ -129,7 +129,7 @@ class Driver:
         self.services.serving.on_neighbour(neighbour, link is not None)
 
     def _compare_with(self, neighbour: BrokerId) -> None:
-        """Compare retained values with a neighbour while it is reached, and not paused."""
+        """Compare retained values with a neighbour while it is reachable and not paused."""
         control, data = self.control, self.data
         if data.retained is not None:
             link = None
@@ -139,7 +139,7 @@ class Driver:
             data.retained.on_neighbour(neighbour, link)
 
     def _renew_epoch(self, epoch: Epoch) -> None:
-        """Go on with a newer epoch, under which our id is known, also after a restart."""
+        """Adopt a newer epoch, under which our id is known, and save it."""
         self.data.state.save_epoch(epoch)
         self.data.path.renew_epoch(epoch)
         self.data.sharing.origin.renew_epoch(epoch)

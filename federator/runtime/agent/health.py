@@ -1,9 +1,9 @@
-"""Tells on brokers how the agent is, and has them tell that it died.
+"""Publishes the agent's health on brokers, and a Will that reports its death.
 
-On our own broker stands a page of JSON, and in its place, when we vanish, our Will. On each
-neighbour's broker stands one digit, as beside a bridge: dashboards for bridges show our links.
+Our own broker retains a page of JSON, replaced by our Will when we vanish. Each neighbour's broker
+retains one digit, as for a bridge: dashboards for bridges show our links.
 
-Both are said again every ``EVERY_S``: a Will that comes late, or a broker that forgot, is mended.
+Both are repeated every ``EVERY_S``, which repairs a late Will or a broker that lost the page.
 
 Source: docs/observability.md, "On the brokers".
 """
@@ -33,10 +33,10 @@ CHECK_S = 1.0
 EVERY_S = 10
 LINKS_TOLD_MAX = 1_000
 STANDS_S = 3.0
-"""How long we stand alike before the log says so: while we start it changes with every hello."""
+"""How long a standing lasts before it is logged: during the start it changes with every hello."""
 
 SETTLES_S = 10.0
-"""The same while it is about to be known why a link is not up."""
+"""The same while the reason why a link is down is about to be known."""
 
 _log = structlog.get_logger()
 
@@ -45,21 +45,21 @@ Told = dict[str, Literal["up", "down"]]
 
 
 def health_will(settings: Settings, epoch: Epoch) -> Will:
-    """What our broker says of us when we vanish."""
+    """The Will on our own broker."""
     payload = encode(_health(settings, epoch, "down", "it vanished", {}))
     return Will(health_topic(settings.federation), payload=payload, retain=True)
 
 
 @dataclass(eq=False, repr=False)
 class HealthReporter:
-    """Tells how one agent is."""
+    """Publishes the health of one agent."""
 
     settings: Settings
     links: Links
     neighbours: NeighbourLinks
     data_link: MqttLink
     ready: Readiness
-    name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
+    name_of: Callable[[BrokerId], str]  # of a broker, empty without one
     leaves: Callable[[], int] = lambda: 0  # that our broker serves
 
     def __post_init__(self) -> None:
@@ -67,12 +67,12 @@ class HealthReporter:
         self._state_topic = connection_state_topic(self.settings.broker_id)
         self._told: Health | None = None
         self._word: Word | None = None
-        self._stood = 0  # checks in which we stood alike
+        self._stood = 0  # checks with the same standing
         self._logged: Word | None = None
         self._told_links: dict[ConnId, bytes] = {}
 
     async def run(self) -> None:
-        """Tell what changes within ``CHECK_S``, and all of it every ``EVERY_S``."""
+        """Publish changes within ``CHECK_S``, and everything every ``EVERY_S``."""
         checks = 0
         while True:
             again = checks % round(EVERY_S / CHECK_S) == 0
@@ -83,7 +83,7 @@ class HealthReporter:
             await beat(CHECK_S)
 
     def withdraw(self) -> None:
-        """We leave in order: say what the Wills would."""
+        """Publish on an orderly exit what the Wills would."""
         gone = _health(self.settings, self.links.epoch, "down", "it was stopped", {})
         _say(self.data_link, self._topic, encode(gone))
         if self.settings.links.notifications:
@@ -94,17 +94,17 @@ class HealthReporter:
     def _tell(self, *, again: bool) -> None:
         link = self.data_link
         if not link.connected:
-            self._told = None  # our Will stands there
+            self._told = None  # our Will is retained there
             return
-        known, why_not = self.links.neighbours, self.ready.why_not()
-        told = sorted(known)[:LINKS_TOLD_MAX]
+        neighbours, why_not = self.links.neighbours, self.ready.why_not()
+        shown = sorted(neighbours)[:LINKS_TOLD_MAX]
         health = _health(
             self.settings,
             self.links.epoch,
             "not_ready" if why_not else "ready",
             why_not or "",
-            {str(id_): "up" if known[id_].up else "down" for id_ in told},
-            {str(id_): name for id_ in told if (name := self.name_of(id_))},
+            {str(id_): "up" if neighbours[id_].up else "down" for id_ in shown},
+            {str(id_): name for id_ in shown if (name := self.name_of(id_))},
         )
         if why_not is None:
             standing = self.ready.standing()
@@ -118,29 +118,29 @@ class HealthReporter:
             _say(link, self._topic, encode(told_now))
 
     def _log_standing(self, standing: Standing) -> None:
-        """Say in the log how we stand, once the word is another one for a while."""
+        """Log our standing once it has lasted a while."""
         self._stood = self._stood + 1 if standing.word == self._word else 1
         self._word = standing.word
         stands_s = SETTLES_S if standing.settling else STANDS_S
         if self._stood >= stands_s / CHECK_S and standing.word != self._logged:
             self._logged = standing.word
-            told = {"word": standing.word.value, "reasons": list(standing.reasons)}
+            fields = {"word": standing.word.value, "reasons": list(standing.reasons)}
             if standing.well:
-                _log.info("agent.standing", **told)
+                _log.info("agent.standing", **fields)
             else:
-                _log.warning("agent.standing", **told)
+                _log.warning("agent.standing", **fields)
 
     def _tell_links(self, *, again: bool) -> None:
         links = self.links
-        told: dict[ConnId, bytes] = {}
+        digits: dict[ConnId, bytes] = {}
         for neighbour in self.neighbours.all:
             conn, data = neighbour.conn, neighbour.data
             if conn is None or not data.connected or neighbour.outbox_of is not None:
                 continue
-            told[conn] = LINK_UP if any(k.conn == conn for k in links.up.values()) else LINK_DOWN
-            if again or self._told_links.get(conn) != told[conn]:
-                _say(data, self._state_topic, told[conn])
-        self._told_links = told
+            digits[conn] = LINK_UP if any(k.conn == conn for k in links.up.values()) else LINK_DOWN
+            if again or self._told_links.get(conn) != digits[conn]:
+                _say(data, self._state_topic, digits[conn])
+        self._told_links = digits
 
 
 def _health(
@@ -168,6 +168,6 @@ def _health(
 
 
 def _say(link: MqttLink, topic: str, payload: bytes) -> None:
-    """Publish retained at QoS 0: a broker whose ACL forbids it drops it without a word."""
+    """Publish retained at QoS 0: a broker whose ACL forbids it drops it silently."""
     if link.connected:
         link.write_packets((PublishPacket(topic, payload, retain=True).write(),), 1)

@@ -1,8 +1,8 @@
-"""Tells Home Assistant of our broker and its links, and takes back what it was told.
+"""Announces our broker and its links to Home Assistant, and removes old announcements.
 
-What was told stands on the broker, retained, beyond our own life. So the topics are noted in a
-file of the state folder: what is not told any more, because a link is gone, the prefix is another
-one, or all of it is switched off, is taken back, after a restart too.
+Announcements are retained on the broker, beyond our own life. So a file of the state folder lists
+their topics: what we no longer announce, because a link is gone, the prefix changed, or the feature
+is off, is removed, after a restart too.
 
 Source: docs/how-to/home-assistant.md.
 """
@@ -37,15 +37,15 @@ _Topics = tuple[str, ...]
 
 @dataclass(eq=False, repr=False)
 class HomeAssistantTeller:
-    """Tells of one agent.
+    """Announces one agent.
 
     Args:
-        settings: With its section ``home_assistant``.
+        settings: With the section ``home_assistant``.
         folder: The state folder.
-        link: A connection to our broker; what it publishes the federation carries.
-        links: With our neighbours.
-        ready: How we stand.
-        name_of: What people call a broker, empty when it has no name.
+        link: A connection to our broker; the federation carries what it publishes.
+        links: Links to our neighbours.
+        ready: Our readiness.
+        name_of: The name of a broker, empty when it has none.
     """
 
     settings: Settings
@@ -56,9 +56,9 @@ class HomeAssistantTeller:
     name_of: Callable[[BrokerId], str]
 
     def __post_init__(self) -> None:
-        told = self.settings.home_assistant
+        section = self.settings.home_assistant
         self._names = ha.OwnNames(
-            told.prefix, self.settings.federation, self.settings.broker_id, __version__
+            section.prefix, self.settings.federation, self.settings.broker_id, __version__
         )
         self._file = self.folder / "home-assistant.json"
         self._trouble = DiskTrouble()
@@ -68,11 +68,11 @@ class HomeAssistantTeller:
 
     @property
     def needed(self) -> bool:
-        """Whether there is anything to tell, or to take back."""
+        """Whether there is anything to announce or to remove."""
         return self.settings.home_assistant.discovery or bool(self._on_broker)
 
     async def run(self) -> None:
-        """Tell what changes within ``CHECK_S``, states every ``EVERY_S``; or take all back."""
+        """Publish changes within ``CHECK_S``, states every ``EVERY_S``; or remove everything."""
         checks = 0
         while self.needed:
             if not self.link.connected:
@@ -86,22 +86,22 @@ class HomeAssistantTeller:
             await beat(CHECK_S)
 
     def withdraw(self) -> None:
-        """We leave in order: our devices stay, unavailable."""
+        """Mark our devices as unavailable, on an orderly exit."""
         if self.settings.home_assistant.discovery:
             self._say(self._names.availability_topic, ha.OFFLINE.encode(), retain=True)
 
     def _tell(self, checks: int) -> None:
-        names, known = self._names, self.links.neighbours
-        told = list(islice(sorted(known), LINKS_TOLD_MAX))
+        names, neighbours = self._names, self.links.neighbours
+        shown = list(islice(sorted(neighbours), LINKS_TOLD_MAX))
         own_name = self.settings.broker.name
         devices = {names.discovery_topic(): ha.broker_device(names, own_name)}
         why_not = self.ready.why_not()
         standing = None if why_not else self.ready.standing().word.value
         states = {names.state_topic(): ha.broker_state(why_not, standing)}
-        for id_ in told:
+        for id_ in shown:
             device = ha.link_device(names, own_name, id_, self.name_of(id_))
             devices[names.discovery_topic(id_)] = device
-            link = known[id_]
+            link = neighbours[id_]
             told_of_link = ha.link_state(up=link.up, round_trip_ms=link.round_trip_ms)
             states[names.state_topic(id_)] = told_of_link
         self._tell_devices(devices, again=checks % DEVICES_AGAIN_CHECKS == 0)
@@ -118,7 +118,7 @@ class HomeAssistantTeller:
         if gone := tuple(sorted({*self._on_broker} - {*topics})):
             self._take_back(gone)
         if self._on_broker != topics:
-            self._note(topics)  # before they stand there
+            self._note(topics)  # before they are retained there
         for topic, device in devices.items():
             if again or device != self._devices.get(topic):
                 self._say(topic, msgspec.json.encode(device), retain=True)
@@ -129,11 +129,11 @@ class HomeAssistantTeller:
             self._say(topic, b"", retain=True)
 
     def _noted(self) -> _Topics:
-        """What stands on the broker; a file that holds something else is as none."""
+        """The topics retained on the broker; a file with other content counts as none."""
         return damage.read(self._file, msgspec.json.Decoder(_Topics).decode) or ()
 
     def _note(self, topics: _Topics) -> None:
-        """Have the file name ``topics``; a disk that fails costs what we would take back later."""
+        """Write ``topics`` to the file; if the disk fails, we cannot remove them later."""
         self._on_broker = topics
         try:
             if topics:
@@ -149,5 +149,5 @@ class HomeAssistantTeller:
 
 
 def _without_delay(state: ha.Payload) -> ha.Payload:
-    """What is told at once when it changes; a delay always does."""
+    """The part of a state that is published on change; a delay always changes."""
     return {key: value for key, value in state.items() if key != "round_trip_ms"}

@@ -1,4 +1,4 @@
-"""The two connections to our own broker, control and data: who takes what they bring.
+"""The two connections to our own broker, control and data, and the handlers of their messages.
 
 Source: docs/ARCHITECTURE.md, "Connections"; docs/protocol.md 8; docs/security.md, "Threats and
 answers".
@@ -25,15 +25,15 @@ from federator.runtime.mqtt.link import Inbound, LinkObserver, MqttLink
 from federator.runtime.retained.retained import Retained
 
 SYS = "$SYS/"
-"""What the broker tells of itself: runs of log lines, mostly."""
+"""What the broker reports of itself: log lines, mostly."""
 
 
 @dataclass(eq=False, repr=False)
 class ControlConnection(LinkObserver):
-    """Everything comes over the control connection that no client published.
+    """The control connection brings everything that no client published.
 
-    Other agents' messages, the broker's log and ``$SYS``, operators' orders, and what we say to
-    ourselves to learn when it is through: the table of parts (``parts``) says who takes it.
+    Other agents' messages, the broker's log and ``$SYS``, operators' orders, and marks that we send
+    to ourselves: the table of parts (``parts``) names the handler of each.
     """
 
     dispatch: Dispatch
@@ -46,28 +46,26 @@ class ControlConnection(LinkObserver):
         self._inbox = Inbox(self._take)
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """The broker accepted us."""
         ours = session_present and not self.presence.doubts
         self.discovery.on_up(link, session_present=ours)
         if not ours:
             self.loops.on_new_session()
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """The broker granted our subscriptions."""
         self.presence.update()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """The connection ended."""
         self.discovery.on_down()
         self.presence.on_lost(link)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Hand on what one socket read brought."""
+        """Dispatch the messages of one socket read."""
         for packet, _, _ in publishes:
             if packet.packet_id is not None:
                 self.discovery.on_packet(packet.packet_id, duplicate=packet.duplicate)
             if not packet.topic.startswith(SYS):
-                self.discovery.tell_changes()  # who takes it may count on what lines before it want
+                # The handler may rely on interest from earlier log lines.
+                self.discovery.tell_changes()
             if not self.traffic.carries(packet.topic):
                 self.dispatch.on_publish(packet)
             elif not self._inbox.put(packet):
@@ -76,7 +74,7 @@ class ControlConnection(LinkObserver):
         self._inbox.work()
 
     def hear(self, said: Sequence[PublishPacket]) -> None:
-        """Take control messages that neighbours published for us on their own brokers."""
+        """Handle control messages that neighbours published for us on their own brokers."""
         for packet in said:
             if not self._inbox.put(packet):
                 self.traffic.refuse(packet.topic)
@@ -90,11 +88,11 @@ class ControlConnection(LinkObserver):
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DataConnection(LinkObserver):
-    """Over the data connection comes what clients published, and frames of other agents.
+    """The data connection brings clients' publications, and frames of other agents.
 
-    What one socket read brings passes in this order: second copies while the cover changes,
-    bridges' loops, then by ``enter`` renames and the data path. Only then is our broker told that
-    it is ours.
+    The publications of one socket read pass in this order: removal of second copies while the cover
+    changes, bridges' loops, then ``enter``: renames and the data path. Only then are they
+    acknowledged.
     """
 
     busy_poll: BusyPoll
@@ -112,17 +110,18 @@ class DataConnection(LinkObserver):
         self._is_parted = False
 
     def await_cut(self, is_cut: Callable[[PublishPacket], bool]) -> None:
-        """Leave what clients publish to another session of ours, until the mark comes that parts
-        both; what comes behind it waits until ``release``.
+        """Leave clients' publications to another session of ours until the separating mark.
+
+        Hold those behind the mark until ``release``.
         """
         self._is_cut, self._held = is_cut, []
 
     def hold(self) -> None:
-        """Let what clients publish wait until ``release``; our broker keeps it for us so long."""
+        """Hold clients' publications until ``release``; our broker keeps them for us that long."""
         self._held = []
 
     def release(self) -> None:
-        """Take what waited, and all that comes from now on."""
+        """Handle what was held, and everything from now on."""
         held, self._held = self._held, None
         if self._is_cut is not None:
             self._is_cut = None
@@ -131,19 +130,16 @@ class DataConnection(LinkObserver):
             self.on_publishes(link, chunk, publishes)
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """The broker accepted us."""
         self.cover.on_up(session_present=session_present)
         if self._is_cut is None:
             self.data_path.on_data_up(session_present=session_present)
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """The broker granted our subscriptions."""
         self.presence.update()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """The connection ended."""
         if self._held is not None:
-            self._held.clear()  # it comes again
+            self._held.clear()  # the broker sends it again
         self.cover.on_down()
         self.marks.on_down()
         if self._is_cut is None:
@@ -153,20 +149,20 @@ class DataConnection(LinkObserver):
         self.presence.on_lost(link)
 
     def on_refused(self, packet: bytes | bytearray) -> None:
-        """A value that our broker refused is not there: no client deleted it."""
+        """Our broker refused a retained value: its absence is no client's delete."""
         if self.retained is not None:
-            asyncio.get_running_loop().call_soon(self.retained.refused, packet)  # once it is noted
+            asyncio.get_running_loop().call_soon(self.retained.refused, packet)  # after it is noted
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take what one socket read brought."""
+        """Handle the publications of one socket read."""
         if self._is_cut is not None and self._held is not None:
             self._part(link, chunk, publishes, self._is_cut, self._held)
             return
         if self._held is not None:
             frames = self.data_path.data_topic
-            clients = [each for each in publishes if each[0].topic != frames]
+            clients = [inbound for inbound in publishes if inbound[0].topic != frames]
             self._held.append((link, memoryview(bytes(chunk)), clients))
-            publishes = [each for each in publishes if each[0].topic == frames]
+            publishes = [inbound for inbound in publishes if inbound[0].topic == frames]
         packet_ids = [
             (packet.packet_id or 0, (first & QOS_BITS) >> 1)
             for packet, start, _ in publishes
@@ -186,17 +182,17 @@ class DataConnection(LinkObserver):
         is_cut: Callable[[PublishPacket], bool],
         held: list[tuple[MqttLink, memoryview, list[Inbound]]],
     ) -> None:
-        """Hold what clients published behind the cut; another session has what is before it."""
+        """Hold clients' publications behind the cut; another session has those before it."""
         ours: list[Inbound] = []
         behind: list[Inbound] = []
         ids: list[tuple[int, int]] = []
-        for each in publishes:
-            packet = each[0]
+        for inbound in publishes:
+            packet = inbound[0]
             if packet.topic.startswith("$"):
-                ours.append(each)
+                ours.append(inbound)
                 self._is_parted |= packet.packet_id is not None and is_cut(packet)
             elif self._is_parted:
-                behind.append(each)
+                behind.append(inbound)
                 continue
             if packet.packet_id is not None:
                 ids.append((packet.packet_id, int(packet.qos)))
@@ -206,7 +202,7 @@ class DataConnection(LinkObserver):
         link.acknowledge(ids, session_number=link.session_number)
 
     def take(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
-        """Take what one socket read brought, without telling our broker that it is ours."""
+        """Handle the publications of one socket read without acknowledging them."""
         self.busy_poll.on_data()
         if self.cover.sorting:
             chunk, publishes = self.cover.once(chunk, publishes)

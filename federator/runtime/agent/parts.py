@@ -1,8 +1,8 @@
-"""What a part of an agent is to the agent, and the one table by which messages find their part.
+"""The parts of an agent, and the one table that dispatches messages to them.
 
-A part tells what it subscribes on the control connection, which topics and which messages of other
-agents it takes, and what it runs. The agent makes the table of all its parts once: a topic or a
-kind of message leads to those who take it, in the order of the parts.
+A part names its subscriptions on the control connection, the topics and the message types of other
+agents that it handles, and its tasks. The agent makes the table of all its parts once: a topic or a
+message type leads to its handlers, in the order of the parts.
 
 Source: docs/ARCHITECTURE.md, "Connections".
 """
@@ -24,7 +24,7 @@ Task = Callable[[], Coroutine[Any, Any, None]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of an agent: who takes what comes by topic or filter, messages by type; what runs."""
+    """A part of an agent: its subscriptions, its handlers by topic, filter or type, its tasks."""
 
     subscriptions: Sequence[TopicFilter] = ()
     topics: Mapping[str, TopicHandler] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Dispatch:
     """The table of topics and messages.
 
     Args:
-        parts: Several may take one topic: each is told, in this order. A message has one taker.
+        parts: Several may handle one topic and are called in this order. A message has one handler.
     """
 
     def __init__(self, parts: Iterable[Part]) -> None:
@@ -54,15 +54,17 @@ class Dispatch:
                 self._by_message[kind] = taker
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """Give ``packet`` to all who take its topic; one that nobody takes is dropped."""
+        """Call all handlers of a packet's topic; drop the packet without one."""
         handlers = self._by_topic.get(packet.topic)
         if handlers is None:
-            handlers = [taker for each, taker in self._by_filter if matches(each, packet.topic)]
+            handlers = [
+                taker for pattern, taker in self._by_filter if matches(pattern, packet.topic)
+            ]
         for handler in handlers:
             handler(packet)
 
     def on_message(self, message: Message) -> None:
-        """Give ``message`` to who takes its kind; nobody does where a feature is off."""
+        """Call the handler of ``message``; there is none while its feature is off."""
         taker = self._by_message.get(type(message))
         if taker is not None:
             taker(message)

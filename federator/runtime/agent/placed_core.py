@@ -1,4 +1,4 @@
-"""Our priority as a core, as a steerer's plan gives it."""
+"""Our priority as a core, as set by a steerer's plan."""
 
 import asyncio
 from collections.abc import Callable
@@ -19,10 +19,10 @@ async def follow_placement(
     planned: Callable[[], int | None],
     changed: Callable[[PriorityChanged], None],
 ) -> None:
-    """Tell which priority we have as a core, whenever that changes, until cancelled.
+    """Report our priority as a core whenever it changes, until cancelled.
 
     Args:
-        planned: What a steerer's plan says that holds now; without one ``broker.priority`` holds.
+        planned: The priority in a steerer's current plan; without one ``broker.priority`` holds.
     """
     mesh = settings.mesh
     follower = PlacedPriority(settings.broker.priority, hold_ms=mesh.core_hold_ms)

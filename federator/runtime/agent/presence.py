@@ -1,12 +1,13 @@
-"""Whether we are at our own broker, and whether somebody else is there in our place.
+"""Whether we are present at our own broker, and whether another client took our place.
 
-We are there when clients' publications can come and other agents can speak to us: with the data
-connection, and with the control connection and all that it subscribes.
+We are present when we can receive clients' publications and other agents' messages: with the data
+connection, and with the control connection and all its subscriptions.
 
-Whoever connects under one of our names throws us out, be it a stranger who read the name in the
-broker's log, or a copy of our state folder. We come back at once, backing off when it happens again
-and again, and say who did it. Another agent with our *id* has names of its own, so it throws nobody
-out: ``shared_broker_guard`` finds it, and then the younger gives way, with every connection.
+A client that connects under one of our client ids disconnects us: a stranger that read the id in
+the broker's log, or a copy of our state folder. We reconnect at once, backing off when it happens
+repeatedly, and log it. Another agent with our *id* has client ids of its own, so it disconnects
+none of ours: ``shared_broker_guard`` finds it, and then the younger gives way, with every
+connection.
 
 Source: Mosquitto's log line "Client ID already connected, closing old connection.", before 2.1.
 """
@@ -24,23 +25,23 @@ from federator.runtime.mqtt.failures import one_id
 from federator.runtime.mqtt.link import MqttLink
 
 ENDED_MAX: Final = 3
-"""After so many that end while another stands it is no accident."""
+"""So many connections that end while another stands are no accident."""
 
 DOUBTED_MAX: Final = 1
-"""So many may be: a broker that dies ends all of them, one by one."""
+"""So many may be an accident: a broker that dies ends all of them, one by one."""
 
 NEXT_MOMENT_S: Final = 1.0
-"""A connection that is closed so soon after the log's line was closed for that reason."""
+"""A connection that closes this soon after the log line was closed for that reason."""
 
 _log = structlog.get_logger()
 
 
 class TakeoverDetector:
-    """Notices in the broker's log that another client takes the place of a connection of ours.
+    """Notices in the broker's log that another client takes over a connection of ours.
 
-    MQTT has a reason code for that (0x8e), but Mosquitto before 2.0.15 just closes the connection
-    of whoever was there first. A client that hears in the log that its place is being taken, and is
-    closed the next moment, was thrown out by another one.
+    MQTT has a reason code for that (0x8e), but Mosquitto before 2.0.15 just closes the older
+    connection. A client that reads in the log that its id is being taken, and is closed within the
+    next moment, was disconnected by another client.
     """
 
     def __init__(
@@ -62,24 +63,24 @@ class TakeoverDetector:
                 self._taken_at_s[client_id] = self._clock()
 
     def threw_out(self, client_id: str) -> bool:
-        """Whether another client made the broker close ``client_id`` just now."""
+        """Whether another client just made the broker close ``client_id``."""
         taken_at_s = self._taken_at_s.pop(client_id, None)
         return taken_at_s is not None and self._clock() - taken_at_s < NEXT_MOMENT_S
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OwnBrokerPresence:
-    """Whether one agent is at its own broker, with both its connections.
+    """Whether one agent is present at its own broker, with both its connections.
 
     Args:
-        username: As whom we log in, if at all.
-        others: What else gives way with them.
-        changed: Told when we came or went, with ``up``.
-        complete: Whether all is there that must be before we are; when it is later, ``update``.
+        username: Our user name at the broker, if any.
+        others: Further connections that give way together.
+        changed: Called with ``up`` when our presence changes.
+        complete: Whether everything else is ready; if it becomes ready later, call ``update``.
 
     Attributes:
-        has_rival: Another agent with our id is there, and we leave it the place.
-        ended: How many ended while another stood, before we were there with both.
+        has_rival: Another agent with our id is there, and we give way to it.
+        ended: How many connections ended while another stood, before we were present with both.
         one_id: Why that is so, if it is the rule.
     """
 
@@ -91,7 +92,7 @@ class OwnBrokerPresence:
     changed: Callable[[bool], None]
     username: str | None = None
     complete: Callable[[], bool] = lambda: True
-    looked: Callable[[], None] = lambda: None  # told after each ``update``
+    looked: Callable[[], None] = lambda: None  # called after each ``update``
     up: bool = field(default=False, init=False)
     has_rival: bool = field(default=False, init=False)
     one_id: str = field(default="", init=False)
@@ -101,15 +102,15 @@ class OwnBrokerPresence:
         self._takeovers = TakeoverDetector([self.control.client_id, self.data.client_id])
 
     def on_log(self, packet: PublishPacket) -> None:
-        """Note a line of the broker's log, which may tell that somebody takes our place."""
+        """Note a line of the broker's log, which may report a takeover."""
         self._takeovers.on_log(packet.topic, packet.payload)
 
     def update(self) -> None:
-        """One of the two connections came or went."""
+        """Recompute the presence: one of the two connections came or went."""
         control = self.control
-        # A subscription more on its way, to see how the broker counts, is no absence.
-        heard = control.subscribed or (self.up and control.connected)
-        up = heard and self.data.connected and (self.up or self.complete())
+        # A further unanswered subscription, to see how the broker counts, is no absence.
+        receives = control.subscribed or (self.up and control.connected)
+        up = receives and self.data.connected and (self.up or self.complete())
         if up != self.up:
             self.up = up
             if up:
@@ -120,25 +121,25 @@ class OwnBrokerPresence:
 
     @property
     def doubts(self) -> bool:
-        """Whether the session of a connection may be that of another one of ours."""
+        """Whether the session of a connection may be that of another of our connections."""
         return self.ended > DOUBTED_MAX
 
     def on_lost(self, link: MqttLink) -> None:
-        """One of the two is gone; say so when somebody else came under its name."""
+        """A connection of the two ended; log it if another client took over its id."""
         seen = link.closed_by_broker and self._takeovers.threw_out(link.client_id)
         if seen or link.taken_over:
             _log.warning("connection.taken_over", client_id=link.name, broker=self.url)
         ended = link.closed_by_broker or link.taken_over
         links = (self.control, self.data, *self.others())
         if ended and self.username and not self.up:
-            self.ended += any(each.connected for each in links if each is not link)
+            self.ended += any(other.connected for other in links if other is not link)
             if self.ended == ENDED_MAX and not self.one_id:
                 self.one_id = one_id(self.username)
                 _log.error("broker.one_id", broker=self.url, reason=self.one_id)
         self.update()
 
     def give_way(self) -> None:
-        """Leave our broker, for a while, to another agent with our id, which proved to be one."""
+        """Leave our broker, for a while, to another proven agent with our id."""
         if not self.has_rival:
             self.has_rival = True
             _log.error("id.taken_over", id=self.broker, broker=self.url)

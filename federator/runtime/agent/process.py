@@ -1,12 +1,12 @@
-"""The process that is an agent: as little in it as an agent at rest needs.
+"""The agent's process: it holds only what an agent at rest needs.
 
-``federator run`` knows from its command line which file is wanted, and then puts another
-interpreter in its place (execve(2): same process id, same open files), without the command line's
-library. That one has the file read, at the start as at SIGHUP, by a process that imports pydantic
-and ends (``config.reader_process``). Together they would take 20 MB of an agent's 60.
+``federator run`` gets the file from its command line and replaces itself by another interpreter
+(execve(2): same process id, same open files), without the command line's library. At the start and
+at SIGHUP that one has a process that imports pydantic, and then ends, read the file
+(``config.reader_process``). Together they would take 20 MB of an agent's 60.
 
-Where the agent's modules are imported already, as in what is forked from an interpreter that has
-them, another one would leave nothing, and the agent is here.
+Where the agent's modules are already imported, as in a fork of an interpreter that has them, a new
+interpreter would save nothing, and the agent runs here.
 """
 
 import os
@@ -24,7 +24,7 @@ _AGENT: Final = "federator.runtime.agent.app"
 
 
 def be_agent(config: Path | None) -> None:
-    """Be the agent until it is stopped. Raises as ``app.serve`` where it is in this process."""
+    """Run the agent until it is stopped. Raises as ``app.serve`` if it runs in this process."""
     if _AGENT in sys.modules:
         _serve(config)
         return
@@ -46,16 +46,16 @@ def _serve(config: Path | None) -> None:
 
 
 def main() -> NoReturn:
-    """Be the agent of the file that the first argument names, if any; exits as ``federator``.
+    """Run the agent of the file that the first argument names, if any; exit as ``federator``.
 
-    The other arguments are those of ``federator``, for people who look at the process.
+    The other arguments are those of ``federator``, for people reading the process list.
     """
     # structlog would import it for tracebacks in colour, which our log does not have: 7 MB.
     sys.modules["rich"] = None  # type: ignore[assignment]
     try:
         _serve(Path(sys.argv[1]) if sys.argv[1] else None)
     except BaseException as error:
-        command_line = import_module("federator.command_line")  # what it needs is of use only now
+        command_line = import_module("federator.command_line")  # needed only now
         sys.exit(command_line.explained(error, "federator", debug="--debug" in sys.argv))
     sys.exit(0)
 

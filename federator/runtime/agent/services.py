@@ -1,4 +1,4 @@
-"""Makes what serves gateways, operators and our clients beside the way of their publications."""
+"""Makes the services for gateways, operators and clients beside the data path."""
 
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -47,29 +47,29 @@ from federator.runtime.telemetry.state import AgentState
 from federator.runtime.telemetry.stream import MetricsStream
 
 MESHES_COUNTED_MAX = 10_000
-"""Meshes looked at to see of how many we are the core: a console asks every other second."""
+"""Bound of the meshes searched for those with us as core: a console asks every other second."""
 
 
 class Interests(Protocol):
-    """What a broker asks of the mesh when it is a hub: for itself and for its leaves."""
+    """What a hub's broker asks of the mesh: for itself and for its leaves."""
 
     @property
     def asked(self) -> frozenset[str]:
-        """All of it, by the names of our broker."""
+        """All filters asked for, by their names on our broker."""
 
     def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """Its own clients want otherwise."""
+        """The broker's own clients want other filters."""
 
     def own_links(self) -> list[MqttLink]:
-        """The connections to our broker that it has besides."""
+        """The hub's further connections to our broker."""
 
     def call_roll(self) -> None:
-        """Ask leaves to subscribe again what they hear here."""
+        """Ask leaves to subscribe again here, for the log."""
 
 
 @dataclass(eq=False, repr=False)
 class Services:
-    """What one agent does beside carrying publications."""
+    """The services of one agent beside carrying publications."""
 
     control: ControlParts
     data: DataParts
@@ -78,8 +78,8 @@ class Services:
     def __post_init__(self) -> None:
         control, data = self.control, self.data
         self.settings = settings = data.settings
-        self.hub: Interests | None = None  # where leaves hang on us: who is told what clients want
-        # Connections of another agent beside us, which ends, or begins, while we do the other.
+        self.hub: Interests | None = None  # set at a hub: receives what clients want
+        # Connections of a second agent in this process, while the broker changes its role.
         self.beside: Callable[[], list[MqttLink]] = list
         node, link = control.node, control.link
         self.guide = GuidePublisher(
@@ -225,7 +225,7 @@ class Services:
         )
 
     def live(self) -> v.Answer:
-        """How we and our links are, for consoles."""
+        """The state of our agent and its links, for consoles."""
         control, data, settings = self.control, self.data, self.settings
         ready, reason = self.ready()
         standing = self.ready.standing()
@@ -293,7 +293,7 @@ class Services:
             asks_in_mesh=node.meshes.wants,
             obstacle=obstacle,
             allowed=settings.rules.placed,
-            in_doubt=True,  # until discovery says otherwise
+            in_doubt=True,  # until discovery reports otherwise
         )
 
     def _call_roll(self) -> None:
@@ -391,10 +391,10 @@ class Services:
             self.data.path.on_local_up()
 
     def follow_edge(self, rules: RulesSettings) -> None:
-        """Go by other ``rules`` from now on where our broker meets the federation."""
-        data, told = self.data, self.discovery.told if self.hub is None else self.hub.asked
-        data.path.flush()  # what came before goes as it came
-        added, removed = data.policy.follow(*edge_of(rules), told)
+        """Apply other ``rules`` at the edge between our broker and the federation."""
+        data, asked = self.data, self.discovery.told if self.hub is None else self.hub.asked
+        data.path.flush()  # what arrived before leaves under the old rules
+        added, removed = data.policy.follow(*edge_of(rules), asked)
         data.forwarder.follow_rules()
         self._tell_interest(added, removed)
         data.sharing.on_rules()
@@ -407,13 +407,15 @@ class Services:
             self.hub.on_clients(added, removed)
 
     def ask(self, added: Iterable[str], removed: Iterable[str]) -> None:
-        """Ask the federation for ``added``, by their names here, and no more for ``removed``."""
+        """Ask the federation for ``added``, by their names here, and no longer for ``removed``."""
         self._tell_interest(*self.data.policy.change(added, removed))
 
     def _tell_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """What our clients want otherwise, by its names in the federation."""
+        """Report a change of our clients' interest, by the names in the federation."""
         data, widened = self.data, self.discovery.known.widened
-        exported = (data.policy.exported_filters(each) for each in self.discovery.known.doubted)
+        exported = (
+            data.policy.exported_filters(doubtful) for doubtful in self.discovery.known.doubted
+        )
         doubted = frozenset(chain.from_iterable(exported))
         data.forwarder.widen(widened, doubted)
         self.plans.doubt(widened)

@@ -1,4 +1,4 @@
-"""Wakes up who decides by whom a leaf is served, and keeps on disk what was decided.
+"""Drives the decision which hub serves a leaf, and keeps it on disk.
 
 Source: docs/hubs.md; ``protocol.leaf_serving``.
 """
@@ -29,13 +29,13 @@ _log = structlog.get_logger()
 
 
 class ServedFile:
-    """The note in a state folder; its age is the file's."""
+    """The note in a state folder; the file's age is the note's."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
 
     def read(self) -> tuple[Served | None, int]:
-        """What was decided last, and when it was written or touched, in microseconds; 0: never."""
+        """The last decision, and when it was written or touched, in microseconds; 0: never."""
         served = damage.read(self._path, _decode)
         try:
             return served, self._path.stat().st_mtime_ns // 1_000
@@ -43,7 +43,7 @@ class ServedFile:
             return None, 0
 
     def write(self, served: Served) -> bool:
-        """Keep this instead; whether it is written down."""
+        """Store ``served``; return whether that worked."""
         try:
             damage.write(self._path, served_record(served).encode())
         except OSError as error:
@@ -52,7 +52,7 @@ class ServedFile:
         return True
 
     def touch(self) -> None:
-        """It holds still, now."""
+        """Record that the decision is still valid."""
         with contextlib.suppress(OSError):
             os.utime(self._path)
 
@@ -65,7 +65,7 @@ def _decode(content: bytes) -> Served:
 
 
 class LeafServingService:
-    """Who serves this leaf, or the leaf that hangs here; nothing for an agent that is neither."""
+    """Decides which hub serves this leaf, or the leaf of this port; idle for any other agent."""
 
     def __init__(
         self,
@@ -92,7 +92,7 @@ class LeafServingService:
         self._arm()
 
     def follow(self, settings: Settings, *, returns: bool) -> None:
-        """Prefer these hubs; ``returns``: whoever operates this leaf wants it there now."""
+        """Prefer these hubs; ``returns``: the leaf's operator wants the switch now."""
         if settings.hubs:
             self.decides.prefer(settings.hubs, both_clocks(), return_after_ms=_leisure_ms(settings))
             if returns:
@@ -100,11 +100,11 @@ class LeafServingService:
             self._arm()
 
     def perform(self, effect: Pause | Proceed) -> None:
-        """Exchange nothing with a broker, or exchange again, and remember it."""
+        """Pause or resume the exchange with a broker, and remember it."""
         self.decides.perform(effect)
 
     def snapshot(self) -> dict[str, Any] | None:
-        """Of a leaf with two hubs: which serves; ``None`` of any other broker."""
+        """The serving hub of a leaf with two hubs; ``None`` for any other broker."""
         choice = self.decides.choice
         if choice is None:
             return None

@@ -1,16 +1,17 @@
-"""Noticing another agent at our own broker: two would let everything in twice.
+"""Detects another agent at our own broker: two would import everything twice.
 
-Neighbours only publish on our broker; who subscribes to the federation's topics there is an agent
-of it. So each agent says who it is on a topic that agents hear on their own broker only, when it
-has come and when it hears of another one for the first time in a while.
+Neighbours only publish on our broker; a client that subscribes to the federation's topics there is
+an agent of this broker. So each agent introduces itself on a topic that agents receive on their own
+broker only: when it connects, and when it receives another's introduction for the first time in a
+while.
 
-Nobody is believed who does not prove it. With its word each agent asks a question, drawn anew
-whenever it comes to its broker, and an answer is signed under a certificate of the id it names: a
-client can repeat what it heard, but not answer. (In an open federation the answer is enough.)
+An introduction needs a proof. Each one contains a question, drawn anew whenever the agent connects
+to its broker, and an answer is signed under a certificate of the id it names: a client can replay
+messages, but not answer. (In an open federation the answer is enough.)
 
-Of two agents with different ids the younger has made the mistake and ends, but only while it is
-new: an agent at work goes on. Of two agents with *one* id the younger leaves the broker to the
-other for a while, whenever it learns of it.
+Of two agents with different ids the younger is the mistake and ends, but only while it is new: an
+agent at work goes on. Of two agents with *one* id the younger leaves the broker to the other for a
+while, whenever it detects it.
 
 Source: docs/protocol.md 17.
 """
@@ -35,17 +36,17 @@ from federator.runtime.mqtt.link import MqttLink
 from federator.runtime.process.clocks import monotonic_ms
 
 NEW_MS = 10_000
-"""How long after it first met its broker an agent ends for one with another id."""
+"""How long after it first reached its broker an agent ends for one with another id."""
 
 ANSWER_GAP_MS = Millis(10_000)
 """Least time between two answers, or two complaints, to one agent."""
 
 ANSWERED_MAX = 64
-"""Ids that are remembered, and words that cost a signature or its judgement within the gap."""
+"""Bound of the remembered ids, and of the signatures made or verified within the gap."""
 
 EXIT_CODE = 78
 DRAWN_BYTES: Final = 16
-"""Of what is drawn: for a run, and for each question."""
+"""Length of the random value of a run, and of each question."""
 
 _DRAWN: Final = rf"[0-9a-f]{{{2 * DRAWN_BYTES}}}"
 _WORD: Final = re.compile(
@@ -57,7 +58,7 @@ _log = structlog.get_logger()
 
 
 class AgentAtBroker(NamedTuple):
-    """An agent that is at a broker; the one that started later is greater."""
+    """An agent at a broker; the one that started later is greater."""
 
     epoch: Epoch
     id: BrokerId
@@ -66,26 +67,25 @@ class AgentAtBroker(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Word:
-    """What an agent says at its own broker: who it is, and a question to whoever hears it."""
+    """An agent's introduction at its own broker, with a question to other agents there."""
 
     agent: AgentAtBroker
     question: str
     answered: str = ""  # the question that this answers, if any
-    proof: bytes = b""  # the signature under the answer; none in an open federation
+    proof: bytes = b""  # the signature of the answer; none in an open federation
 
     def encode(self) -> bytes:
-        """The wire form."""
         epoch, id, run = self.agent
         answer = f" {self.answered} {self.proof.hex()}" if self.answered else ""
         return f"{id} {epoch} {run} {self.question}{answer}".encode()
 
     @classmethod
     def decode(cls, payload: bytes) -> "Word | None":
-        """What was said; ``None`` when it is no such word."""
-        found = _WORD.fullmatch(payload)
-        if found is None:
+        """The decoded introduction; ``None`` when ``payload`` is none."""
+        match_ = _WORD.fullmatch(payload)
+        if match_ is None:
             return None
-        id, epoch, run, question, answered, proof = ((g or b"").decode() for g in found.groups())
+        id, epoch, run, question, answered, proof = ((g or b"").decode() for g in match_.groups())
         agent = AgentAtBroker(Epoch(int(epoch)), BrokerId(int(id)), run)
         return cls(agent, question, answered, bytes.fromhex(proof))
 
@@ -95,8 +95,8 @@ class SharedBrokerGuard:
     """Watches for other agents at our own broker.
 
     Args:
-        federation: Agents of several may share a broker.
-        guard: Signs answers and judges them; ``None`` in an open federation.
+        federation: Agents of several federations may share a broker.
+        guard: Signs answers and verifies them; ``None`` in an open federation.
         end: Ends this agent with the error.
         give_way: Leaves the broker to another agent with our id.
     """
@@ -120,14 +120,14 @@ class SharedBrokerGuard:
         self._work_since_ms = monotonic_ms()
 
     def on_local_up(self, now_ms: Millis) -> None:
-        """We are at our broker: say so, and ask who else is."""
+        """Introduce ourselves at our broker and ask for other agents."""
         if self._since_ms is None:
             self._since_ms = now_ms
         self._question = secrets.token_hex(DRAWN_BYTES)
         self._say()
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """Hear that an agent is at our broker."""
+        """Handle the introduction of an agent at our broker."""
         word = Word.decode(packet.payload)
         if word is None or word.agent.run == self.me.run:
             return
@@ -138,7 +138,7 @@ class SharedBrokerGuard:
             self._on_agent(word.agent, now_ms)
 
     def _on_agent(self, other: AgentAtBroker, now_ms: Millis) -> None:
-        """There is another agent, and it has that id."""
+        """Handle the proven presence of another agent."""
         if other.id == self.me.id:
             if self.me > other:
                 self.give_way()
@@ -156,7 +156,7 @@ class SharedBrokerGuard:
             )
 
     def _may_work(self, now_ms: Millis) -> bool:
-        """Whether one more signature may be made or judged: words come from anybody."""
+        """Whether one more signature may be made or verified: any client can send introductions."""
         if now_ms - self._work_since_ms >= ANSWER_GAP_MS:
             self._work, self._work_since_ms = 0, now_ms
         self._work += 1
@@ -167,11 +167,11 @@ class SharedBrokerGuard:
         return self.guard is None or self.guard.vouched(word.agent.id, text, word.proof)
 
     def _signed_text(self, agent: AgentAtBroker, answered: str) -> bytes:
-        said = f"{agent.id} {agent.epoch} {agent.run} {answered}"
-        return presence_text(self.federation, said.encode())
+        claim = f"{agent.id} {agent.epoch} {agent.run} {answered}"
+        return presence_text(self.federation, claim.encode())
 
     def _say(self, *, answering: str = "") -> None:
-        """Say who we are, and ask who else has our id."""
+        """Introduce ourselves, answering another agent's question if given."""
         proof = b""
         if answering and self.guard is not None:
             proof = self.guard.vouch(self._signed_text(self.me, answering))

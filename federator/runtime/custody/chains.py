@@ -1,9 +1,9 @@
 """Which records carried which filter: one chain of numbers per filter key.
 
 Chains are beads on strings that share a table: a record with three filters is a bead on three
-strings. The table is cut off at ``oldest``; what a string lost there is known by its last lost
-bead. A string that lost all is *idle*: only its last number is kept, on disk too, because the next
-record on it must name that number as its predecessor.
+strings. The table is cut off at ``oldest``; each string remembers its last bead before the cut. A
+string without beads is *idle*: only its last number is kept, on disk too, because the next record
+on it must name that number as its predecessor.
 """
 
 import contextlib
@@ -29,7 +29,7 @@ HEADS_FILE = "heads"
 
 _MAGIC, _FORMER_MAGIC = b"fedhead2", b"fedhead1"
 _HEADER = struct.Struct("<8sQ")  # magic and epoch; twice, with a checksum
-_ENTRY = struct.Struct("<8sQI")  # key, head, CRC-32 of the two
+_ENTRY = struct.Struct("<8sQI")  # key, head, CRC-32 of both
 _ENTRY_CHECKED = 16
 
 
@@ -47,8 +47,9 @@ class Chains:
 
     def __init__(self) -> None:
         self._live: OrderedDict[bytes, _Chain] = OrderedDict()  # by last number, ascending
-        self.idle: OrderedDict[bytes, int] = OrderedDict()  # last numbers of what holds nothing
-        self.oldest = 1  # the smallest number still held; to be set with ``drop``
+        # Last numbers of chains without held records.
+        self.idle: OrderedDict[bytes, int] = OrderedDict()
+        self.oldest = 1  # the smallest number still held; set it with ``drop``
 
     def add(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
         """Put the record ``seq`` on the chains of its keys."""
@@ -78,9 +79,9 @@ class Chains:
             chain.trim_at = max(TRIM_AT, 2 * len(seqs))
 
     def add_damaged(self, keys: bytes, prevs: Sequence[int], seq: int) -> None:
-        """Put the damaged record ``seq`` on the chains on which it seems to have been.
+        """Put the damaged record ``seq`` on the chains to which it seems to belong.
 
-        Only where its key is one, or begins one: a key that is damaged, too, is no chain.
+        Only if its key has a chain, or begins one: a damaged key is no chain.
         """
         for key, prev in zip(keys_in(keys), prevs, strict=True):
             head = self.head(key)
@@ -93,7 +94,7 @@ class Chains:
         return chain.seqs[-1] if chain else self.idle.get(key, 0)
 
     def heads(self) -> Iterator[tuple[bytes, int]]:
-        """The chains of which something is held, and their last numbers."""
+        """The chains with held records, and their last numbers."""
         return ((key, chain.seqs[-1]) for key, chain in self._live.items())
 
     def select(self, key: bytes, after: int, *, limit: int) -> list[int]:
@@ -105,7 +106,7 @@ class Chains:
         return chain.seqs[start : start + limit].tolist()
 
     def last(self, key: bytes, upto: int) -> int:
-        """The greatest number of the chain up to ``upto``, or the last that is gone beyond it."""
+        """The greatest number of the chain up to ``upto``, or the last one dropped before it."""
         chain = self._live.get(key)
         if chain is None:
             return self.idle.get(key, 0)
@@ -113,9 +114,9 @@ class Chains:
         return chain.seqs[at - 1] if at else chain.dropped
 
     def floor(self, key: bytes, after: int) -> int:
-        """The largest number of the chain that was dropped, if greater than ``after``, or that.
+        """The largest dropped number of the chain, if greater than ``after``, else ``after``.
 
-        Everything on the chain above ``after`` and up to it is gone.
+        Everything on the chain above ``after`` and up to the result is gone.
         """
         chain = self._live.get(key)
         if chain is None:
@@ -124,7 +125,7 @@ class Chains:
         return max(chain.seqs[start - 1] if start else chain.dropped, after)
 
     def first(self, key: bytes, least: int, by: Callable[[int], int]) -> int | None:
-        """The first held number of the chain for which ``by``, which never falls, is ``least``."""
+        """The first held number of the chain with ``by`` >= ``least``; ``by`` never falls."""
         chain = self._live.get(key)
         if chain is None:
             return None
@@ -132,7 +133,7 @@ class Chains:
         return chain.seqs[at] if at < len(chain.seqs) else None
 
     def drop(self, oldest: int) -> dict[bytes, int]:
-        """Nothing below ``oldest`` is held any more; the last number of each chain idle now.
+        """Drop everything below ``oldest``; return the last number of each chain idle now.
 
         Takes time in proportion to these.
         """
@@ -157,12 +158,12 @@ class Chains:
 class HeadsFile:
     """The idle chains on disk: appended as chains become idle, rewritten when twice as long.
 
-    A failure is made up for by rewriting it next time. What is lost with it costs no message: the
-    chain's next record names no predecessor, and nobody is told of records that were dropped.
+    After a failure the file is rewritten next time. The loss costs no message: the chain's next
+    record names no predecessor, and destinations do not learn that records were dropped.
     """
 
     folder: Path
-    idle: Mapping[bytes, int]  # the idle chains, as they are at any time
+    idle: Mapping[bytes, int]  # the current idle chains
 
     def __post_init__(self) -> None:
         self._path = self.folder / HEADS_FILE
@@ -172,7 +173,7 @@ class HeadsFile:
         self._size = 0
 
     def load(self, epoch: int) -> dict[bytes, int]:
-        """The idle chains of ``epoch`` in the file; it is written anew at the next ``append``."""
+        """The idle chains of ``epoch`` in the file, which the next ``append`` rewrites."""
         self._epoch = epoch
         heads: dict[bytes, int] = {}
         try:
@@ -201,7 +202,7 @@ class HeadsFile:
         return heads
 
     def append(self, idle: Mapping[bytes, int]) -> None:
-        """The chains ``idle`` became so."""
+        """Append chains that became idle."""
         if not idle and self._fd >= 0:
             return
         with contextlib.suppress(OSError):

@@ -1,27 +1,26 @@
-"""What we are about to hand to our broker, written down before we do: a write-ahead journal.
+"""What we are about to publish on our broker, written down before: a write-ahead journal.
 
 Think of a postman who notes each letter before dropping it into the box, and now and then drops in
-a slip with the number of his last note (the *marker*). Whoever finds the slip in the box knows that
-every letter noted up to there is in the box too, and that the rest must be delivered again.
+a slip with the number of his last note (the *marker*). The slip in the box proves that every letter
+noted up to it is in the box too; the rest must be delivered again.
 
-Others may reach into the box. So a marker is proven with a key that only the journal has, and the
-journal notes the newest one that the box is known to have had: an older one, put back, is ignored.
+Other clients may reach into the box. So a marker is proven with a key that only the journal has,
+and the journal notes the newest one that was seen in the box: an older one, put back, is ignored.
 
-An entry says that a frame of an origin goes to the local subscribers of some filters. What it all
-comes to is a *position* for each (origin, filter): epoch and number of the last frame delivered,
-with some before. A snapshot replaces entries by positions, but only entries that a marker is known
-for: those after stay, so that a marker that was lost with our broker can still be told from one
-that arrived.
+An entry says that a frame of an origin goes to the local subscribers of some filters. The entries
+add up to a *position* for each (origin, filter): epoch and number of the last frame delivered, with
+some before. A snapshot replaces entries by positions, but only entries covered by a marker: later
+ones stay, so that we can distinguish a marker lost with our broker from one that arrived.
 
-Numbers of entries are never used twice, as those of the custody log: when the end of the file may
-be lost, they leap ahead, and every marker written before speaks of all entries before.
+Numbers of entries are never reused, like those of the custody log: when the end of the file may be
+lost, they leap ahead, and every marker written before covers all entries before.
 
 Layout, little-endian. Header, twice: magic, journal id, boot, the number up to which entries are
-folded, a number that none below will be given to an entry, bytes of the snapshot, the key, CRC-32.
-Then pieces (``storage.damage``); a damaged one costs itself alone. Of the snapshot: since when a
+folded, a number below which no new entry gets one, bytes of the snapshot, the key, CRC-32. Then
+pieces (``storage.damage``); damage to one costs only that one. Pieces of the snapshot: since when a
 filter key is wanted; where a chain is: origin, key, epoch, seq, those before. Batches: number of
-the first entry, entries. Entry: origin, epoch, seq, number of keys, keys. A batch of no entries
-holds the number of a marker. A journal of an older release (``feddelv1``) is written anew.
+the first entry, entries. Entry: origin, epoch, seq, number of keys, keys. A batch without entries
+holds the number of a marker. A journal of an older release (``feddelv1``) is rewritten.
 """
 
 import errno
@@ -47,8 +46,8 @@ from federator.runtime.storage.durable import write_at
 
 BYTES_MAX = 2 * 1024 * 1024
 FOLD_BYTES = 262_144
-"""Of entries that a marker is known for: with so many, and as long as it will be, a snapshot is
-due. Each costs 2 us then."""
+"""Bytes of entries covered by a marker: a snapshot is due once they exceed this and the last
+snapshot. Each entry costs 2 us then."""
 
 FILE_NAME = "deliveries"
 CONFIG_KEY = "custody"
@@ -60,18 +59,18 @@ _MAGIC, _FORMER_MAGIC = b"feddelv2", b"feddelv1"
 _HEADER = struct.Struct(f"<8sQ{durable.BOOT_BYTES}sQQI{KEY_DRAWN_BYTES}s")
 _HEADER_BYTES = 2 * (_HEADER.size + 4)
 _FORMER_HEADER = struct.Struct(f"<8sQ{durable.BOOT_BYTES}sQQII")
-_POSITION = struct.Struct(f"<I{KEY_BYTES}s")  # origin, key; epoch, seq and those before follow
+_POSITION = struct.Struct(f"<I{KEY_BYTES}s")  # origin, key; epoch, seq and the steps before follow
 _POSITIONS = [struct.Struct(f"<I{KEY_BYTES}s{n}Q") for n in range(2 + ports.UNDO_MAX + 1)]
 _SINCE = struct.Struct(f"<{KEY_BYTES}sq")
-_BATCH = struct.Struct("<QI")  # number of the first entry, entries
+_BATCH = struct.Struct("<QI")  # number of the first entry, count of entries
 _ENTRY = struct.Struct("<IQQI")  # origin, epoch, seq, keys
 _MARKED = _STEP = struct.Struct("<Q")
 _MARK_BYTES = _BATCH.size + _MARKED.size + damage.PIECE_BYTES
-"""Of a batch that holds the number of a marker: fewer than of any other."""
+"""Size of a batch with the number of a marker: smaller than any other."""
 
 _NO_KEY = bytes(KEY_DRAWN_BYTES)
 _BEFORE = _BEHIND = damage.PIECE_BYTES // 2
-"""What a piece has before and behind its content."""
+"""Bytes of a piece before and behind its content."""
 
 _Lost = Callable[[int, int], None]
 
@@ -90,33 +89,32 @@ class Entry(NamedTuple):
 
 
 class JournalState(NamedTuple):
-    """What a journal holds."""
+    """The contents of a journal."""
 
     folded_to: int  # entries up to this number are in ``positions``
-    positions: Positions  # where each chain was then
-    entries: tuple[Entry, ...]  # those after, in order
-    since_us: dict[bytes, int]  # filter key -> wall clock in us when our clients began to want it
-    marked: int  # the newest marker that our broker is known to have had; 0: not known
+    positions: Positions  # where each chain was after them
+    entries: tuple[Entry, ...]  # the later entries, in order
+    since_us: dict[bytes, int]  # filter key -> wall clock in us when our clients subscribed
+    marked: int  # the newest marker that our broker is known to have had; 0: unknown
 
 
 class _FormerSnapshot(msgspec.Struct, array_like=True, frozen=True):
-    """What a journal of an older release has in front of its batches."""
+    """The part before the batches in a journal of an older release."""
 
     positions: list[tuple[BrokerId, bytes, int, int]]  # origin, key, epoch, seq
     since_us: list[tuple[bytes, int]]
     key: bytes = b""
-    steps: list[tuple[int, ...]] = []  # of each position, those before
+    steps: list[tuple[int, ...]] = []  # of each position, the ones before
 
 
 @dataclass(eq=False, repr=False)
 class DeliveryJournal:
     """The journal of one agent, for one thread.
 
-    The file holds the snapshot and at most twice ``bytes_max`` of entries. Nothing of it is kept in
-    memory.
+    The file holds the snapshot and at most twice ``bytes_max`` of entries. Memory holds neither.
 
     Args:
-        bytes_max: Of entries. Call ``snapshot`` when ``is_due``; without, ``append`` does it. A
+        bytes_max: Bound of the entries. Call ``snapshot`` when ``is_due``, or ``append`` does. A
             snapshot keeps half of it for entries without a marker; older ones count as delivered.
 
     Raises:
@@ -124,24 +122,24 @@ class DeliveryJournal:
         OSError: From every method: the disk is full or broken. The file is as before.
     """
 
-    folder: Path  # made when missing
+    folder: Path  # created if missing
     bytes_max: int = BYTES_MAX
-    boot: bytes | None = None  # tells this boot of the machine from others; asked by default
+    boot: bytes | None = None  # identifies this boot of the machine; read by default
 
     def __post_init__(self) -> None:
         folder = self.folder
         self._path = folder / FILE_NAME
         boot = self.boot or durable.this_boot()
         self._boot = boot or bytes(durable.BOOT_BYTES)
-        self.journal_id = 0  # of 64 random bits, drawn when the file is made
+        self.journal_id = 0  # 64 random bits, drawn when the file is made
         self.last = 0  # number of the last entry
-        self._lost = 0  # bytes found damaged, and not told yet
-        self._mark_lost = False  # the number of a marker was among what is damaged
+        self._lost = 0  # damaged bytes not reported yet
+        self._mark_lost = False  # the number of a marker was damaged
         self._fd = -1
         self._tail_at = self._size = 0
-        self._marked_at = 0  # where the entries end of which our broker is known to have the marker
+        self._marked_at = 0  # end of the entries whose marker our broker is known to have
         self._key = b""
-        self._takes_unproven = False  # the newest marker may be of an older release
+        self._takes_unproven = False  # the newest marker may be from an older release
         durable.private_folder(folder, key=CONFIG_KEY)
         try:
             self._recover(known_boot=boot is not None)
@@ -150,14 +148,13 @@ class DeliveryJournal:
 
     @property
     def is_due(self) -> bool:
-        """Whether it is time for a snapshot."""
         foldable = self._marked_at - self._tail_at >= max(FOLD_BYTES, self._tail_at)
         return foldable or self._size - self._tail_at >= self.bytes_max
 
     def append(self, deliveries: Sequence[ports.Delivered]) -> int:
-        """Write down what is delivered next, at once; the number of the last entry.
+        """Write down the next deliveries at once; return the number of the last entry.
 
-        A position that comes about without a delivery may be entered as if it were one.
+        A position that arises without a delivery may be entered as if it were one.
         """
         if not deliveries:
             return self.last
@@ -171,7 +168,7 @@ class DeliveryJournal:
         return self.last
 
     def note_marked(self, number: int) -> None:
-        """Write down that our broker has the marker ``number``: older ones count no more.
+        """Write down that our broker has the marker ``number``: older ones no longer count.
 
         Raises:
             OSError: The disk is full or broken; nothing is noted.
@@ -187,7 +184,7 @@ class DeliveryJournal:
         self.last += count
 
     def load(self) -> JournalState:
-        """All that is in the file."""
+        """The whole contents of the file."""
         content = self._read()
         header, positions, since_us = _folded(content, self._on_lost)
         entries: list[Entry] = []
@@ -201,14 +198,14 @@ class DeliveryJournal:
         return JournalState(header.folded_to, positions, tuple(entries), since_us, marked)
 
     def since_us(self) -> dict[bytes, int]:
-        """Since when our clients want what, as of the last snapshot."""
+        """By filter key, since when our clients want it, as of the last snapshot."""
         return dict(self.load().since_us)
 
     def positions(self, marker: int | None) -> Positions:
-        """Where each chain is when entries up to ``marker`` were delivered.
+        """The position of each chain after the entries up to ``marker``.
 
-        No older marker counts than the newest that our broker was known to have, which counts when
-        there is none at all. Where that was never known, all were delivered.
+        The newest marker that our broker is known to have counts instead of an older or missing
+        one. Without either, all entries were delivered.
         """
         state = self.load()
         all_were = marker is None and not state.marked and not self._mark_lost
@@ -218,8 +215,8 @@ class DeliveryJournal:
     def resume(self, marker: int | None) -> Positions:
         """Begin again behind ``marker``, with ``positions``; at start, before any ``append``.
 
-        Entries after it are struck out: their frames will be entered again, one by one, and until
-        then a later marker must not speak for them.
+        Later entries are deleted: their frames will be entered again, one by one, and until then a
+        later marker must not cover them.
         """
         positions = self.positions(marker)
         self.snapshot(positions, None, folded_to=self.last)
@@ -235,9 +232,9 @@ class DeliveryJournal:
     ) -> None:
         """Replace entries by positions: written aside, synchronised, put in place.
 
-        Entries after ``folded_to`` stay. A chain that one of them speaks of is written down as it
-        was before them, as the journal knows it; every other one as in ``positions``. Chains that
-        are not in ``positions`` are forgotten.
+        Entries after ``folded_to`` stay. A chain with such entries is written at its position
+        before them, as the journal knows it; every other one as in ``positions``. Chains that are
+        not in ``positions`` are forgotten.
 
         Args:
             positions: Where each chain is with all entries delivered; ``None``: as the journal
@@ -246,7 +243,7 @@ class DeliveryJournal:
             folded_to: The number of the newest marker that our broker is known to have.
         """
         content = self._read()
-        header, known, saved = _folded(content, self._on_lost)
+        header, current, saved = _folded(content, self._on_lost)
         batches = list(_batches(content, self._on_lost))
         self._tell_lost()
         cut, folded, stays = self._tail_at, header.folded_to, 0
@@ -258,19 +255,19 @@ class DeliveryJournal:
             cut, folded, stays = end + _BEHIND, first + count - 1, stays + 1
         gone = chain.from_iterable(_entries(content, at) for at, _ in batches[:stays])
         if positions is None:
-            before: ports.Positions = _fold(known, gone)
+            before: ports.Positions = _fold(current, gone)
         else:
             later = _chains(content, batches[stays:])
-            known = _fold({at: known[at] for at in later if at in known}, gone, only=later)
+            current = _fold({at: current[at] for at in later if at in current}, gone, only=later)
             before = {at: positions[at] for at in positions if at not in later}
-            before |= {at: known[at] for at in known if at in positions}
-        wanted = saved if since_us is None else since_us
-        self._write(_encode_snapshot(before, wanted), content[cut:], folded_to=folded)
+            before |= {at: current[at] for at in current if at in positions}
+        since = saved if since_us is None else since_us
+        self._write(_encode_snapshot(before, since), content[cut:], folded_to=folded)
 
     def marker(self, number: int | None = None) -> bytes:
-        """What to leave at our broker behind the entry ``number``; the last one by default."""
-        said = b"%016x|%d" % (self.journal_id, self.last if number is None else number)
-        return b"%s|%s" % (said, self._proof(said))
+        """The marker to publish behind the entry ``number``; by default the last one."""
+        text = b"%016x|%d" % (self.journal_id, self.last if number is None else number)
+        return b"%s|%s" % (text, self._proof(text))
 
     def read_marker(self, payload: bytes) -> int | None:
         """The number in a marker of this journal; ``None`` for anything else."""
@@ -278,15 +275,14 @@ class DeliveryJournal:
         number, bar, proof = rest.partition(b"|")
         if len(payload) > MARKER_BYTES_MAX or not number.isdigit():
             return None
-        said = payload[: len(journal_id) + 1 + len(number)]
-        proven = compare_digest(proof, self._proof(said)) if bar else self._takes_unproven
+        text = payload[: len(journal_id) + 1 + len(number)]
+        proven = compare_digest(proof, self._proof(text)) if bar else self._takes_unproven
         return int(number) if proven and journal_id == b"%016x" % self.journal_id else None
 
     def _proof(self, said: bytes) -> bytes:
         return blake2b(said, key=self._key, digest_size=PROOF_BYTES).hexdigest().encode()
 
     def close(self) -> None:
-        """Close the file."""
         if self._fd >= 0:
             os.close(self._fd)
             self._fd = -1
@@ -297,7 +293,7 @@ class DeliveryJournal:
         return os.pread(self._fd, self._size, 0)
 
     def _write(self, snapshot: bytes, batches: bytes, *, folded_to: int) -> None:
-        """Put a whole file in place."""
+        """Put a complete file in place."""
         fields = (self.journal_id, self._boot, folded_to, self.last + 1, len(snapshot), self._key)
         parts = [_Header(*fields).pack(), snapshot, batches]
         fd = durable.replace_file(self._path, parts, sync=True)
@@ -364,9 +360,9 @@ class _Header(NamedTuple):
 
     @classmethod
     def of(cls, content: bytes) -> "_Header | None":
-        """The header of ``content``, when one of both is sound."""
-        found = damage.either(content, _HEADER.size)
-        magic, *fields = _HEADER.unpack(found) if found else (b"",)
+        """The header of ``content``, if one of both copies is sound."""
+        header = damage.either(content, _HEADER.size)
+        magic, *fields = _HEADER.unpack(header) if header else (b"",)
         return cls(*fields) if magic == _MAGIC else None
 
     @property
@@ -379,17 +375,17 @@ class _Header(NamedTuple):
 
 
 def _renewed(content: bytes) -> bytes | None:
-    """A journal of an older release as we write it; ``None`` for any other."""
+    """A journal of an older release in our format; ``None`` for any other."""
     if len(content) < _FORMER_HEADER.size:
         return None
     magic, *fields, checksum = _FORMER_HEADER.unpack_from(content)
     end = _FORMER_HEADER.size + fields[-1]
-    said = content[_FORMER_HEADER.size : end]
-    sound = crc32(said, crc32(_FORMER_HEADER.pack(magic, *fields, 0))) == checksum
+    snapshot_bytes = content[_FORMER_HEADER.size : end]
+    sound = crc32(snapshot_bytes, crc32(_FORMER_HEADER.pack(magic, *fields, 0))) == checksum
     if magic != _FORMER_MAGIC or not sound:
         return None
-    former = msgspec.msgpack.decode(said, type=_FormerSnapshot)
-    rows = zip_longest(former.positions, former.steps, fillvalue=())  # older ones had none
+    former = msgspec.msgpack.decode(snapshot_bytes, type=_FormerSnapshot)
+    rows = zip_longest(former.positions, former.steps, fillvalue=())  # older ones lack steps
     positions: Positions = {(row[0], row[1]): (*row[2:], *before) for row, before in rows if row}
     snapshot = _encode_snapshot(positions, dict(former.since_us))
     journal_id, boot, folded_to, next_number, _ = fields
@@ -414,7 +410,7 @@ def _sound_header(content: bytes) -> _Header:
 
 
 def _folded(content: bytes, lost: _Lost) -> tuple[_Header, Positions, dict[bytes, int]]:
-    """What the snapshot says: where each chain is, since when a key is wanted."""
+    """The snapshot: where each chain is, since when a key is wanted."""
     header = _sound_header(content)
     positions: Positions = {}
     since_us: dict[bytes, int] = {}
@@ -424,13 +420,13 @@ def _folded(content: bytes, lost: _Lost) -> tuple[_Header, Positions, dict[bytes
             since_us[key] = at_us
         else:
             steps = (end - at - _POSITION.size) // _STEP.size
-            origin, key, *known = _POSITIONS[steps].unpack_from(content, at)
-            positions[origin, key] = tuple(known)
+            origin, key, *position = _POSITIONS[steps].unpack_from(content, at)
+            positions[origin, key] = tuple(position)
     return header, positions, since_us
 
 
 def _batches(content: bytes, lost: _Lost) -> Iterator[tuple[int, int]]:
-    """Where what each sound batch holds, which is not folded yet, begins and ends."""
+    """Begin and end of the content of each sound batch that is not folded yet."""
     header = _sound_header(content)
     number = header.folded_to + 1
     for at, end in damage.read_pieces(content, header.end, len(content), lost):
@@ -441,7 +437,7 @@ def _batches(content: bytes, lost: _Lost) -> Iterator[tuple[int, int]]:
 
 
 def _entries(content: bytes, at: int) -> Iterator[tuple[int, BrokerId, int, int, bytes]]:
-    """The entries of the sound batch at ``at``; fields as of ``Entry``."""
+    """The entries of the sound batch at ``at``; fields as in ``Entry``."""
     first, count = _BATCH.unpack_from(content, at)
     at += _BATCH.size
     for number in range(first, first + count):
@@ -452,7 +448,7 @@ def _entries(content: bytes, at: int) -> Iterator[tuple[int, BrokerId, int, int,
 
 
 def _chains(content: bytes, batches: Sequence[tuple[int, int]]) -> set[tuple[BrokerId, bytes]]:
-    """The chains that the entries of ``batches`` speak of."""
+    """The chains in the entries of ``batches``."""
     entries = chain.from_iterable(_entries(content, at) for at, _ in batches)
     return {(origin, key) for _, origin, _, _, keys in entries for key in keys_in(keys)}
 

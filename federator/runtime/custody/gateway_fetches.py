@@ -1,15 +1,15 @@
 """Answers gateways whose clients came from a dead broker: what did they miss?
 
-What was published on their filters since then, and will not come to them any more, is looked for in
-the origins' custody logs, ours included, and told to the gateway alone: it knows what its clients
-got. What is found is told as it comes, and nobody says that it was all.
+We search the origins' custody logs, ours included, for publications on their filters since then
+that will no longer reach them, and send those to the gateway alone: it knows what its clients got.
+Results are sent as they come, without an end marker.
 
 A question costs a few bytes and its answer may cost many, on links too. So few are open at a time,
 each looks back a minute at most, and its answer has a bound. In a signed federation only gateways
-that sign are answered; in an open one, whoever may ask could as well be a neighbour and subscribe.
+that sign are answered; in an open one, any client may ask, as it could also pose as a neighbour and
+subscribe.
 
-Source: docs/gateway.md, "What a client missed"; what is looked for is in
-``protocol.custody.retrieval``.
+Source: docs/gateway.md, "What a client missed"; ``protocol.custody.retrieval`` defines the search.
 """
 
 import asyncio
@@ -37,10 +37,10 @@ LOOK_BACK_MS_MAX: Final = 60_000
 ANSWER_BYTES_MAX: Final = 4_194_304
 PAGE_BYTES_MAX: Final = 262_144
 PACKET_BYTES_MAX: Final = 720_896
-"""A longer one finds no room in a word, as JSON."""
+"""A longer packet does not fit into one message, as JSON."""
 
 PAGE_DELAY_S: Final = 0.05
-"""What is found within it shares a page."""
+"""Results within this time share a page."""
 
 WINDOW_MS: Final = 50
 JUDGED_MAX: Final = 16
@@ -56,13 +56,13 @@ _log = structlog.get_logger()
 
 @dataclass(eq=False, repr=False)
 class _Answer:
-    """What was found for one question."""
+    """The results for one question."""
 
     question: Fetch
     signed: bool
-    packets: list[bytes] = field(default_factory=list)  # of the page that is being filled
+    packets: list[bytes] = field(default_factory=list)  # of the page being filled
     page_bytes: int = 0
-    bytes: int = 0  # told so far, and on this page
+    bytes: int = 0  # sent so far, and on this page
     turning: asyncio.Handle | None = None  # sends the page in time
 
 
@@ -71,13 +71,14 @@ class GatewayFetches:
     """The questions that are open at one agent."""
 
     federation: str
-    link: MqttLink  # the control connection to our broker, by which gateways are answered
-    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
-    sign: Callable[[str, bytes], bytes]  # adds our proof to what is said on a topic
+    link: MqttLink  # the control connection to our broker, over which gateways are answered
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether that gateway sent it
+    sign: Callable[[str, bytes], bytes]  # adds our proof to a message on a topic
     signed_only: bool  # whether questions without a proof are refused
-    in_federation: Callable[[str], Iterable[str]]  # what it calls a filter of our clients'
+    in_federation: Callable[[str], Iterable[str]]  # a local filter's names in the federation
     names_here: Callable[[bytes], bytes]  # a run with the names that hold at our broker
-    caught_up: Callable[[], Awaitable[None]]  # until what is acknowledged by now is in custody
+    # Waits until everything acknowledged by now is in custody.
+    caught_up: Callable[[], Awaitable[None]]
     retrieve: Callable[[Sequence[str], int, Callable[[Frame], None]], bool]
     own_since: Callable[[Sequence[str], int], Iterable[Frame]]
 
@@ -91,7 +92,7 @@ class GatewayFetches:
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
 
     def on_question(self, packet: PublishPacket) -> None:
-        """Look for what a gateway's clients missed."""
+        """Search for what a gateway's clients missed."""
         signed = is_signed(packet.payload)
         try:
             asked = decode(Fetch, packet.payload)
@@ -111,7 +112,7 @@ class GatewayFetches:
             if self._complaints.allow("malformed", monotonic_ms()):
                 _log.warning("fetch.malformed", reason=str(error)[:200], so_far=self.malformed)
             return
-        names = sorted({name for each in asked.filters for name in self.in_federation(each)})
+        names = sorted({name for pattern in asked.filters for name in self.in_federation(pattern)})
         since_us = wall_clock_us() - 1_000 * min(asked.oldest_ms, LOOK_BACK_MS_MAX)
         answer = _Answer(asked, signed)
         if not names:
@@ -124,7 +125,7 @@ class GatewayFetches:
         task.add_done_callback(self._tasks.discard)
 
     async def run(self) -> None:
-        """End what is open when cancelled."""
+        """Cancel open questions when cancelled."""
         try:
             await asyncio.Event().wait()
         finally:
@@ -132,7 +133,7 @@ class GatewayFetches:
                 task.cancel()
 
     async def _tell_own(self, answer: _Answer, names: Sequence[str], since_us: int) -> None:
-        """Tell what our own clients published before the question came."""
+        """Send what our own clients published before the question came."""
         await self.caught_up()
         for number, frame in enumerate(self.own_since(names, since_us), 1):
             self._tell(answer, frame)
@@ -148,7 +149,7 @@ class GatewayFetches:
             here = self.names_here(run)
             packets = [here[start:end] for start, end, _ in topics_of(here)]
         except DecodeError:
-            return  # who delivers it says so
+            return  # whatever delivers it reports it
         for packet in packets:
             if answer.bytes + len(packet) > ANSWER_BYTES_MAX or len(packet) > PACKET_BYTES_MAX:
                 answer.bytes = ANSWER_BYTES_MAX
@@ -178,7 +179,7 @@ class GatewayFetches:
         answer.page_bytes = 0
 
     def _refuse(self) -> None:
-        """Count what is not looked for, or not told."""
+        """Count what is not searched for, or not sent."""
         self.refused += 1
         if self._complaints.allow("refused", monotonic_ms()):
             _log.warning("fetch.refused", so_far=self.refused)

@@ -1,8 +1,8 @@
-"""Tells gateways, and ourselves, how far we took custody of what our broker acknowledged.
+"""Reports to gateways, and to ourselves, which acknowledged publications are in custody.
 
 A mark comes on the data connection at QoS 1, so behind every publication that the broker
-acknowledged before it took the mark. It is answered when the broker is told that it is ours, and
-with it all before it: these are in the custody log then.
+acknowledged before it took the mark. We answer it after acknowledging it and everything before it:
+all that is in the custody log then.
 
 Source: docs/gateway.md, "What a PUBACK is worth".
 """
@@ -26,14 +26,14 @@ from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import monotonic_ms
 
 WAITING_MAX: Final = 1_024
-"""Gateways whose newest mark is remembered."""
+"""Gateways with a remembered newest mark."""
 
 WINDOW_MS: Final = 50
 JUDGED_MAX: Final = 64
-"""Proofs, 0.13 ms each, in one window. A gateway whose mark is passed over asks again."""
+"""Proofs, 0.13 ms each, in one window. A gateway asks again if its mark is ignored."""
 
 CAUGHT_UP_SECONDS_MAX: Final = 5.0
-"""We wait for a mark of our own for so long: the broker may be gone, or not let us."""
+"""How long we wait for a mark of our own: the broker may be gone, or refuse it."""
 
 _PROOFS: Final = "proofs"
 _OURS: Final = "agent".ljust(65, ".")  # longer than a gateway's name may be
@@ -45,8 +45,8 @@ class GatewayMarks:
 
     federation: str
     link: MqttLink
-    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
-    sign: Callable[[str, bytes], bytes]  # adds our proof to what is said on a topic
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether that gateway sent it
+    sign: Callable[[str, bytes], bytes]  # adds our proof to a message on a topic
 
     def __post_init__(self) -> None:
         self.topic = mark_topic(self.federation)  # where marks come, on the data connection
@@ -57,8 +57,8 @@ class GatewayMarks:
         self.malformed = 0
 
     async def caught_up(self) -> None:
-        """Return when all that our broker has acknowledged by now is in the custody log."""
-        number = secrets.randbits(62)  # nobody else can say it before we do
+        """Return when everything that our broker acknowledged by now is in the custody log."""
+        number = secrets.randbits(62)  # no other client can send it before we do
         caught_up = self._own[number] = asyncio.Event()
         self.link.publish(self.topic, encode(Mark(_OURS, number)), qos=1)
         with contextlib.suppress(TimeoutError):
@@ -67,7 +67,7 @@ class GatewayMarks:
         del self._own[number]
 
     def note(self, publishes: Sequence[Inbound]) -> None:
-        """Remember the marks among ``publishes``; to be called before they are acknowledged."""
+        """Remember the marks among ``publishes``; call it before they are acknowledged."""
         for packet, _, _ in publishes:
             if packet.topic != self.topic or packet.packet_id is None:
                 continue
@@ -84,11 +84,11 @@ class GatewayMarks:
             signed, judged = is_signed(packet.payload), self._judged.so_far(monotonic_ms())
             judged[_PROOFS] += signed
             if room and judged[_PROOFS] <= JUDGED_MAX and self.is_gateways(packet, mark.gateway):
-                said = (mark.number, signed)
-                self._waiting[mark.gateway] = max(said, self._waiting.get(mark.gateway, said))
+                newest = (mark.number, signed)
+                self._waiting[mark.gateway] = max(newest, self._waiting.get(mark.gateway, newest))
 
     def on_acknowledged(self) -> None:
-        """All that came is in the custody log, and the broker was told so."""
+        """Answer the marks: everything received is in the custody log and acknowledged."""
         if not (self._waiting or self._own_came):
             return
         for caught_up in self._own_came:
@@ -100,6 +100,6 @@ class GatewayMarks:
         self._waiting.clear()
 
     def on_down(self) -> None:
-        """The data connection is gone; what was not acknowledged comes again, marks too."""
+        """The data connection is lost; what was not acknowledged comes again, with marks."""
         self._waiting.clear()
         self._own_came.clear()

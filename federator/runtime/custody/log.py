@@ -1,16 +1,16 @@
-"""What our broker's clients published at QoS 1 and 2, on disk until it is too old to be asked for.
+"""What our broker's clients published at QoS 1 and 2, on disk until it is too old to be requested.
 
 A diary in loose pages: records are numbered and only appended; pages (segments) are torn out from
-the front when they are too old or too many. Whoever missed a record asks for it by number, so the
-log knows nothing of who has what.
+the front when they are too old or too many. A destination requests missing records by number, so
+the log need not know what each one has.
 
 **Restarts.** The numbering goes on where it ended. When the end may be lost, because it is damaged
-or the machine was booted since (what was not synchronised is gone, but may have been sent), it goes
+or the machine was booted since (unsynchronised records are gone, but may have been sent), it goes
 on ``LEAP`` further, so that no number means two things. Only a log without any sound segment begins
 a new epoch.
 
-**Damage.** A damaged record, or segment, loses itself alone. Its number stays on the chains on
-which it is known to have been, so that who asks for it is told that it is gone.
+**Damage.** A damaged record, or segment, costs only itself. Its number stays on its known chains,
+so that a destination that requests it learns that it is gone.
 
 **Memory.** 8 bytes for a record and 8 for each of its filters; bodies are read from disk.
 
@@ -36,7 +36,7 @@ from federator.runtime.storage.durable import write_at
 
 SEGMENT_BYTES = 8 * 1024 * 1024
 SEGMENTS_MIN = 8
-"""A log has room for so many segments: what is dropped at once is at most this part of it."""
+"""A log has room for so many segments: one drop costs at most this part of it."""
 
 RECORDS_MAX = 4 * 1024 * 1024
 KEYS_PER_RECORD_MAX = 2
@@ -54,22 +54,22 @@ class CustodyLog:
     ``append`` when it begins a new one.
 
     Args:
-        segment_bytes: A segment that is as large is followed by another. Less when ``bytes_max``
+        segment_bytes: A segment of this size is followed by another. Less when ``bytes_max``
             has no room for ``SEGMENTS_MIN``.
 
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    folder: Path  # made when missing
+    folder: Path  # created if missing
     bytes_max: int  # on disk
     age_max_s: float  # records older than that may be dropped
     segment_bytes: int = SEGMENT_BYTES
-    fsync: durable.FsyncPolicy = "never"  # when it must be on the disk itself; see ``Syncing``
-    wall_clock_us: Callable[[], int] = wall_clock_us  # tells the age of records
+    fsync: durable.FsyncPolicy = "never"  # when to synchronise; see ``Syncing``
+    wall_clock_us: Callable[[], int] = wall_clock_us  # for the age of records
     records_max: int = RECORDS_MAX  # held at once; bounds memory
-    epoch_min: int = 1  # a new epoch is at least that
-    boot: bytes | None = None  # tells this boot of the machine from others; asked by default
+    epoch_min: int = 1  # the least value of a new epoch
+    boot: bytes | None = None  # identifies this boot of the machine; read by default
 
     def __post_init__(self) -> None:
         folder = self.folder
@@ -79,8 +79,8 @@ class CustodyLog:
         self._boot = self.boot or durable.this_boot()
         self.epoch = 0  # grows whenever numbering begins anew
         self.bytes = self.records = self._entries = 0  # of all files
-        self.dropped_by_age = self.dropped_for_room = 0  # records, since it was opened
-        self._lost: set[int] = set()  # held numbers whose records are damaged
+        self.dropped_by_age = self.dropped_for_room = 0  # records, since opening
+        self._lost: set[int] = set()  # held numbers of damaged records
         self._chains = chains = Chains()
         self.chains, self.head, self.last = chains.heads, chains.head, chains.last
         self.select, self.floor = chains.select, chains.floor
@@ -109,8 +109,8 @@ class CustodyLog:
     def first_since(self, key: bytes, time_us: int) -> int | None:
         """The first held number on the chain made at ``time_us`` or later, to a millisecond.
 
-        When the clock was set back, records made before may be among them; none made after is
-        left out.
+        When the clock was set back, records made before may be among them; none made after is left
+        out.
         """
         return self._chains.first(key, time_us // 1000, self._time_ms)
 
@@ -120,7 +120,7 @@ class CustodyLog:
         """Write ``records``, numbered from ``next_seq`` on, at once.
 
         Raises:
-            OSError: The disk is full or broken; none of them is taken.
+            OSError: The disk is full or broken; none of them is stored.
         """
         if not records:
             return
@@ -152,7 +152,7 @@ class CustodyLog:
         self._entries += entries
 
     def read(self, seq: int) -> Record | None:
-        """The record ``seq``; ``None`` when it is not held or cannot be read (any more)."""
+        """The record ``seq``; ``None`` when it is not held or cannot be read (any longer)."""
         segment = self._segment_of(seq)
         if segment is None or seq in self._lost:
             return None
@@ -160,7 +160,7 @@ class CustodyLog:
         try:
             record = decode(os.pread(self._handle(segment), size, offset), segment.salt)
         except OSError as error:
-            if error.errno != errno.EIO:  # as when there are no descriptors just now
+            if error.errno != errno.EIO:  # such as a lack of descriptors
                 return None
             record = None
         if record is None or record.seq != seq:
@@ -185,11 +185,11 @@ class CustodyLog:
                     yield record
 
     def expire(self) -> int:
-        """Drop whole segments that are too old or too many; how many records they had.
+        """Drop whole segments that are too old or too many; return how many records they had.
 
         Call it every few seconds.
         """
-        with contextlib.suppress(OSError):  # said by the next append
+        with contextlib.suppress(OSError):  # the next append reports it
             self._syncing.tick()
         before = self.dropped_by_age + self.dropped_for_room
         now_us = self.wall_clock_us()
@@ -202,7 +202,7 @@ class CustodyLog:
         return self.dropped_by_age + self.dropped_for_room - before
 
     def close(self) -> None:
-        """Synchronise, unless by policy nobody does, and close the files."""
+        """Synchronise, unless the policy is never to, and close the files."""
         if self._fd < 0:
             return
         with contextlib.suppress(OSError):
@@ -311,12 +311,12 @@ class CustodyLog:
     # Opening
 
     def _recover(self) -> None:
-        """Read what is there; go on behind it, or begin a new epoch."""
+        """Read the segments; go on behind them, or begin a new epoch."""
         files = segment_files(self.folder)
         self.epoch = files[-1][0] if files else 0
-        found = [(first, path) for epoch, first, path in files if epoch == self.epoch]
+        firsts = [(first, path) for epoch, first, path in files if epoch == self.epoch]
         self._chains.idle.update(self._heads.load(self.epoch))
-        end_lost = self._read_all([path for _, path in found])
+        end_lost = self._read_all([path for _, path in firsts])
         if not self._segments:
             self.epoch = max(self.wall_clock_us() // 1000, self.epoch + 1, self.epoch_min)
             self._chains.idle.clear()
@@ -327,7 +327,7 @@ class CustodyLog:
             last = self._segments[-1]
             end_lost |= damage.is_gone(self.folder)
             if end_lost or self._boot is None or last.boot != self._boot:
-                leapt = max(last.end_seq, found[-1][0]) + durable.LEAP
+                leapt = max(last.end_seq, firsts[-1][0]) + durable.LEAP
                 segment = self._new_segment(leapt, previous=last)
                 self._write_to(segment, _create(segment, sync=True))
                 os.truncate(last.path, last.size)  # only now: the leap is on the disk
@@ -340,9 +340,9 @@ class CustodyLog:
         self._chains.oldest = self.oldest_seq
 
     def _read_all(self, paths: Sequence[Path]) -> bool:
-        """Take on what is sound in the segments at ``paths``; whether their end may be lost.
+        """Load the sound parts of the segments at ``paths``; return whether their end may be lost.
 
-        Of a missing segment in front of the first nothing is known.
+        A missing segment in front of the first goes unnoticed.
         """
         end_lost = False
         for path in paths:
@@ -359,7 +359,7 @@ class CustodyLog:
                     which = f"records {previous.end_seq} to {segment.previous_end - 1}"
                     damage.tell(path, f"{which}, in front of it, are missing")
             lost = segment.scan(content, self._chains.add, self._chains.add_damaged)
-            end_lost = segment.size != len(content)  # of what is cut, the header may be missing
+            end_lost = segment.size != len(content)  # a cut part may have lost its header
             self._lost.update(lost)
             if lost or end_lost:
                 reason = f"{len(lost)} records in it are damaged"
@@ -373,7 +373,7 @@ class CustodyLog:
 
 
 def _create(segment: Segment, *, sync: bool) -> int:
-    """Make the file of ``segment``; nothing is left behind when that fails."""
+    """Make the file of ``segment``; a failure leaves no file behind."""
     fd = durable.open_private(segment.path, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
     try:
         write_at(fd, segment.header(), 0)

@@ -2,14 +2,14 @@
 
 A segment is a page of a diary: numbered, written top down, torn out whole when it is too old. The
 header says which record comes first and where the page before ended, so that a missing page is
-noticed; each record ends with a checksum, so that half a record is. A damaged one is passed over:
+noticed; each record ends with a checksum, so that half a record is. A damaged record is skipped:
 the next is found by its number and checksum.
 
 Layout, little-endian. Header, twice: magic, epoch, first seq, the seq before which the previous
 segment ended, the boot in which it was begun, CRC-32. Record: size in bytes, seq, time,
-publications, number of keys; keys of 8 bytes, prevs of 8, body, CRC-32. That goes on from the
-header's: no client, who does not know the boot, can hide in a body what is taken for a record once
-the true one is damaged. Older segments (``fedlog2``) have one header, and checksums from 0.
+publications, number of keys; keys of 8 bytes, prevs of 8, body, CRC-32. The record's CRC continues
+from the header's: no client knows the boot, so none can hide a fake record in a body, to be found
+when the true one is damaged. Older segments (``fedlog2``) have one header, and checksums from 0.
 """
 
 import re
@@ -83,7 +83,7 @@ def decode(stored: bytes, salt: int = 0) -> Record | None:
 
 
 def file_name(epoch: int, first_seq: int) -> str:
-    """What a segment is called: sorts by first number."""
+    """The file name of a segment: sorts by first number."""
     return f"{epoch}-{first_seq:020}{SUFFIX}"
 
 
@@ -99,7 +99,7 @@ def segment_files(folder: Path) -> list[tuple[int, int, Path]]:
 
 @dataclass(slots=True, eq=False, repr=False)
 class Segment:
-    """What memory holds of a segment: 8 bytes a record."""
+    """The part of a segment in memory: 8 bytes a record."""
 
     path: Path
     epoch: int
@@ -107,11 +107,12 @@ class Segment:
     previous_end: int  # where the segment before it ended: one more than its last number
     boot: bytes
     header_bytes: int = HEADER_BYTES
-    salt: int = field(default=0, init=False)  # what checksums of records go on from
+    salt: int = field(default=0, init=False)  # the start value of the records' checksums
     size: int = field(init=False)  # of the file, up to the end of its last sound record
-    entries: int = field(default=0, init=False)  # keys of all its records, counted
-    last_us: int = field(default=0, init=False)  # when its last record was made; 0 without one
-    latest_us: int = field(default=0, init=False)  # of a record, here or in the segments before
+    entries: int = field(default=0, init=False)  # keys of all its records
+    last_us: int = field(default=0, init=False)  # time of its last record; 0 without one
+    # Latest time of a record, here or in earlier segments.
+    latest_us: int = field(default=0, init=False)
     _base_ms: int = field(default=0, init=False)
     _offsets: "array[int]" = field(default_factory=lambda: array("I"), init=False)
     _times: "array[int]" = field(default_factory=lambda: array("I"), init=False)
@@ -122,7 +123,7 @@ class Segment:
             self.salt = crc32(self._fields())
 
     def __len__(self) -> int:
-        """How many records it holds, the damaged ones among them."""
+        """How many records it holds, including damaged ones."""
         return len(self._offsets)
 
     @property
@@ -141,7 +142,7 @@ class Segment:
     def from_header(cls, path: Path, content: bytes) -> "Segment | None":
         """The segment that begins with ``content``, still without records.
 
-        ``None`` when the header is damaged, or is of another file.
+        ``None`` when the header is damaged, or belongs to another file.
         """
         fields = damage.either(content, _HEADER.size)
         if fields is None:
@@ -155,7 +156,7 @@ class Segment:
         return cls(path, epoch, first_seq, previous_end, boot, header_bytes=size)
 
     def add(self, times_us: Sequence[int], sizes: Sequence[int], entries: int) -> None:
-        """Take on the next records, of ``sizes`` bytes on disk and ``entries`` keys in all."""
+        """Add the next records, of ``sizes`` bytes on disk and ``entries`` keys in all."""
         if not self._offsets:
             self._base_ms = max(self.latest_us, times_us[0]) // 1000
         latest_us, base_ms, offset = self.latest_us, self._base_ms, self.size
@@ -181,9 +182,9 @@ class Segment:
         return offset, end - offset
 
     def time_ms(self, seq: int) -> int:
-        """The latest time of a record up to ``seq``, one of ours: never falls from one to the next.
+        """The latest time of a record up to ``seq``, one of ours: it never falls.
 
-        So a clock that was set back makes later records look older than none before them.
+        So after the clock was set back, later records look no older than those before.
         """
         return self._base_ms + self._times[seq - self.first_seq]
 
@@ -193,8 +194,7 @@ class Segment:
         found: Callable[[bytes, tuple[int, ...], int], None],
         damaged: Callable[[bytes, tuple[int, ...], int], None],
     ) -> list[int]:
-        """Take on the records of the whole file's ``content``; the numbers of those between them
-        that are damaged.
+        """Add the records in the whole file's ``content``; return the numbers of damaged ones.
 
         ``found`` is called with the keys, prevs and number of each, in order; ``damaged`` with what
         a damaged one seems to have had.

@@ -1,8 +1,8 @@
-"""Stamps that were published here, on disk: a restart does not make what comes again look new.
+"""Stamps published here, on disk: after a restart we still recognise duplicates.
 
-A leaf that goes on at its other hub looks some seconds back, also when its hub was only restarted.
-Each stamp is a piece of 17 bytes (``storage.damage``); older releases wrote nine bytes. When the
-file is twice as long as it need be, it is written anew with the newest.
+A leaf that goes on at its other hub looks some seconds back, also when its hub only restarted. Each
+stamp is a piece of 17 bytes (``storage.damage``); older releases wrote nine bytes. When the file is
+twice as long as necessary, it is rewritten with the newest.
 """
 
 import os
@@ -20,14 +20,14 @@ SAVED_MAX: Final = 16_384
 
 _WIRE: Final = struct.Struct(">Q?")
 _PIECE_BYTES: Final = _WIRE.size + damage.PIECE_BYTES
-_FIRST: Final = _PIECE_BYTES.to_bytes(4, "little")  # what each piece begins with
+_FIRST: Final = _PIECE_BYTES.to_bytes(4, "little")  # the beginning of each piece
 
 
 class StampFile:
-    """The file, which is not there before there is a stamp to write.
+    """The file, created with the first stamp.
 
     Args:
-        folder: Where it is.
+        folder: The file's folder.
         saved_max: Stamps kept; twice as many are on disk at most.
     """
 
@@ -38,7 +38,7 @@ class StampFile:
         self._size = 0
 
     def load(self) -> list[KnownStamp]:
-        """The newest that are kept, the oldest first. Raises ``OSError``: it cannot be read."""
+        """The newest stamps, the oldest first. Raises ``OSError`` if the file cannot be read."""
         content = self._path.read_bytes() if self._path.exists() else b""
         self._size = len(content)
         lost: list[int] = []
@@ -61,7 +61,7 @@ class StampFile:
         return stamps
 
     def append(self, stamps: Sequence[KnownStamp]) -> None:
-        """Keep ``stamps``, too. Raises ``OSError``: the disk is full or broken."""
+        """Store ``stamps``, too. Raises ``OSError`` if the disk is full or broken."""
         if not stamps:
             return
         if self._fd < 0:

@@ -1,6 +1,6 @@
-"""Custody's files, behind the port that the core writes to: it is told, and never raised to.
+"""Custody's files, behind the port that the core writes to: they never raise into the core.
 
-Source: docs/protocol.md section 11; what decides is in ``protocol.custody``.
+Source: docs/protocol.md section 11; ``protocol.custody`` decides.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -21,15 +21,15 @@ from federator.runtime.storage.filter_file import OWED, SUBSCRIBED, FilterFile
 
 @dataclass(eq=False, repr=False)
 class CustodyStores:
-    """What custody keeps on disk, and how long; satisfies ``protocol.custody.ports.Disk``.
+    """Custody's files and how long to keep them; satisfies ``protocol.custody.ports.Disk``.
 
-    That a file cannot be written is said once a minute, however often it is tried.
+    A write failure is logged once a minute, however often we retry.
 
     Raises:
         ConfigError: The folder cannot be used.
     """
 
-    folder: Path  # made when missing
+    folder: Path  # created if missing
     settings: CustodySettings
 
     def __post_init__(self) -> None:
@@ -51,23 +51,22 @@ class CustodyStores:
 
     @property
     def failures(self) -> int:
-        """Writes that failed."""
         return self._trouble.failures
 
     def block(self) -> str:
-        """Why publications of QoS 1 and 2 wait at our broker; empty: they do not."""
+        """Why publications of QoS 1 and 2 wait at our broker; empty if they do not."""
         if not self._log_failure:
             return ""
         return f"the custody log cannot be written: {self._log_failure}: QoS 1 and 2 wait"
 
     def close(self) -> None:
-        """Write down what is not written yet."""
+        """Write pending changes, and close the files."""
         self.flush_owed()
         for file in (self.log, self.journal, self.owed, self.subscribed, self._stamps):
             file.close()
 
     def _tried(self, event: str, write: Callable[[], object]) -> bool:
-        """Whether ``write`` worked; when it did not, ``event`` tells."""
+        """Whether ``write`` worked; otherwise ``event`` is logged."""
         try:
             write()
         except OSError as error:
@@ -76,7 +75,7 @@ class CustodyStores:
         return True
 
     def write_log(self, records: Sequence[Record]) -> bool:
-        """Append ``records`` to the log, all or none; whether it has them."""
+        """Append ``records`` to the log, all or none; return whether that worked."""
         try:
             self.log.append(records)
         except OSError as error:
@@ -87,15 +86,15 @@ class CustodyStores:
         return True
 
     def write_journal(self, deliveries: Sequence[Delivered]) -> bool:
-        """Enter what is delivered next; whether it is written down."""
+        """Enter the next deliveries; return whether that worked."""
         return self._tried("custody.journal_failed", lambda: self.journal.append(deliveries))
 
     def note_marked(self, number: int) -> None:
-        """Enter that our broker has the marker ``number``: older ones count no more."""
+        """Enter that our broker has the marker ``number``: older ones no longer count."""
         self._tried("custody.journal_failed", lambda: self.journal.note_marked(number))
 
     def resume_journal(self, marker: int | None) -> Positions | None:
-        """Where each chain is when entries up to ``marker`` were delivered."""
+        """The position of each chain after the entries up to ``marker``."""
         try:
             return self.journal.resume(marker)
         except OSError as error:
@@ -105,7 +104,7 @@ class CustodyStores:
     def fold_journal(
         self, positions: Positions | None, since_us: Mapping[bytes, int], *, folded_to: int
     ) -> bool:
-        """Replace entries up to ``folded_to`` by positions; ``None``: those that it knows."""
+        """Replace entries up to ``folded_to`` by positions; ``None``: those of the journal."""
         snapshot = partial(self.journal.snapshot, positions, since_us, folded_to=folded_to)
         return self._tried("custody.journal_failed", snapshot)
 
@@ -114,15 +113,15 @@ class CustodyStores:
         return self.owed.load()
 
     def write_owed(self, filter_: str, until_us: int | None) -> None:
-        """List until when ``filter_`` is owed; ``None``: take it off the list.
+        """List until when ``filter_`` is owed; ``None`` removes it.
 
-        It is written with the next ``flush_owed``: a turn alters hundreds, and a write for each
-        would take longer than all else.
+        ``flush_owed`` writes it: a turn alters hundreds, and a write for each would take longer
+        than all else.
         """
         self._owed_changes[filter_] = until_us
 
     def load_stamps(self) -> list[KnownStamp]:
-        """What was published here in earlier lives."""
+        """The stamps published here by earlier processes."""
         try:
             return self._stamps.load()
         except OSError as error:
@@ -130,18 +129,18 @@ class CustodyStores:
             return []
 
     def write_stamps(self, stamps: Sequence[KnownStamp]) -> bool:
-        """Keep these, which were published here; whether they are written down."""
+        """Store stamps published here; return whether that worked."""
         return self._tried("custody.stamps_failed", lambda: self._stamps.append(stamps))
 
     def flush_owed(self) -> None:
-        """Write down what is owed, before anybody acts on it."""
+        """Write down what is owed, before it takes effect."""
         changes, self._owed_changes = self._owed_changes, {}
         if changes:
             self._tried("custody.owed_failed", lambda: self.owed.alter(changes))
 
 
 def counts(custody: Custodian, stores: CustodyStores) -> dict[str, int]:
-    """What operators see of custody; names as in the table of metrics, after ``custody_``."""
+    """Custody's numbers for operators; named as in the table of metrics, after ``custody_``."""
     receiver, origin, log = custody.destination.receiver, custody.origin, stores.log
     return {
         "log_bytes": log.bytes,

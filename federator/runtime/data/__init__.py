@@ -1,1 +1,1 @@
-"""The data plane at work: publications in and out, batches on their way, copies told apart."""
+"""The data plane at work: publications in and out, batches in progress, copies told apart."""

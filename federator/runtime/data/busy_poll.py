@@ -1,9 +1,9 @@
-"""Awake between publications: while data flows, the loop polls its sockets instead of sleeping.
+"""Busy polling: while data flows, the loop polls its sockets instead of sleeping.
 
 Waking a process takes tens of microseconds, and a process that slept finds its caches cold: at
-1,000 publications a second that is most of what an agent adds to their way. Whoever would rather
-spend a processor on it says for how long after each publication the loop stays awake. Linux offers
-the same bargain for network cards as ``SO_BUSY_POLL``.
+1,000 publications a second that is most of the delay an agent adds. If spending a processor is the
+better choice, an operator sets for how long after each publication the loop stays awake. Linux
+offers the same bargain for network cards as ``SO_BUSY_POLL``.
 """
 
 import asyncio
@@ -20,7 +20,6 @@ class BusyPoll:
         self._loop = asyncio.get_running_loop()
 
     def on_data(self) -> None:
-        """Data came."""
         if not self._for_s:
             return
         self._until_s = time.monotonic() + self._for_s
@@ -29,7 +28,7 @@ class BusyPoll:
             self._loop.call_soon(self._turn)
 
     def _turn(self) -> None:
-        """With something to be called soon, the loop's next turn does not sleep."""
+        """A callback scheduled with ``call_soon`` keeps the loop's next turn from sleeping."""
         self._awake = time.monotonic() < self._until_s
         if self._awake:
             self._loop.call_soon(self._turn)

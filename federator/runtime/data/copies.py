@@ -1,17 +1,17 @@
-"""Two copies of a publication told apart, so that one of them is let through.
+"""Finds the second of two copies of a publication, so that only one passes.
 
 While two overlapping subscriptions stand, the broker sends a copy for each, one right after the
 other: in its queue for QoS 0, or in that for QoS 1 and 2. The two arrive whole and in a known
-order, and only one carries the identifier. So a copy is a second one when it follows its first one
-directly; a copy whose other half was never sent, because one subscription did not stand yet or any
-more, or was dropped by a full queue, is let through. Two publications with one content stay two.
+order, and only one carries the identifier. So a copy is a second one when it directly follows its
+first one; a copy whose other half was never sent (one subscription was not up yet, or no longer),
+or was dropped by a full queue, passes. Two publications with one content stay two.
 
-What a session queued while nobody was connected may hold copies for subscriptions of another
-process, of unknown filters. There, a copy is a second one when it follows its first one directly
+What a session queued while no client was connected may hold copies for subscriptions of another
+process, of unknown filters. There, a copy is a second one when it directly follows its first one
 and only one of both has an identifier.
 
-Brokers that send one copy for all matching subscriptions never send a second one. There, and when
-a full queue drops one copy of two, a publication equal to the one right before it may be taken for
+Brokers that send one copy for all matching subscriptions never send a second one. There, and when a
+full queue drops one copy of two, a publication equal to the one right before it may be mistaken for
 its copy.
 
 Used during transitions only: see ``protocol.data.cover_transition``.
@@ -23,7 +23,7 @@ from federator.protocol.data.cover_transition import sent_first
 from federator.protocol.filters import FilterTrie
 from federator.protocol.forwarding.publications import remade
 
-TOPICS_MAX = 4_096  # whose order of copies is remembered
+TOPICS_MAX = 4_096  # with a remembered order of copies
 
 
 class Copies:
@@ -33,9 +33,9 @@ class Copies:
         self.expect(FilterTrie(), FilterTrie(), 0)
 
     def expect(self, retiring: FilterTrie, arriving: FilterTrie, identifier: int) -> None:
-        """From now on copies come for ``retiring`` and, with ``identifier``, for ``arriving``.
+        """Expect copies for ``retiring`` and, with ``identifier``, for ``arriving``.
 
-        Neither overlap among themselves, nor change.
+        Neither set overlaps in itself, or changes.
         """
         self._retiring, self._arriving = retiring, arriving
         self._identifier = identifier
@@ -45,16 +45,16 @@ class Copies:
         self._first: list[PublishPacket | None] = [None, None]
 
     def expect_any(self) -> None:
-        """From now on copies come for filters that nobody remembers."""
+        """Expect copies for unknown filters."""
         self.expect(FilterTrie(), FilterTrie(), 0)
         self._any = True
 
     def separate(self) -> None:
-        """What comes now is no copy of what came before."""
+        """Note that later publications are no copies of earlier ones."""
         self._first = [None, None]
 
     def is_second(self, packet: PublishPacket) -> bool:
-        """Whether ``packet`` is a second copy. To be asked about each that comes, in order."""
+        """Whether ``packet`` is a second copy. Call it for each publication, in order."""
         queue = 0 if packet.packet_id is None else 1
         first, self._first[queue] = self._first[queue], None
         if self._any:
@@ -84,12 +84,12 @@ class Copies:
 
 
 def without_identifiers(packet: PublishPacket) -> bytes:
-    """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse to take."""
+    """The bytes of ``packet`` without Subscription Identifiers, which brokers refuse."""
     return remade(packet).write()
 
 
 def _same(a: PublishPacket, b: PublishPacket) -> bool:
-    """All that two copies have in common; their expiry was counted down at different moments."""
+    """Compare all that copies share; their expiry was counted down at different moments."""
     return (
         a.topic == b.topic
         and a.payload == b.payload

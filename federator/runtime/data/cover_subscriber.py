@@ -1,8 +1,8 @@
 """Keeps the data connection subscribed to the cover, through changes under traffic.
 
-What to do when is decided in ``protocol.data.cover_transition``; this obeys: it subscribes, sends
-marks to itself, and sorts copies while there may be any. In the steady state ``sorting`` is false,
-and publications do not pass through here.
+``protocol.data.cover_transition`` decides; this module subscribes, sends marks to itself, and sorts
+copies while there may be any. In the steady state ``sorting`` is false, and publications bypass
+this module.
 
 Source: docs/ARCHITECTURE.md, "When the cover changes".
 """
@@ -33,7 +33,7 @@ STEP_GAP_MS: Final = 5
 """Between two steps of a large change."""
 
 KEEP_US: Final = 86_400_000_000
-"""How old what a broker restores may be: a day, where Mosquitto saves every half hour."""
+"""How old a state restored by the broker may be: a day, where Mosquitto saves every half hour."""
 
 _log = structlog.get_logger()
 
@@ -42,39 +42,39 @@ _log = structlog.get_logger()
 class SessionFilters:
     """What our session at the broker may hold, remembered beyond this process.
 
-    A broker that is killed comes back with the sessions that it saved last, up to half an hour ago.
-    A filter that we unsubscribed since then is subscribed again, and where it overlaps another,
-    each publication comes twice. So whatever was subscribed is listed on disk, and whoever connects
-    next unsubscribes all of it that is not wanted. Measured on Mosquitto 2.0.11
-    (``autosave_interval``, ``persistence``).
+    A broker that was killed restores the sessions that it saved last, up to half an hour ago. A
+    filter that we unsubscribed since is subscribed again, and where it overlaps another, each
+    publication comes twice. So all subscriptions are listed on disk, and the next process
+    unsubscribes those that are not wanted. Measured on Mosquitto 2.0.11 (``autosave_interval``,
+    ``persistence``).
     """
 
-    file: FilterFile  # lists each filter: 0 while it is subscribed, then when it was unsubscribed
+    file: FilterFile  # each filter: 0 while it is subscribed, then when it was unsubscribed
     _complained: bool = field(default=False, init=False)
 
     def recalled(self) -> list[str]:
-        """What earlier processes subscribed, without what is too old to come back."""
+        """The subscriptions of earlier processes, without those too old to come back."""
         oldest_us = wall_clock_us() - KEEP_US
         listed = self.file.load()
-        old = {each for each, gone_us in listed.items() if 0 < gone_us < oldest_us}
+        old = {filter_ for filter_, gone_us in listed.items() if 0 < gone_us < oldest_us}
         self._forget(old)
-        return [each for each in listed if each not in old]
+        return [filter_ for filter_ in listed if filter_ not in old]
 
     def note(self, filters: Iterable[str], *, gone_us: int = 0) -> None:
-        """``filters`` are about to be subscribed or, if they are ``gone_us``, unsubscribed."""
+        """Note that ``filters`` are about to be subscribed or, with ``gone_us``, unsubscribed."""
         try:
             self.file.note_all(filters, gone_us)
         except OSError as error:
             self._complain(error)
 
     def clear(self, *, but: Iterable[str]) -> None:
-        """The broker has no session of ours: it can restore nothing that is older."""
+        """The broker has no session of ours: it can restore no older one."""
         self._forget(self.file.load().keys() - set(but))
 
     def _forget(self, filters: Iterable[str]) -> None:
         try:
-            for each in filters:
-                self.file.forget(each)
+            for filter_ in filters:
+                self.file.forget(filter_)
         except OSError as error:
             self._complain(error)
 
@@ -89,8 +89,8 @@ class CoverSubscriber:
     """The cover's subscriptions on the data connection.
 
     Args:
-        link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes what
-            arrives through ``once`` while ``sorting``: copies or identifiers may come.
+        link: The data connection. Its owner calls ``on_up`` and ``on_down``, and passes received
+            publications through ``once`` while ``sorting``: copies or identifiers may come.
         at_once: Filters that one step of a change looks at.
     """
 
@@ -111,12 +111,13 @@ class CoverSubscriber:
         self._next_step = DeadlineTimer(self.go_on)
 
     def start(self) -> None:
-        """Subscribe our own marks. Before the connection runs."""
+        """Subscribe to our own marks. Before the connection runs."""
         self.link.recall(self.session.recalled())
-        self.link.subscribe([live_filter(self._topic)])  # QoS 1: behind what has QoS 1 and 2
+        # At QoS 1: behind publications of QoS 1 and 2.
+        self.link.subscribe([live_filter(self._topic)])
 
     def change(self, change: CoverChange) -> None:
-        """Subscribe what the cover has now."""
+        """Subscribe to the changed cover."""
         self._perform(self._transition.change(change))
 
     @property
@@ -126,7 +127,7 @@ class CoverSubscriber:
 
     @property
     def waits(self) -> bool:
-        """Whether the connection may not have asked yet for all that is wanted."""
+        """Whether some wanted filters may not have been subscribed yet."""
         return self._transition.waits
 
     def go_on(self) -> None:
@@ -134,21 +135,21 @@ class CoverSubscriber:
         self._perform(self._transition.go_on())
 
     def on_up(self, *, session_present: bool) -> None:
-        """The connection is up."""
         if not session_present:
             self.session.clear(but=self.link.wanted_filters)
         limits = self.link.limits
-        known = limits is not None and limits.subscription_ids_available
-        self._perform(self._transition.on_up(identifiers=known, session_present=session_present))
+        has_identifiers = limits is not None and limits.subscription_ids_available
+        self._perform(
+            self._transition.on_up(identifiers=has_identifiers, session_present=session_present)
+        )
 
     def on_down(self) -> None:
-        """The connection is gone."""
         self._perform(self._transition.on_down())
 
     def once(
         self, chunk: memoryview, publishes: Iterable[Inbound]
     ) -> tuple[memoryview, list[Inbound]]:
-        """What one read brought, without second copies, identifiers and marks."""
+        """The publications of one read, without second copies, identifiers and marks."""
         marks: list[int] = []
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
         for packet, start, end in publishes:
@@ -199,7 +200,7 @@ class CoverSubscriber:
             self._next_step.set_sooner(Millis(monotonic_ms() + STEP_GAP_MS))
 
     def _prepare(self) -> None:
-        """Expect the copies of the stage the transition is in, and no silence when it is steady."""
+        """Expect the copies of the transition's stage; stop the timer when it is steady."""
         transition = self._transition
         self.sorting = transition.marked
         expected = None

@@ -1,7 +1,7 @@
-"""Drives the data plane of one agent: tells it the time, and wakes it up when it is due.
+"""Drives the data plane of one agent: passes it the time, and wakes it up when it is due.
 
-What is decided, is decided in ``protocol.data_plane``. The two timers are kept apart because a
-batch is due within a millisecond, again and again, and custody hardly ever.
+``protocol.data_plane`` decides. There are two timers because a batch is due within a millisecond,
+again and again, and custody hardly ever.
 
 Source: docs/ARCHITECTURE.md.
 """
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from federator.runtime.process.fine_timer import FineTimer
 
 GAP_S: Final = 0.0005
-"""For how long publications wait for others in a rush: ``intake.GAP_MS``, as exactly as we can."""
+"""How long publications wait for others in a rush: ``intake.GAP_MS``, as exactly as we can."""
 
 
 @dataclass(frozen=True, slots=True)
 class CustodyMessenger:
-    """Passes on what custody has to say; satisfies ``protocol.custody.ports.CustodyContext``."""
+    """Sends custody's messages; satisfies ``protocol.custody.ports.CustodyContext``."""
 
     ask: Callable[[BrokerId, RepairRequest], None]
     tell: Callable[[Notice], None] = log_notice
@@ -54,13 +54,13 @@ class DataPath:
         self.counters = plane.counters
         self.delays = plane.delivery.delays
         self.data_topic = plane.data_topic  # where frames come in
-        self.marker_topic = plane.delivery.marker_topic  # where our broker keeps custody's marker
+        self.marker_topic = plane.delivery.marker_topic  # where our broker retains custody's marker
         self.renew_epoch, self.share = plane.renew_epoch, plane.share
-        # What needs neither the time nor a timer.
+        # Needs neither the time nor a timer.
         self.acknowledge, self.on_data_up = plane.intake.acknowledge, plane.intake.on_local_up
         self.on_marker = plane.custody.destination.on_marker
         self._intake_timer = DeadlineTimer(self._on_time)
-        self._gap_timer: FineTimer | None = None  # since the first rush
+        self._gap_timer: FineTimer | None = None  # made in the first rush
         self._custody_timer = DeadlineTimer(self._on_time)
         self._custody_armed_ms: Millis | None = None
         self._on_publishes = plane.on_publishes
@@ -69,7 +69,7 @@ class DataPath:
         return Now(monotonic_ms(), self.wall_clock_us())
 
     def _arm(self) -> None:
-        """Wake up when the plane is due. After every read: nothing is called that need not be."""
+        """Set the timers. Runs after every read, so it calls nothing unnecessary."""
         intake_ms, custody_ms = self.intake.due_ms, self.custody.due_ms
         if (moves_ms := self.plane.moves.due_ms) is not None:
             intake_ms = earliest(intake_ms, moves_ms)
@@ -79,7 +79,7 @@ class DataPath:
 
                 self._gap_timer = FineTimer(self.flush)
             self._gap_timer.set(GAP_S)
-        elif intake_ms is not None:  # what was flushed early wakes us in vain, and seldom
+        elif intake_ms is not None:  # if it was flushed early, this wakes us in vain, but seldom
             self._intake_timer.set(intake_ms)
         if custody_ms != self._custody_armed_ms:
             self._custody_armed_ms = custody_ms
@@ -90,7 +90,7 @@ class DataPath:
         self.plane.on_time(self._now())
         self._arm()
 
-    # What the control plane says
+    # Called by the control plane
 
     def reach(
         self,
@@ -100,9 +100,9 @@ class DataPath:
         *,
         takes_bundles: bool = False,
     ) -> None:
-        """Send what is meant for ``neighbour`` over ``link``; ``None``: it cannot be reached.
+        """Send frames for ``neighbour`` over ``link``; ``None``: it is unreachable.
 
-        On ``topic``, where that is not the one that frames come in on everywhere.
+        ``topic`` replaces the usual topic for frames.
         """
         self.outgoing.publish_on(neighbour, topic)
         self.plane.reach(neighbour, link, self._now(), takes_bundles=takes_bundles)
@@ -114,12 +114,12 @@ class DataPath:
         self._arm()
 
     def set_destinations(self, next_hops: Mapping[BrokerId, BrokerId | None]) -> None:
-        """Frames for these brokers go by way of these next hops; see ``SetDestination``."""
+        """Send frames for these brokers to these next hops; see ``SetDestination``."""
         self.plane.set_destinations(next_hops, self._now())
         self._arm()
 
     def resume(self) -> None:
-        """Owe what we subscribed in an earlier life."""
+        """Owe what earlier processes subscribed."""
         self.custody.resume(self._now())
         self._arm()
 
@@ -140,7 +140,7 @@ class DataPath:
     def retrieve(
         self, filters: Sequence[str], since_us: int, tell: Callable[[Frame], None]
     ) -> bool:
-        """Tell what others made on ``filters`` since then; see ``Custodian``."""
+        """Pass to ``tell`` what others published on ``filters`` since then; see ``Custodian``."""
         has_room = self.custody.retrieve(filters, tell, self._now(), since_us=since_us)
         self._arm()
         return has_room
@@ -150,56 +150,55 @@ class DataPath:
         return self.custody.own_since(filters, self._now(), since_us=since_us)
 
     def on_request(self, request: RepairRequest) -> None:
-        """Somebody missed something: answer, or pass it on."""
+        """Answer a repair request, or forward it towards its origin."""
         self.custody.on_request(request, self._now())
         self._arm()
 
     def leave(self) -> None:
-        """We go: write down what a later life should know."""
+        """Write down the state for the next process."""
         if self._gap_timer is not None:
             self._gap_timer.close()
         self.plane.moves.end(self._now())
         self.custody.destination.save(leaving=True)
 
-    # What our broker says
+    # Called for our broker
 
     def on_local_up(self) -> None:
-        """Our broker is up: its connections stand, and it has told us the marker, if it has one."""
+        """Our broker is up: its connections stand, and it sent the marker, if it has one."""
         self.custody.destination.on_local_up(self._now().ms)
 
     def on_data_down(self) -> None:
-        """The data connection is gone."""
         self.intake.on_local_down(self._now())
         self._arm()
 
     def flush(self) -> None:
-        """Send what waits for more to come."""
+        """Send publications that wait for more to come."""
         self.intake.flush(self._now())
         self._arm()
 
     # Data
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
-        """Take all PUBLISHes of one socket read of the data connection."""
+        """Handle all PUBLISHes of one socket read of the data connection."""
         self._on_publishes(chunk, publishes, Now(monotonic_ms(), self.wall_clock_us()))
         self._arm()
 
     def on_frames(self, frames: Sequence[bytes], by: BrokerId | None = None) -> None:
-        """Take frames that came past our broker; see ``DataPlane``."""
+        """Handle frames that bypassed our broker; see ``DataPlane``."""
         self.plane.on_frames(frames, self._now(), by)
         self._arm()
 
     def send_to(
         self, broker: BrokerId, parts: Sequence[bytes | memoryview], size: int, count: int
     ) -> bool:
-        """Send a frame to the inbox of one broker, once; whether there is a way."""
+        """Send a frame to the inbox of one broker, once; return whether there is a way."""
         return self.plane.send_to(broker, parts, size, count, self._now())
 
     def trace(self, route: TopicRoute, sends: Sends, body: bytes) -> int:
-        """Send a trace to ``sends``, next hops of ``route``; its number."""
+        """Send a trace to ``sends``, next hops of ``route``; return its number."""
         return self.plane.trace(route, sends, body, self._now())
 
     def on_echo(self, heard: TraceEcho) -> None:
-        """A trace of ours came by somewhere."""
+        """Handle the report of a trace of ours."""
         self.plane.moves.on_echo(heard)
         self._arm()

@@ -1,7 +1,7 @@
-"""Says in the log that something was dropped for want of room, and how much, without a flood.
+"""Logs, without a flood, that publications were dropped for want of room, and how many.
 
-The links refuse and count; nobody who reads a log sees a counter. So the counters are looked at
-now and then: a connection on which they grew gets one line, and then none for ``GAP_MS``.
+The links refuse and count, but a log shows no counters. So we check the counters now and then: a
+connection with a grown counter gets one line, and then none for ``GAP_MS``.
 
 Source: docs/guarantees.md, "Flow control".
 """
@@ -15,7 +15,7 @@ from federator.protocol.types import Millis
 from federator.runtime.mqtt.link import MqttLink
 
 LOOK_S = 1.0
-"""Between two looks: a line comes at most so late."""
+"""Between two checks: the greatest delay of a line."""
 
 GAP_MS = Millis(60_000)
 """Least time between two lines about one connection."""
@@ -29,20 +29,20 @@ class DropReports:
     """Watches what links drop."""
 
     def __init__(self) -> None:
-        self._told: dict[MqttLink, int] = {}  # what of each link is in the log
+        self._told: dict[MqttLink, int] = {}  # how many drops of each link were logged
         self._lines: RateLimiter[str] = RateLimiter(gap_ms=GAP_MS, keys_max=LINKS_MAX)
 
     def look(self, links: Iterable[MqttLink], *, now_ms: Millis) -> None:
-        """Say which of ``links`` dropped since they were last spoken of; forget all others."""
+        """Log which of ``links`` dropped since their last line; forget all other links."""
         self._told = {link: self._told.get(link, 0) for link in links}
-        for link, told in self._told.items():
+        for link, logged in self._told.items():
             so_far = link.counters.publishes_dropped
-            if so_far > told and self._lines.allow(link.client_id, now_ms):
+            if so_far > logged and self._lines.allow(link.client_id, now_ms):
                 _log.warning(
                     "connection.dropped",
                     client_id=link.name,
                     broker=link.endpoint.place,
-                    dropped=so_far - told,
+                    dropped=so_far - logged,
                     so_far=so_far,
                     queued_bytes=link.queued_bytes,
                 )

@@ -1,15 +1,15 @@
-"""Takes, once, what waits in the session of a name that could be guessed.
+"""Drains, once, the session of an old client id that could be guessed.
 
-The data connection was ``federator-<id>-data`` once. What clients published at QoS 1 while its
-agent was away waits under that name, and nobody else asks for it. So an agent resumes that session,
-takes all that waits as it takes what comes on the data connection, and has the broker forget it.
+The data connection once was ``federator-<id>-data``. What clients published at QoS 1 while its
+agent was away waits under that id, and no other client fetches it. So an agent resumes that
+session, takes all that waits, like publications on the data connection, and has the broker drop it.
 
 Meanwhile clients publish. The former session keeps its subscriptions until the new one, under the
-secret name, has its own, so that each publication comes by one of both, or by both. A *cut*, a mark
-of ours that both subscribe, parts them: what the broker queued in front of it is taken from the
-former session, what is behind it from the new one. The cut is made when the former session has
+secret id, has its own, so that each publication comes by one of both, or by both. A *cut*, a mark
+of ours that both subscribe, separates them: what the broker queued in front of it is taken from the
+former session, what is behind it from the new one. The cut is sent when the former session has
 nothing left that waits, so that it comes at once; what is behind it is not acknowledged there, and
-comes again to an agent that is killed now.
+comes again if the agent is killed now.
 """
 
 import asyncio
@@ -30,19 +30,19 @@ from federator.runtime.mqtt.subscriptions import live_filter
 MARK_GAP_S: Final = 1.0
 LOOK_S: Final = 0.05
 MARKS_MAX: Final = 10
-"""Marks sent in vain, after which what still waits is given up: an ACL may keep us from them."""
+"""After so many unanswered marks we give up what still waits: an ACL may keep them from us."""
 
 _log = structlog.get_logger()
 
 
 class Heir(Protocol):
-    """Takes what comes on the data connection, under the secret name."""
+    """Handles the data connection under the secret id."""
 
     def await_cut(self, is_cut: Callable[[PublishPacket], bool]) -> None:
-        """Leave what clients publish to another session until the cut, and then hold it."""
+        """Leave clients' publications to another session until the cut, and then hold them."""
 
     def release(self) -> None:
-        """Take what is held, and all that comes from now on."""
+        """Handle what is held, and everything from now on."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -54,10 +54,11 @@ class FormerSession(LinkObserver):
 
     make_link: Callable[[LinkObserver], MqttLink]
     federation: str
-    data_path: DataPath  # takes custody of what comes
-    take: Callable[[memoryview, list[Inbound]], None]  # takes what comes, as on that connection
+    data_path: DataPath  # takes custody of publications
+    # Handles publications, as on the data connection.
+    take: Callable[[memoryview, list[Inbound]], None]
     heir: Heir
-    stands: Callable[[], bool]  # whether the heir's session subscribes all that is wanted
+    stands: Callable[[], bool]  # whether the heir's session has all its subscriptions
     forget: Callable[[], None]  # called when nothing is left of it
 
     def __post_init__(self) -> None:
@@ -66,9 +67,9 @@ class FormerSession(LinkObserver):
         self._secret = secrets.token_bytes(16)
         self._cut = self._secret + b"cut"
         self._owed: set[int] = set()  # packet ids that are not acknowledged yet
-        self._marks: set[bytes] = set()  # that came
+        self._marks: set[bytes] = set()  # marks received
         self._taken = 0
-        self._is_there: bool | None = None  # not known yet
+        self._is_there: bool | None = None  # None: unknown
         self._is_parted = False  # the cut came to the heir
         self._awaited = b""  # the mark that is waited for
         self._through = asyncio.Event()
@@ -76,9 +77,9 @@ class FormerSession(LinkObserver):
         self._link.subscribe([live_filter(self._mark_topic)])
 
     async def empty(self) -> None:
-        """Take what waits, and have the broker forget the session; tries until it is reached.
+        """Take what waits, and have the broker drop the session; tries until it is reached.
 
-        From ``found`` on the heir's connection is to run.
+        The heir's connection must run from ``found`` on.
         """
         running = asyncio.create_task(self._link.run(), name="former session")
         whole = True
@@ -123,24 +124,22 @@ class FormerSession(LinkObserver):
         self._look()
         return True
 
-    # As the link of what came over it
+    # In the role of its link
 
     @property
     def session_number(self) -> int:
-        """Names the broker's session."""
         return self._link.session_number
 
     def acknowledge(self, packet_ids: Iterable[tuple[int, int]], *, session_number: int) -> None:
-        """Tell the broker that these are ours."""
-        known = list(packet_ids)
-        self._link.acknowledge(known, session_number=session_number)
-        self._owed.difference_update(packet_id for packet_id, _ in known)
+        ids = list(packet_ids)
+        self._link.acknowledge(ids, session_number=session_number)
+        self._owed.difference_update(packet_id for packet_id, _ in ids)
         self._look()
 
-    # As its observer
+    # In the role of its observer
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """The broker accepted us; perhaps it knows no such session."""
+        """The broker accepted us; perhaps it has no such session."""
         self.data_path.on_data_up(session_present=session_present)
         if self._is_there is None:
             self._is_there = session_present
@@ -149,22 +148,22 @@ class FormerSession(LinkObserver):
             self.found.set()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """What was not acknowledged comes again, a mark behind it, too."""
+        """What was not acknowledged comes again, with a mark behind it."""
         if self._owed:
             self._owed.clear()
             self._marks.clear()
         self.data_path.on_data_down()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take what one socket read brought in front of the cut."""
+        """Handle the publications of one socket read in front of the cut."""
         others: list[Inbound] = []
         ids: list[tuple[int, int]] = []
-        for each in publishes:
-            packet = each[0]
+        for inbound in publishes:
+            packet = inbound[0]
             if self._cut in self._marks:
                 break
             if packet.topic != self._mark_topic:
-                others.append(each)
+                others.append(inbound)
             elif packet.packet_id is not None:  # at QoS 0 a stranger's would overtake what waits
                 self._marks.add(packet.payload)
             if packet.packet_id is not None:

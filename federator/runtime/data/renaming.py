@@ -1,8 +1,7 @@
-"""Renames carried out on packets: out of our broker, and into it.
+"""Renames applied to packets: out of our broker, and into it.
 
-Most publications are hit by no rename and stay the bytes they are; one that is hit is written
-anew, with all its properties. A response topic is a topic too and is renamed with it, so that an
-answer finds its way back.
+Most publications match no rename and keep their bytes; a match is rewritten, with all its
+properties. A response topic is renamed too, so that the answer finds its way back.
 
 Source: docs/rules.md; ``protocol.filters.renames``.
 """
@@ -25,7 +24,7 @@ class Renaming:
     def __init__(self, renames: Renames, data_topic: str) -> None:
         self.kept = 0  # publications of our clients that have no name in the federation
         self.hidden = 0  # publications that arrived and have no name here
-        self._data_topic = data_topic  # where frames travel: not a client's publication
+        self._data_topic = data_topic  # topic of frames, which no client published
         self._outward = BoundedCache(renames.outward)
         self._inward = BoundedCache(renames.inward)
         self._prefixes = tuple(prefix.encode() for pair in renames.pairs for prefix in pair)
@@ -33,7 +32,7 @@ class Renaming:
     def outgoing(
         self, chunk: memoryview, publishes: Sequence[Inbound]
     ) -> tuple[memoryview, Sequence[Inbound]]:
-        """What one read brought, with the names that the federation knows."""
+        """The publications of one read, with their names in the federation."""
         if not self._concerns(chunk):
             return chunk, publishes
         kept: list[tuple[PublishPacket, bytes | memoryview]] = []
@@ -51,7 +50,7 @@ class Renaming:
         return joined(kept)
 
     def inward(self, run: bytes) -> bytes:
-        """``run``, whose packets are well-formed, with the names that our broker knows."""
+        """``run``, whose packets are well-formed, with the names on our broker."""
         if not self._concerns(run):
             return run
         renamed: list[bytes | memoryview] = []
@@ -65,7 +64,7 @@ class Renaming:
         return b"".join(renamed)
 
     def _concerns(self, run: bytes | bytearray | memoryview) -> bool:
-        """Whether a prefix stands anywhere in ``run``; if none does nothing changes."""
+        """Whether ``run`` contains any prefix; otherwise nothing changes."""
         content = bytes(run)
         return any(prefix in content for prefix in self._prefixes)
 

@@ -1,11 +1,11 @@
 """Links over datagrams at work: one socket, sealed datagrams, a timer, and offers by the broker.
 
-Two agents use datagrams when each has told the other, on the control topics, where it takes them.
-Those offers are repeated every few seconds, and tell what the sender's links lose. What the link
-machines decide is carried out here; what they give back goes by the broker.
+Two agents use datagrams when each has announced its address to the other, on the control topics.
+The offers are repeated every few seconds, and report what the sender's links lose. This module
+carries out what the link machines decide; frames they give back go by the broker.
 
-A datagram is judged before anything is kept of it: its seal, of a neighbour that shook hands, and a
-number that did not come before. So a flood of others costs the time to judge them and no memory.
+A datagram is verified before anything of it is stored: the seal of a neighbour after a handshake,
+and a fresh number. So a flood of others costs the time to verify them and no memory.
 
 Source: docs/udp-fec.md.
 """
@@ -37,7 +37,7 @@ OFFER_S: Final = 5.0
 RECEIVE_BUFFER_BYTES: Final = 1_048_576
 DATAGRAM_BYTES_MAX: Final = 2_048
 READS_MAX: Final = 64
-"""Datagrams taken in one turn of the event loop."""
+"""Datagrams handled in one turn of the event loop."""
 
 COMPLAINT_GAP_MS: Final = Millis(600_000)
 COMPLAINTS_MAX: Final = 256
@@ -49,14 +49,14 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class DatagramCounters:
-    """What happened since the start."""
+    """Counters since the start."""
 
     datagrams_out: int = 0
     bytes_out: int = 0  # with their seals
-    datagrams_in: int = 0  # the seal was whole and new
+    datagrams_in: int = 0  # the seal was valid and fresh
     bytes_in: int = 0
     refused: int = 0
-    unsent: int = 0  # lost here: the kernel took no more, or there was no key
+    unsent: int = 0  # lost here: the kernel accepted no more, or there was no key
     by_broker: int = 0  # frames that were tried in datagrams and then went by the broker
 
 
@@ -66,10 +66,10 @@ class _Peer:
 
     bytes_out: int = 0
     epoch: Epoch | None = None
-    offered: str = ""  # where it takes datagrams, as it said; empty when it did not
+    offered: str = ""  # its announced address for datagrams; empty without one
     address: tuple[str, int] | None = None
-    link: DatagramLink | None = None  # if both ends have that
-    losses: tuple[LinkLoss, ...] = ()  # what the neighbour says that links to it lose
+    link: DatagramLink | None = None  # if both ends use datagrams
+    losses: tuple[LinkLoss, ...] = ()  # the neighbour's report of losses on links to it
     told: bool = False  # whether the link was usable when that was logged last
 
 
@@ -78,7 +78,7 @@ class DatagramService:
     """All links over datagrams of one agent.
 
     Raises:
-        ConfigError: The port cannot be had.
+        ConfigError: The port is not available.
     """
 
     settings: Settings
@@ -87,8 +87,8 @@ class DatagramService:
     coder: Coder
     epoch: Callable[[], Epoch]
     tell: Callable[[BrokerId, DatagramOffer], None]  # if there is a way
-    on_frames: Callable[[BrokerId, Sequence[bytes]], None]  # takes what a neighbour sent
-    send_by_broker: Callable[[BrokerId, bytes], None]  # what datagrams carried in vain
+    on_frames: Callable[[BrokerId, Sequence[bytes]], None]  # handles a neighbour's frames
+    send_by_broker: Callable[[BrokerId, bytes], None]  # for frames that datagrams did not deliver
 
     def __post_init__(self) -> None:
         self.counters = DatagramCounters()
@@ -101,7 +101,7 @@ class DatagramService:
         self._timer = DeadlineTimer(self._on_timer)
         self._socket = _bound(self.settings.udp.listen)
         self.port: int = self._socket.getsockname()[1]
-        self.advertised = told_endpoint(  # where neighbours shall send
+        self.advertised = told_endpoint(  # the address for neighbours
             self.settings.udp.listen,
             self.settings.udp.advertise,
             host_of_broker=Address.parse(self.settings.broker.advertised).host,
@@ -109,7 +109,7 @@ class DatagramService:
         )
 
     async def run(self) -> None:
-        """Take datagrams, and repeat our offer, until cancelled."""
+        """Receive datagrams, and repeat our offer, until cancelled."""
         loop = asyncio.get_running_loop()
         loop.add_reader(self._socket, self._on_readable)
         _log.info("datagrams.listening", address=self.advertised)
@@ -138,14 +138,14 @@ class DatagramService:
             self._give_up(neighbour, peer)
 
     def on_offer(self, offer: DatagramOffer) -> None:
-        """Take up a neighbour's offer, which says where it takes datagrams."""
+        """Accept a neighbour's offer with its address for datagrams."""
         peer = self._peers.get(offer.sender)
         if peer is None:
             return
         peer.losses = offer.losses
         if (offer.epoch, offer.address) == (peer.epoch, peer.offered):
             return
-        self._offer(offer.sender)  # the link may have come up here before it did there
+        self._offer(offer.sender)  # the link may have come up here earlier than there
         self._give_up(offer.sender, peer)
         peer.epoch, peer.offered, peer.address, peer.link = offer.epoch, offer.address, None, None
         try:
@@ -161,16 +161,16 @@ class DatagramService:
         loop = asyncio.get_running_loop()
         family = self._socket.family
         try:
-            found = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
-        except (OSError, UnicodeError) as error:  # UnicodeError: of an impossible host name
+            addresses = await loop.getaddrinfo(host, port, family=family, type=socket.SOCK_DGRAM)
+        except (OSError, UnicodeError) as error:  # UnicodeError: an impossible host name
             self._tell_bad_address(neighbour, offered, str(error))
             peer.epoch = None  # the next offer tries again
             return
-        if peer.offered != offered or peer.link is not None or not found:
+        if peer.offered != offered or peer.link is not None or not addresses:
             return
         now_ms = monotonic_ms()
         self._stream = max(self._stream + 1_000, wall_clock_ms() // 1_000 % 2**31)
-        peer.address = found[0][4][:2]  # type: ignore[assignment]  # of IP families
+        peer.address = addresses[0][4][:2]  # type: ignore[assignment]  # of IP families
         peer.link = DatagramLink(self._limits, self.coder, stream=self._stream, now_ms=now_ms)
         self._timer.set_sooner(peer.link.next_deadline_ms())
 
@@ -187,12 +187,12 @@ class DatagramService:
             if peer.link is not None
             for meter in (peer.link.receiver.meter,)
         ]
-        told = tuple(losses[:LOSSES_MAX])
-        offer = DatagramOffer(self.settings.broker_id, self.epoch(), self.advertised, told)
+        reported = tuple(losses[:LOSSES_MAX])
+        offer = DatagramOffer(self.settings.broker_id, self.epoch(), self.advertised, reported)
         self.tell(neighbour, offer)
 
     def leave(self) -> None:
-        """Send what is under way by the brokers, too: nobody will mend it when we are gone."""
+        """Resend frames in flight by the brokers: we cannot repair them once we are gone."""
         for neighbour, peer in self._peers.items():
             self._give_up(neighbour, peer)
 
@@ -238,16 +238,16 @@ class DatagramService:
     # -- the socket -------------------------------------------------------------------------------
 
     def _on_readable(self) -> None:
-        """Take what came, and leave others a turn when it does not end."""
+        """Handle received datagrams, with turns for other tasks."""
         for _ in range(READS_MAX):
             try:
                 data = self._socket.recv(DATAGRAM_BYTES_MAX)
-            except OSError:  # nothing more; or an ICMP message, which silence says, too
+            except OSError:  # nothing more; or an ICMP message, which silence shows, too
                 return
             self._on_datagram(data)
 
     def _on_datagram(self, data: bytes) -> None:
-        """Judge a datagram, and let its link see it."""
+        """Verify a datagram, and pass it to its link."""
         try:
             neighbour, datagram = self.trust.guard.unseal(DATAGRAM, KIND, data)
         except DecodeError:
@@ -290,7 +290,7 @@ class DatagramService:
         if times:
             self._timer.set_sooner(min(times))
 
-    # -- what is told -----------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------------
 
     def totals(self) -> dict[str, object]:
         """For ``/status``: the socket."""
@@ -298,7 +298,7 @@ class DatagramService:
         return {"port": self.port, "advertised": self.advertised, **counters}
 
     def links(self) -> dict[BrokerId, DatagramLink]:
-        """The links over datagrams there are."""
+        """The existing links over datagrams."""
         return {id_: peer.link for id_, peer in self._peers.items() if peer.link is not None}
 
     def bytes_to(self, neighbour: BrokerId) -> int:

@@ -1,1 +1,1 @@
-"""Links straight from agent to agent: one agent's port, and its connections to neighbours'."""
+"""Direct links between agents: one agent's port, and its connections to neighbours' ports."""

@@ -1,4 +1,4 @@
-"""Where a neighbour's agent lets us in: by a Unix socket where it is on this host, else by TCP."""
+"""Where a neighbour's agent accepts us: a Unix socket if it is on this host, else TCP."""
 
 import asyncio
 import contextlib
@@ -11,10 +11,10 @@ from federator.runtime.mqtt.endpoint import Endpoint
 
 @dataclass(frozen=True)
 class DirectEndpoint(Endpoint):
-    """The place of a neighbour's agent.
+    """The address of a neighbour's agent.
 
     Attributes:
-        nearby: The Unix socket that it has if it is on this host, and names the folder that we do.
+        nearby: Its Unix socket, if it is on this host and configured with the same folder.
     """
 
     nearby: Path | None = None
@@ -22,7 +22,7 @@ class DirectEndpoint(Endpoint):
     async def connect(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> None:
         """Open a connection; raises as ``Endpoint.connect``."""
         if self.nearby is not None and self.nearby.is_socket():
-            with contextlib.suppress(OSError):  # nobody there any more
+            with contextlib.suppress(OSError):  # it no longer listens there
                 await asyncio.get_running_loop().create_unix_connection(
                     make_protocol, str(self.nearby)
                 )

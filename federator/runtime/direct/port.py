@@ -1,11 +1,11 @@
-"""The port at which neighbours' agents bring their frames straight to us.
+"""The port at which neighbours' agents deliver their frames directly to us.
 
-It speaks as much of a broker's half of MQTT as such an agent uses: it lets in who shows the token
-that we made for that neighbour, takes PUBLISH packets of QoS 0, says how many came, and answers
-pings. In a federation with keys a caller must then say something under the neighbour's seal before
-it takes that one's place, and what it says later opens in its place or ends the connection. Whoever
-has shown nothing yet may send little, and is not kept for long; there are never many of them. So
-strangers cost us a socket each for a moment, and nothing else.
+It implements the part of a broker's MQTT that such an agent uses: it accepts a caller with the
+token that we made for that neighbour, takes PUBLISH packets of QoS 0, confirms how many came, and
+answers pings. In a federation with keys a caller must first send a packet under the neighbour's
+seal before it takes that neighbour's place, and each later packet opens in its position or ends the
+connection. A caller without a valid packet may send little, and is soon disconnected; there are
+never many of them. So strangers cost us a socket each for a moment, and nothing else.
 
 Source: docs/direct.md; OASIS MQTT 5.0, sections 3.1 to 3.3, 3.12 to 3.14.
 """
@@ -39,42 +39,42 @@ from federator.runtime.process.antechamber import Antechamber, Place
 from federator.runtime.process.listening import bound, place_taken
 
 GREETING_S: Final = 3.0
-"""Within what time a caller must have shown its token."""
+"""The time limit for a caller to send its token."""
 
 STRANGERS_MAX: Final = 64
-"""Callers that have shown none: the one that came first gives way,"""
+"""Callers without a valid token: beyond, the oldest gives way,"""
 
 STRANGERS_PER_ADDRESS_MAX: Final = 16
-"""and of one address sooner: it crowds out itself alone."""
+"""and beyond this among those of one address: it displaces only itself."""
 
 GREETING_BYTES_MAX: Final = 512
 FRAME_PACKET_BYTES_MAX: Final = 16 * 1024 * 1024
-"""As what a broker may send us."""
+"""The same bound as for a broker."""
 
 ANSWERS_BYTES_MAX: Final = 65_536
 """What may wait for a caller that does not read."""
 
 CONFIRM_S: Final = 0.02
 CONFIRM_FRAMES: Final = 256
-"""How many frames are not confirmed before that time has passed."""
+"""So many frames are confirmed before that time has passed."""
 
 
 class DirectPort:
-    """Where neighbours' agents come in.
+    """The port for neighbours' agents.
 
     Args:
         listen: ``host:port`` for TCP.
-        path: Of a Unix socket beside it, if there is to be one.
-        on_frames: Takes what a neighbour sent, in order.
+        path: An additional Unix socket, if wanted.
+        on_frames: Handles a neighbour's frames, in order.
         guard: Knows the neighbours' keys; ``None`` in an open federation.
-        on_refused: Told of each packet that bears no seal for its place.
+        on_refused: Called for each packet without a seal for its position.
 
     Raises:
-        ConfigError: A place cannot be had.
+        ConfigError: An address is not available.
 
     Attributes:
-        refused: Callers that were not let in, or were sent away.
-        frames: How many came.
+        refused: Callers refused or disconnected.
+        frames: Count of received frames.
     """
 
     def __init__(
@@ -105,19 +105,19 @@ class DirectPort:
                 raise
 
     async def open(self) -> None:
-        """Let neighbours in from now on."""
+        """Accept neighbours from now on."""
         loop = asyncio.get_running_loop()
         tcp, *unix = self._sockets
         self._servers.append(await loop.create_server(self._on_call, sock=tcp))
-        for each in unix:
-            self._servers.append(await loop.create_unix_server(self._on_call, sock=each))
+        for unix_socket in unix:
+            self._servers.append(await loop.create_unix_server(self._on_call, sock=unix_socket))
 
     def close(self) -> None:
-        """Listen no more, and send everybody away."""
+        """Stop listening, and close all connections."""
         for server in self._servers:
             server.close()
-        for each in self._sockets[len(self._servers) :]:  # nobody listens on them
-            each.close()
+        for unserved in self._sockets[len(self._servers) :]:  # those without a server
+            unserved.close()
         self.antechamber.clear()
         for caller in self._callers.values():
             caller.pipe.abort()
@@ -126,18 +126,18 @@ class DirectPort:
                 self._path.unlink(missing_ok=True)
 
     def expect(self, neighbour: BrokerId, token: bytes) -> None:
-        """Let ``neighbour`` in, which shows ``token``."""
+        """Accept ``neighbour`` with ``token``."""
         self._tokens[neighbour] = token
 
     def forget(self, neighbour: BrokerId) -> None:
-        """Let it in no more, and end its connection."""
+        """Stop accepting ``neighbour``, and end its connection."""
         self._tokens.pop(neighbour, None)
         caller = self._callers.pop(neighbour, None)
         if caller is not None:
             caller.pipe.abort()
 
     def is_called_by(self, neighbour: BrokerId) -> bool:
-        """Whether a neighbour's agent is connected with us."""
+        """Whether a neighbour's agent is connected to us."""
         return neighbour in self._callers
 
     # -- callers ----------------------------------------------------------------------------------
@@ -146,7 +146,7 @@ class DirectPort:
         return _Caller(self).pipe
 
     def check_token(self, greeting: Greeting) -> None:
-        """Hear a caller out.
+        """Check the token of a caller.
 
         Raises:
             LinkError: It is no neighbour.
@@ -156,7 +156,7 @@ class DirectPort:
             raise LinkError("a caller without the token of a neighbour")
 
     def admit(self, caller: "_Caller", neighbour: BrokerId) -> None:
-        """Let a caller in; a neighbour that comes again has lost its former connection."""
+        """Admit a caller; a neighbour that connects again has lost its former connection."""
         former = self._callers.get(neighbour)
         if former is not None:
             former.pipe.abort()
@@ -165,7 +165,7 @@ class DirectPort:
         caller.admitted = True
 
     def on_lost(self, caller: "_Caller") -> None:
-        """A connection has ended; it was refused if it never became a neighbour's."""
+        """A connection ended; count it as refused if it was never admitted."""
         caller.place.leave()
         if not caller.admitted:
             self.refused += 1
@@ -174,7 +174,7 @@ class DirectPort:
 
 
 class _Pipe(PacketTransport):
-    """Of a caller, which takes its place as soon as its address is known."""
+    """The pipe of a caller, which takes its place as soon as its address is known."""
 
     def __init__(self, caller: "_Caller") -> None:
         super().__init__(
@@ -190,7 +190,7 @@ class _Pipe(PacketTransport):
 
 
 class _Caller:
-    """One connection to the port; of ``neighbour``, once it has shown that one's token."""
+    """One connection to the port; ``neighbour`` is set once the token is verified."""
 
     place: Place
 
@@ -198,7 +198,7 @@ class _Caller:
         self.neighbour: BrokerId | None = None
         self.admitted = False
         self._port = port
-        self._line: SealedConnection | None = None  # once it is let in, in a federation with keys
+        self._line: SealedConnection | None = None  # once admitted, in a federation with keys
         self._came = self._came_urgent = self._confirmed = 0
         self._loop = asyncio.get_running_loop()
         self._timer: asyncio.TimerHandle | None = None
@@ -207,7 +207,7 @@ class _Caller:
         self._patience = self._loop.call_later(GREETING_S, self.pipe.abort)
 
     def on_connected(self) -> None:
-        """Take a place among those that have shown nothing yet."""
+        """Take a place among the callers without a valid packet."""
         place = self._port.antechamber.enter(self.pipe.peer, self.pipe.abort)
         assert place is not None, "nobody among them waits for us"
         self.place = place
@@ -250,7 +250,7 @@ class _Caller:
                     raise DecodeError("a publication that is no frame")
                 frames.append(payload if line is None else line.open(sort, payload))
                 urgent += sort == URGENT_TOPIC
-        except DecodeError as error:  # all that came in this read will come again by the broker
+        except DecodeError as error:  # all frames of this read will be resent by the broker
             self._port.on_refused(error)
             raise LinkError(str(error)) from error
         if frames:
@@ -275,7 +275,7 @@ class _Caller:
             self._timer = self._loop.call_later(CONFIRM_S, self._confirm)
 
     def _confirm(self) -> None:
-        """Say how many frames have come."""
+        """Confirm how many frames have come."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -295,7 +295,7 @@ class _Caller:
 def _unix_socket(path: Path) -> socket.socket:
     made = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        path.unlink(missing_ok=True)  # of an earlier life
+        path.unlink(missing_ok=True)  # from an earlier process
         made.bind(str(path))
         path.chmod(0o660)
     except OSError as error:

@@ -1,12 +1,13 @@
-"""Links straight from agent to agent at work: our port, and a connection to each neighbour's.
+"""Direct links between agents at work: our port, and a connection to each neighbour's port.
 
-Two agents use such links when each has told the other, on the control topics, where it lets the
-other in, and by which token. Each direction is a connection of its own, made by the agent that
-sends; while it stands, frames go over it, and when it breaks, by the neighbour's broker at once.
+Two agents use such links when each has announced its address and a token to the other, on the
+control topics. Each direction is a connection of its own, made by the sending agent; while it
+stands, frames go over it, and when it breaks, by the neighbour's broker at once.
 
-With keys all that counts is sealed for its place on the connection: frames, confirmations, and
-first a packet each way. Frames go straight only when the neighbour has answered so. What is not
-sealed (CONNECT, CONNACK, pings, the ends of connections) can cost the connection and nothing else.
+With keys everything that counts is sealed for its position on the connection: frames,
+confirmations, and first a packet each way. Frames go directly only after the neighbour's sealed
+answer. Unsealed packets (CONNECT, CONNACK, pings, the ends of connections) can cost the connection
+and nothing else.
 
 Source: docs/direct.md.
 """
@@ -46,10 +47,10 @@ OFFER_S: Final = 5.0
 LOOK_S: Final = 0.5
 KEEP_ALIVE_MAX_S: Final = 10
 DIAL_GAP_MS: Final = 1_000
-"""Between two offers of one neighbour that are taken up: each ends a connection and begins one."""
+"""Between two offers of one neighbour that we accept: each ends a connection and begins one."""
 
 REST_MS: Final = 5_000
-"""Before a connection that went silent is tried again."""
+"""Before a connection that went silent is retried."""
 
 COMPLAINT_GAP_MS: Final = Millis(600_000)
 COMPLAINTS_MAX: Final = 256
@@ -61,38 +62,38 @@ _log = structlog.get_logger()
 class _Peer:
     """A neighbour that we are linked with."""
 
-    token: bytes  # which it shows when it comes to us
+    token: bytes  # which the neighbour sends when it connects to us
     offer: DirectOffer | None = None
     link: MqttLink | None = None
     task: asyncio.Task[None] | None = None
-    dials_from_ms: Millis = Millis(0)  # no connection is begun before that
-    drawn: bytes | None = None  # what we said first, under a seal, until that is answered
-    sent: Unconfirmed | None = None  # while frames go straight
-    confirmed: int = 0  # at the last look that found it grown
+    dials_from_ms: Millis = Millis(0)  # no new connection before that
+    drawn: bytes | None = None  # the nonce of our sealed greeting, until that is answered
+    sent: Unconfirmed | None = None  # set while frames go directly
+    confirmed: int = 0  # at the last check that found it grown
     waits_since_ms: Millis = Millis(0)
 
 
 @dataclass(slots=True)
 class DirectCounters:
-    """What happened since the start."""
+    """Counters since the start."""
 
     frames_in: int = 0
     bytes_out: int = 0
-    by_broker: int = 0  # frames that were sent straight, not confirmed, and went by the broker
+    by_broker: int = 0  # frames sent directly, not confirmed, and resent by the broker
     refused: int = 0  # callers
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class DirectLinks:
-    """All links straight to neighbours' agents of one agent.
+    """All direct links of one agent to neighbours' agents.
 
     Raises:
-        ConfigError: The port, or the folder for sockets, cannot be had.
+        ConfigError: The port, or the folder for sockets, is not available.
 
     Args:
-        trust: Seals what is said; ``None`` in an open federation.
+        trust: Seals messages; ``None`` in an open federation.
         tell: Sends a control message to a neighbour, if there is a way.
-        on_frames: Takes what a neighbour sent.
+        on_frames: Handles a neighbour's frames.
     """
 
     settings: Settings
@@ -118,7 +119,7 @@ class DirectLinks:
             None if self.trust is None else self.trust.guard,
             self._refuse,
         )
-        self.advertised = told_endpoint(  # where neighbours shall come
+        self.advertised = told_endpoint(  # the address for neighbours
             direct.listen,
             direct.advertise,
             host_of_broker=Address.parse(self.settings.broker.advertised).host,
@@ -126,13 +127,13 @@ class DirectLinks:
         )
 
     def _socket_of(self, broker: BrokerId) -> Path | None:
-        """Where an agent of this host lets others in, if it has our folder."""
+        """The Unix socket of an agent on this host, if it has our folder."""
         if self._folder is None:
             return None
         return self._folder / f"{self.settings.federation[:16]}-{broker}.sock"
 
     async def run(self) -> None:
-        """Let neighbours in, offer them to come, and look after connections, until cancelled."""
+        """Accept neighbours, send them offers, and supervise connections, until cancelled."""
         await self._port.open()
         _log.info("direct.listening", address=self.advertised)
         try:
@@ -151,7 +152,7 @@ class DirectLinks:
     # -- neighbours -------------------------------------------------------------------------------
 
     def on_neighbour(self, neighbour: BrokerId, up: bool) -> None:
-        """Go straight to a neighbour only while the link by the brokers is up."""
+        """Use a direct link to a neighbour only while the link by the brokers is up."""
         if up and self.settings.transport_to(neighbour) != "direct":
             return
         if up:
@@ -167,13 +168,13 @@ class DirectLinks:
             self._hang_up(neighbour, peer)
 
     def on_offer(self, offer: DirectOffer) -> None:
-        """Take up a neighbour's offer to come straight to it."""
+        """Accept a neighbour's offer of a direct connection."""
         peer, now_ms = self._peers.get(offer.sender), monotonic_ms()
         if peer is None or offer == peer.offer or now_ms < peer.dials_from_ms:
             return  # it is repeated
         peer.dials_from_ms = Millis(now_ms + DIAL_GAP_MS)
         if not self._port.is_called_by(offer.sender):
-            self._offer(offer.sender)  # the link may have come up here before it did there
+            self._offer(offer.sender)  # the link may have come up here earlier than there
         self._hang_up(offer.sender, peer)
         peer.offer = offer
         self._dial(offer.sender, peer, offer)
@@ -204,13 +205,13 @@ class DirectLinks:
             keep_alive_s=min(KEEP_ALIVE_MAX_S, soon_s),
             reconnect_min_ms=links.reconnect_min_ms,
             reconnect_max_ms=links.reconnect_max_ms,
-            # It refuses nothing for want of room: what is not confirmed is bounded.
+            # Never refuses for want of room: unconfirmed frames are bounded.
             send_queue_bytes_max=2 * links.send_queue_bytes_max,
         )
         peer.task = self.tasks.create_task(peer.link.run(), name=f"direct link to {neighbour}")
 
     def _hang_up(self, neighbour: BrokerId, peer: _Peer, reason: str = "given up") -> None:
-        """End the connection to a neighbour; frames go by its broker, if it is still reached."""
+        """End the connection to a neighbour; its frames go by the broker, if that is reached."""
         self._go_by_broker(neighbour, peer, reason)
         if peer.link is not None:
             self._counters.bytes_out += peer.link.counters.bytes_out
@@ -230,7 +231,7 @@ class DirectLinks:
         self.tell(neighbour, offer)
 
     def leave(self) -> None:
-        """Send what is under way by the brokers, too: nobody will do so when we are gone."""
+        """Resend unconfirmed frames by the brokers: we cannot do so once we are gone."""
         peers, self._peers = self._peers, {}
         for neighbour, peer in peers.items():
             self._hang_up(neighbour, peer)
@@ -238,7 +239,7 @@ class DirectLinks:
     # -- frames -----------------------------------------------------------------------------------
 
     def on_up(self, neighbour: BrokerId, peer: _Peer, link: MqttLink) -> None:
-        """Somebody lets us in; with keys it must show that it is the neighbour's agent."""
+        """The port accepted us; with keys it must prove that it is the neighbour's agent."""
         if peer.link is not link or self._peers.get(neighbour) is not peer:
             return
         if self.trust is None:
@@ -256,14 +257,14 @@ class DirectLinks:
         link: MqttLink,
         line: SealedConnection | None = None,
     ) -> None:
-        """Frames for it go straight from now on."""
+        """Send frames for ``neighbour`` directly from now on."""
         peer.sent = Unconfirmed(self.settings.links.send_queue_bytes_max, line)
         peer.confirmed, peer.waits_since_ms = 0, monotonic_ms()
         self.outgoing().go_direct(neighbour, link, peer.sent)
         _log.info("direct.used", neighbour=neighbour, address=link.endpoint.place)
 
     def on_down(self, neighbour: BrokerId, peer: _Peer, link: MqttLink, reason: str) -> None:
-        """The connection broke, unless it is one that was given up before."""
+        """The connection broke; ignore one that was given up before."""
         if peer.link is link and self._peers.get(neighbour) is peer:
             peer.drawn = None
             self._go_by_broker(neighbour, peer, reason)
@@ -279,28 +280,28 @@ class DirectLinks:
     def on_said(
         self, neighbour: BrokerId, peer: _Peer, link: MqttLink, said: Sequence[bytes]
     ) -> None:
-        """A neighbour lets us in, or says how many frames have come over ``link``."""
+        """Handle a neighbour's welcome, or its confirmation of frames on ``link``."""
         if peer.link is not link:
             return
         try:
-            for each in said:
+            for packet in said:
                 if peer.sent is not None:
-                    _confirm(peer.sent, each)
+                    _confirm(peer.sent, packet)
                 elif self.trust is not None and peer.drawn is not None:
                     drawn, peer.drawn = peer.drawn, None
-                    line = welcomed(self.trust.guard, neighbour, drawn, each)
+                    line = welcomed(self.trust.guard, neighbour, drawn, packet)
                     self._go_direct(neighbour, peer, link, line)
         except DecodeError as error:
             self._refuse(error)
             link.drop(str(error))
 
     def _refuse(self, error: DecodeError) -> None:
-        """Count what bears no seal for its place on a connection."""
+        """Count a packet without a seal for its position on a connection."""
         if self.trust is not None:
             self.trust.words.refuse("direct", error)
 
     def _look(self) -> None:
-        """Leave connections over which nothing is confirmed any more, and try them again."""
+        """End connections without confirmations, and retry them later."""
         now_ms = monotonic_ms()
         for neighbour, peer in self._peers.items():
             sent, patience_ms = peer.sent, SILENCE_MS
@@ -321,20 +322,20 @@ class DirectLinks:
                 self._hang_up(neighbour, peer, "nothing is confirmed")
                 peer.offer, peer.dials_from_ms = offer, Millis(now_ms + REST_MS)
 
-    # -- what is told -----------------------------------------------------------------------------
+    # -- reports ----------------------------------------------------------------------------------
 
     def link_to(self, neighbour: BrokerId) -> MqttLink | None:
-        """The connection by which frames go straight to a neighbour; ``None`` while none do."""
+        """The connection for direct frames to a neighbour; ``None`` while there is none."""
         peer = self._peers.get(neighbour)
         return None if peer is None or peer.sent is None else peer.link
 
     def bytes_to(self, neighbour: BrokerId) -> int:
-        """Bytes that a neighbour's agent has of us, over its present connections."""
+        """Bytes that a neighbour's agent received from us over its present connections."""
         peer = self._peers.get(neighbour)
         return 0 if peer is None or peer.link is None else peer.link.bytes_arrived
 
     def counters(self) -> DirectCounters:
-        """What happened since the start."""
+        """Counters since the start."""
         out = sum(p.link.counters.bytes_out for p in self._peers.values() if p.link is not None)
         return replace(
             self._counters,
@@ -369,28 +370,26 @@ class DirectLinks:
 
 @dataclass(eq=False, repr=False)
 class _Observer(LinkObserver):
-    """Passes on what happens on the connection to one neighbour's agent."""
+    """Passes on the events of the connection to one neighbour's agent."""
 
     links: DirectLinks
     neighbour: BrokerId
     peer: _Peer
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """We are let in."""
         self.links.on_up(self.neighbour, self.peer, link)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """The connection is lost."""
         self.links.on_down(self.neighbour, self.peer, link, reason)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """It lets us in, or confirms what came."""
+        """Pass on a welcome or a confirmation."""
         said = [bytes(packet.payload) for packet, _, _ in publishes]
         self.links.on_said(self.neighbour, self.peer, link, said)
 
 
 def _confirm(sent: Unconfirmed, said: bytes) -> None:
-    """Raises ``DecodeError``."""
+    """Apply a confirmation. Raises ``DecodeError``."""
     counts = said if sent.line is None else sent.line.open(CONFIRM_TOPIC, said)
     if len(counts) != CONFIRMATION.size:
         raise DecodeError(f"a confirmation of {len(counts)} bytes")

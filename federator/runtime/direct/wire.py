@@ -1,7 +1,7 @@
-"""What agents say to each other straight: the few forms of MQTT 5 packets that they use.
+"""The wire format of direct links: the few forms of MQTT 5 packets that agents use.
 
-A port that strangers may knock at reads no more forms than that, and none by the codec, which ends
-in a panic where a text is not UTF-8.
+A port open to strangers accepts only those forms, and avoids the codec, which panics on text that
+is not UTF-8.
 
 Source: docs/direct.md; OASIS MQTT 5.0, sections 3.1 (CONNECT), 3.3 (PUBLISH), 3.12 (PINGREQ).
 """
@@ -15,15 +15,15 @@ from federator.protocol.types import BROKER_ID_MAX, BrokerId
 from federator.runtime.mqtt.wire import PINGREQ, packet_length
 
 CONFIRMATION: Final = struct.Struct(">QQ")
-"""Frames that came, and urgent ones that came, since the connection began."""
+"""Received frames, and received urgent ones, since the connection began."""
 
 CONFIRM_TOPIC: Final = "t"
-"""Of confirmations; and of a connection's first packet each way, where frames are sealed."""
+"""The topic of confirmations; and of a connection's first packet each way, if frames are sealed."""
 
 _CONNECT, _PUBLISH, _DISCONNECT = 0x10, 0x30, 0xE0
 _PROTOCOL: Final = b"\x00\x04MQTT\x05"
 _FLAGS: Final = 0x42
-"""A password and a clean start: no name, no Will."""
+"""A password and a clean start: no user name, no Will."""
 
 _HEADS: Final = {
     b"\x00\x01" + topic.encode() + b"\x00": topic
@@ -33,19 +33,19 @@ _HEAD_BYTES: Final = 4
 
 
 class Greeting(NamedTuple):
-    """Who calls, as it says, and the token that it shows."""
+    """The caller's claimed id, and its token."""
 
     sender: BrokerId
     token: bytes
 
 
 class Read(NamedTuple):
-    """What one read brought.
+    """The packets of one read.
 
     Attributes:
         used: Bytes of whole packets.
-        said: Their sorts and contents, in the order in which they came.
-        pings: To be answered.
+        said: Their topics and payloads, in the order received.
+        pings: Count of pings to answer.
     """
 
     used: int
@@ -57,7 +57,7 @@ def read_greeting(chunk: memoryview) -> tuple[int, Greeting] | None:
     """The CONNECT that ``chunk`` begins with, and its length; ``None``: it is not whole yet.
 
     Raises:
-        LinkError: It is none of a neighbour's agent.
+        LinkError: It is not from a neighbour's agent.
     """
     size = packet_length(chunk)
     if chunk[0] != _CONNECT:
@@ -68,7 +68,7 @@ def read_greeting(chunk: memoryview) -> tuple[int, Greeting] | None:
     at = packet.find(_PROTOCOL, 2, 5 + len(_PROTOCOL)) + len(_PROTOCOL)
     if at < len(_PROTOCOL) or size < at + 4 or packet[at] != _FLAGS or packet[at + 3] & 0x80:
         raise LinkError("a greeting of none of our agents")
-    at += 4 + packet[at + 3]  # flags, keep-alive, and properties, which say nothing to us
+    at += 4 + packet[at + 3]  # flags, keep-alive, and properties, which we ignore
     name, at = _field(packet, at)
     token, at = _field(packet, at)
     if at != size or not name.isdigit() or len(name) > len(str(BROKER_ID_MAX)):
@@ -80,8 +80,8 @@ def read_packets(chunk: memoryview, *, packets_max: int) -> Read:
     """The whole packets of ``chunk``, ``packets_max`` at most.
 
     Raises:
-        LinkError: One is of a form that agents do not use, or it says good-bye. What came before it
-            is lost with the connection, and will come again by the broker.
+        LinkError: A packet has a form that agents do not use, or is a DISCONNECT. Frames before it
+            are lost with the connection, and resent by the broker.
     """
     at, size, said, pings = 0, len(chunk), list[tuple[str, bytes]](), 0
     for _ in range(packets_max):
@@ -107,7 +107,7 @@ def read_packets(chunk: memoryview, *, packets_max: int) -> Read:
 
 
 def _body_bytes(length: int) -> int:
-    """What of a whole packet of ``length`` bytes comes behind its fixed header."""
+    """Bytes behind the fixed header in a whole packet of ``length`` bytes."""
     header = 2
     for bound in (1 << 7, 1 << 14, 1 << 21):
         if length - header >= bound:

@@ -1,1 +1,1 @@
-"""Subscription discovery at work: the broker's log is heard, and its table kept on disk."""
+"""Subscription discovery at work: reads the broker's log, and stores its table on disk."""

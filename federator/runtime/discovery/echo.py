@@ -1,11 +1,11 @@
-"""We publish to ourselves, over the connection that hears the broker's log: marks among its lines.
+"""Publishes marks to ourselves, over the connection that receives the broker's log.
 
-Two things are learned from them. A line that the broker dropped shows with whatever comes next
-(``protocol.discovery.continuity``), so something must; and when marks are late, so are the lines.
-And how long our broker takes to give a publication to a client: delays in the metrics stream run
-from agent to agent, and what a client sees has two more legs, from the publisher by its broker to
-the agent, and from the agent by its broker to the subscriber. Both are what a mark's way measures:
-one client writes, the broker passes on, another one wakes up and reads.
+They serve two purposes. A log line that the broker dropped shows with the next message
+(``protocol.discovery.continuity``), so there must be one; and late marks mean late lines. And they
+measure how long our broker takes to deliver a publication to a client: delays in the metrics stream
+run from agent to agent, and a client sees two more legs, from the publisher by its broker to the
+agent, and from the agent by its broker to the subscriber. A mark's way measures both: one client
+writes, the broker forwards, another one wakes up and reads.
 
 Source: docs/protocol.md 9; docs/metrics.md, "agents".
 """
@@ -29,13 +29,13 @@ GAP_S: Final = 0.5
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class BrokerEcho:
-    """Publishes marks, and hears them."""
+    """Publishes marks, and receives them."""
 
     link: MqttLink
     federation: str
     broker: int
-    sent: Callable[[], None]  # told when a mark was published
-    came: Callable[[Millis], None]  # told when it came back, and when it had been published
+    sent: Callable[[], None]  # called when a mark was published
+    came: Callable[[Millis], None]  # called when it came back, with the time of its publishing
 
     def __post_init__(self) -> None:
         self.topic = echo_topic(self.federation, self.broker)
@@ -44,9 +44,8 @@ class BrokerEcho:
         self._round_trip_us: int | None = None
 
     async def run(self) -> None:
-        """Publish marks until cancelled."""
         while True:
-            # Not on the beat: what else begins then would be measured, too.
+            # Not on the beat: tasks that begin then would distort the measurement.
             await asyncio.sleep(GAP_S)
             if self.link.connected:
                 self.sent()
@@ -54,7 +53,7 @@ class BrokerEcho:
                 self.link.publish(self.topic, self._own_words.say(self._last_us), qos=1)
 
     def on_echo(self, packet: PublishPacket) -> None:
-        """One came: ours, unless somebody else publishes here."""
+        """Handle a received mark; ignore those of other clients."""
         sent_us, now_us = self._own_words.hear(packet), time.monotonic_ns() // 1_000
         if sent_us is not None:
             self.came(Millis(sent_us // 1_000))
@@ -62,6 +61,6 @@ class BrokerEcho:
                 self._round_trip_us = now_us - sent_us
 
     def take_us(self) -> int | None:
-        """What was measured since this was last asked."""
+        """The measurement since the last call."""
         taken, self._round_trip_us = self._round_trip_us, None
         return taken

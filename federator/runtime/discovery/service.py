@@ -1,9 +1,9 @@
-"""Feeds discovery from the control connection, keeps its table on disk, tells what it found.
+"""Feeds discovery from the control connection, stores its table, and reports its changes.
 
 The file is written at most once in ``SAVE_GAP_S``, and marked ``closed`` only by an orderly stop: a
-process that was killed may have acknowledged log lines whose effect it never wrote, so its
-successor must not take the table for complete. A file that cannot be written any more gets another
-name: what it holds is outdated, for who knows how long.
+process that was killed may have acknowledged log lines without writing their effect, so its
+successor must not consider the table complete. A file that can no longer be written is renamed: its
+content is outdated by an unknown time.
 
 Source: docs/ARCHITECTURE.md, "Discovery".
 """
@@ -47,7 +47,7 @@ _log = structlog.get_logger()
 
 
 class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
-    """What the file holds: whether it was written at an orderly stop, when, and the record."""
+    """The content of the file: whether it was written at an orderly stop, when, and the record."""
 
     closed: bool
     saved_at_ms: int
@@ -55,7 +55,7 @@ class SavedDiscovery(msgspec.Struct, array_like=True, frozen=True):
 
 
 REMOVED_AT_ONCE = 256
-"""Of filters that nobody wants any more: some milliseconds of a turn of the loop."""
+"""Unwanted filters removed in one turn of the loop: some milliseconds."""
 
 
 @dataclass(eq=False, repr=False)
@@ -65,11 +65,11 @@ class Discovery:
     Args:
         members_changed: Called when groups gained or lost members, when groups span brokers;
             without it, shared filters are wanted as others are.
-        control_filters: All that the control connection subscribes.
-        recall: Told before that connects what an earlier process subscribed over it, perhaps more.
-        call_roll: Asks gateways and others of ours at our broker to subscribe again.
-        own_links: Our other connections to this broker. Both are asked whenever the control
-            connection comes up: log lines about them may have passed unheard.
+        control_filters: All subscriptions of the control connection.
+        recall: Called before that connects, with what an earlier process subscribed over it.
+        call_roll: Asks gateways and our other programs at our broker to subscribe again.
+        own_links: Our other connections to this broker. Both are called whenever the control
+            connection comes up: we may have missed log lines about them.
     """
 
     settings: DiscoverySettings
@@ -91,8 +91,8 @@ class Discovery:
         self._probes = (probe, f"$share/federator/{probe}")
         self._path = self.state_dir / FILE_NAME
         self._outdated_path = self.state_dir / f"{FILE_NAME}.outdated"
-        self._unanswered: list[MqttLink] = []  # ours, with subscriptions open when we came up
-        self.known = pure.Discovery(  # as far as the broker's log tells
+        self._unanswered: list[MqttLink] = []  # our links without an answer when we came up
+        self.known = pure.Discovery(  # as far as the broker's log shows
             own_id=self.own_id,
             parameters=pure.DiscoveryParameters(
                 log_topics=settings.log_topics,
@@ -108,11 +108,12 @@ class Discovery:
             ),
         )
         self.broker_version: str | None = None
-        # What another agent at this broker knows, where we know nothing yet.
+        # Supplies the knowledge of another agent at this broker, if we have none yet.
         self.inherit: Callable[[], pure.DiscoveryRecord] | None = None
         self._probing = False
         self._link: MqttLink | None = None
-        self._added, self._removed = set[str](), set[str]()  # not told yet, as those of _members
+        # Not reported yet, like those in _members.
+        self._added, self._removed = set[str](), set[str]()
         self._members: pure.MembersChanged | None = None
         self._next_turn: asyncio.Handle | None = None
         self._timer = DeadlineTimer(self._on_time)
@@ -122,11 +123,11 @@ class Discovery:
 
     @property
     def told(self) -> frozenset[str]:
-        """All that ``interest_changed`` was told to be wanted."""
+        """All filters reported as wanted to ``interest_changed``."""
         return (self.known.wanted - self._added) | self._removed
 
     def subscriptions(self) -> list[TopicFilter]:
-        """What the control connection subscribes: the log first, so that it reports the rest.
+        """The subscriptions of the control connection: the log first, so that it reports the rest.
 
         All at one QoS: log lines and counts must stay in order.
         """
@@ -140,35 +141,35 @@ class Discovery:
         return filters
 
     def snapshot(self) -> dict[str, Any]:
-        """What an operator sees, as JSON."""
-        told = asdict(self.known.snapshot())
-        since_ms = told.pop("unheard_before_ms")
+        """The state for operators, as JSON."""
+        snapshot = asdict(self.known.snapshot())
+        since_ms = snapshot.pop("unheard_before_ms")
         before = None if since_ms is None else wall_clock_ms() - monotonic_ms() + since_ms
-        told["asks_for"] = list(self.settings.widen_to) if told["widened"] else []
-        told["unheard_before"] = "" if before is None else _utc(before)
-        return told
+        snapshot["asks_for"] = list(self.settings.widen_to) if snapshot["widened"] else []
+        snapshot["unheard_before"] = "" if before is None else _utc(before)
+        return snapshot
 
     def record(self) -> pure.DiscoveryRecord:
-        """What another agent at this broker may begin with."""
+        """A record with which another agent at this broker may begin."""
         return self.known.record(now_ms=monotonic_ms())
 
-    # What happens
+    # Events
 
     def on_up(self, link: MqttLink, *, session_present: bool) -> None:
-        """Begin to listen to the broker: the control connection is up."""
+        """The control connection is up: begin to receive the broker's log."""
         self._link = link
         now_ms = monotonic_ms()
         self._perform(self.known.on_broker_up(session_present=session_present, now_ms=now_ms))
         self._hold_own()
 
     def on_down(self) -> None:
-        """Note that lines of the log may pass unheard: the control connection is gone."""
+        """The control connection is lost: log lines may be missed."""
         self._perform(self.known.on_broker_down(now_ms=monotonic_ms()))
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """Take a line of the log, a count of the broker, or a filter that a client names.
+        """Handle a log line, a count of the broker, or a filter that a client registers.
 
-        What changes by it is told with the next ``tell_changes``, that of many lines at once.
+        The next ``tell_changes`` reports the changes, those of many lines at once.
         """
         if self._unanswered:
             self._hold_answered()
@@ -184,14 +185,14 @@ class Discovery:
         self._note(effects)
 
     def on_packet(self, packet_id: int, *, duplicate: bool) -> None:
-        """Follow the identifiers of all that comes at QoS 1, before it is looked at."""
+        """Track the identifiers of all packets at QoS 1, before they are handled."""
         self._note(self.known.on_packet(packet_id, duplicate=duplicate, now_ms=monotonic_ms()))
 
     def tell_changes(self) -> None:
-        """Tell what our clients want otherwise since this was last asked.
+        """Report the changes of our clients' interest since the last call.
 
-        Of what they want no more ``REMOVED_AT_ONCE`` in a turn of the loop: a client that goes may
-        have had any number, and nobody waits for that.
+        At most ``REMOVED_AT_ONCE`` removals in a turn of the loop: a leaving client may have had
+        any number, and removals are not urgent.
         """
         added = removed = _NOTHING  # mostly, and twice a second
         if self._added:
@@ -209,7 +210,7 @@ class Discovery:
         self._timer.set(self.known.next_deadline_ms())
 
     def on_mark_sent(self) -> None:
-        """Note that a mark among the lines is on its way."""
+        """Note that a mark among the lines was sent."""
         self._perform(self.known.on_mark_sent(now_ms=monotonic_ms()))
 
     def _tell_more(self) -> None:
@@ -237,14 +238,14 @@ class Discovery:
     # Within
 
     def _hold_own(self) -> None:
-        """Count what our own connections subscribe: log lines about them may be missing."""
+        """Count the subscriptions of our own connections: log lines about them may be missing."""
         probes = self._probes if self._probing else ()
         self._hold(self.own_id, [*self.control_filters(), *probes])
         links = list(self.own_links())
         self._unanswered = [link for link in links if not link.subscribed]
         for link in links:
-            # One that was not answered counts for nothing: its broker may have forgotten it, and
-            # clients of whom no line was heard would make up for it in the count.
+            # A link without an answer counts as nothing: its broker may have forgotten it, and
+            # clients without log lines would make up for it in the count.
             self._hold(link.client_id, _granted(link) if link.subscribed else ())
 
     def _hold(self, client_id: str, filters: Iterable[str]) -> None:
@@ -255,8 +256,8 @@ class Discovery:
     def _hold_answered(self) -> None:
         """Count our subscriptions that the broker answered since we came up.
 
-        It may have logged them before. Not sooner: what it does not count yet would hide what a
-        client has.
+        It may have logged them before. Not earlier: what it does not count yet would hide a
+        client's.
         """
         for link in [link for link in self._unanswered if link.subscribed]:
             self._unanswered.remove(link)
@@ -275,13 +276,13 @@ class Discovery:
         if outdated:
             away_ms = None
         self._perform(self.known.load(record, away_ms=away_ms, now_ms=now_ms, outdated=outdated))
-        # A part that is off now may have had some, which the broker would go on counting.
+        # A part that is now off may have had subscriptions, which the broker would go on counting.
         self.recall(self.known.filters_of(self.own_id))
-        # From now on, until an orderly stop, what the file holds may not be complete.
+        # From now on, until an orderly stop, the file may be incomplete.
         self._write(self._content(closed=False))
 
     async def _save(self) -> None:
-        """Write the file in a thread, and never leave one behind that would write later."""
+        """Write the file in a thread, and always wait for that thread."""
         with self._encoding.working():
             content = self._content(closed=False)
         writing = asyncio.ensure_future(asyncio.to_thread(self._write, content))
@@ -318,10 +319,10 @@ class Discovery:
     def _probe(self, subscribe: bool) -> None:
         if self._link is None:
             return
-        known, self._probing = self._probing, subscribe
-        # An earlier process may have left them in our session; only what was subscribed is dropped:
+        probing_before, self._probing = self._probing, subscribe
+        # An earlier process may have left them in our session. Only subscribed filters are dropped,
         # see ``Reconciliation.drop_probe``.
-        if subscribe or not known:
+        if subscribe or not probing_before:
             self._link.subscribe(live_filter(probe, QoS.AT_MOST_ONCE) for probe in self._probes)
         if not subscribe:
             self._link.unsubscribe(self._probes)
@@ -338,7 +339,7 @@ class Discovery:
         try:
             damage.write(self._path, content)
         except OSError as error:
-            if not self._complained:  # it is tried again every second
+            if not self._complained:  # it is retried every second
                 self._complained = True
                 _log.warning("discovery.not_saved", path=str(self._path), why=error.strerror)
             self._saved_revision = -1
@@ -365,7 +366,7 @@ def _utc(at_ms: int) -> str:
 
 
 def _move(filters: Iterable[str], source: set[str], to: set[str]) -> None:
-    """Take ``filters`` out of ``source``, and put ``to`` those that were not there."""
+    """Remove ``filters`` from ``source``; add those that were not there to ``to``."""
     for filter in filters:
         if filter in source:
             source.discard(filter)

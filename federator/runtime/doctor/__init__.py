@@ -1,1 +1,1 @@
-"""Can this broker take part? Tried, judged, and mended; and the ACL that an agent needs."""
+"""Tests whether this broker can take part and how to fix it; and the ACL that an agent needs."""

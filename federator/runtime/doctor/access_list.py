@@ -1,19 +1,18 @@
-"""Who needs which topics of a broker, as Mosquitto's acl_file: least rights, from our own names.
+"""The rights of each role on a broker's topics, as Mosquitto's acl_file: least rights.
 
-Everything that agents, gateways, collectors, steerers and consoles say to each other goes by the
-broker, and the broker decides who may say it. Eight parts are played there:
+Agents, gateways, collectors, steerers and consoles exchange all messages through the broker, which
+decides what each may publish. It has eight roles:
 
-- the **agent** of this broker, which alone learns who subscribes to what;
-- **peers**, the agents of neighbours: they speak to ours, and hear nothing;
-- **outbound peers**, whose brokers ours cannot dial: they also hear what is said to them here, each
-  what is said to itself;
-- **leaves** of a hub: as these, and what they say and hear has topics of their own;
-- **gateways**, which read the guide, ask, and tell who is there;
+- the **agent** of this broker, which alone learns what each client subscribes to;
+- **peers**, the agents of neighbours: they publish for ours, and read nothing;
+- **outbound peers**, on brokers that ours cannot dial: each also reads its own outbox here;
+- **leaves** of a hub: like these, on topics of their own;
+- **gateways**, which read the guide, ask, and announce their clients;
 - **collectors**, which ask for records;
-- **steerers**, which hear loads and tell plans;
-- **consoles**, which ask for pages, trace, and give the orders of operators.
+- **steerers**, which read loads and publish plans;
+- **consoles**, which ask for pages, trace, and send the orders of operators.
 
-Clients play none, and get nothing that begins with ``$``.
+Clients have no role, and get nothing that begins with ``$``.
 
 Pure: the same settings give the same lines.
 
@@ -38,13 +37,13 @@ Right = Literal["read", "write", "readwrite"]
 Grants = Mapping[str, Right]
 
 AGENT: Final = "federator"
-"""The user that is written where the configuration names none."""
+"""The user name to write where the configuration names none."""
 
 _ANY: Final = "+"
 
 
 def agent_grants(settings: Settings) -> Grants:
-    """What the agent of this broker needs, and the verbs that use its name."""
+    """The rights of this broker's agent, and of the verbs that use its user name."""
     federation = settings.federation
     may_hear = (
         *(topics.control_topic(federation, kind) for kind in CONTROL_KINDS),
@@ -75,10 +74,10 @@ def agent_grants(settings: Settings) -> Grants:
         topics.outbox_topic(federation, _ANY, _ANY),
     )
     both = (
-        topics.data_topic(federation),  # the doctor writes there
-        topics.mark_topic(federation),  # it asks itself how far it is, too
-        topics.drain_topic(federation),  # `federator drain` does
-        topics.trace_topic(federation),  # `federator trace` does, and hears the answers
+        topics.data_topic(federation),  # the doctor publishes there
+        topics.mark_topic(federation),  # the agent also asks itself
+        topics.drain_topic(federation),  # `federator drain` publishes there
+        topics.trace_topic(federation),  # `federator trace` publishes there, and reads the answers
         topics.traced_topic(federation, _ANY),
         topics.agents_topic(federation),
         topics.cover_topic(federation),
@@ -92,26 +91,26 @@ def agent_grants(settings: Settings) -> Grants:
 
 
 def peer_grants(federation: str) -> Grants:
-    """What the agents of neighbours need: they only speak."""
+    """The rights of neighbours' agents: they only publish."""
     spoken = [topics.control_topic(federation, kind) for kind in CONTROL_KINDS]
     return _grants(write=(*spoken, topics.data_topic(federation), loop_watch.STATE_FILTER))
 
 
 def outbound_grants(federation: str, broker: int) -> Grants:
-    """What the agent of ``broker`` needs that ours cannot dial, beside the others' rights."""
+    """The rights of the agent of ``broker``, which ours cannot dial, beside its other rights."""
     outbox = topics.outbox_topic(federation, BrokerId(broker), _ANY)
     tried = topics.outbox_topic(federation, BrokerId(broker), topics.OUTBOX_TRIED)
     return {**peer_grants(federation), **_grants(read=(outbox,), write=(tried,))}
 
 
 def leaf_grants(port: PortSettings) -> Grants:
-    """What the agent of a leaf needs here, whether it dials alone or is dialled, too."""
-    health = topics.health_topic(port.federation)  # by which it looks for a hub
+    """The rights of a leaf's agent here, whether it dials alone or is dialled, too."""
+    health = topics.health_topic(port.federation)  # by which it chooses a hub
     return {**outbound_grants(port.federation, port.leaf.id), **_grants(read=(health,))}
 
 
 def gateway_grants(federation: str) -> Grants:
-    """What gateways need for themselves; their clients have names and rights of their topics."""
+    """The rights of gateways themselves; their clients have user names and rights of their own."""
     return _grants(
         read=(
             topics.guide_topic(federation),
@@ -135,7 +134,7 @@ def gateway_grants(federation: str) -> Grants:
 
 
 def collector_grants(federation: str) -> Grants:
-    """What a collector, or whoever else reads the metrics stream, needs."""
+    """The rights of a collector, or of any other reader of the metrics stream."""
     return _grants(
         read=(
             topics.guide_topic(federation),
@@ -147,7 +146,7 @@ def collector_grants(federation: str) -> Grants:
 
 
 def steerer_grants(federation: str) -> Grants:
-    """What a steerer needs; it hears the plans of others, too."""
+    """The rights of a steerer; it reads other steerers' plans, too."""
     return _grants(
         read=(topics.guide_topic(federation), topics.load_topic(federation)),
         both=(topics.plan_topic(federation),),
@@ -155,7 +154,7 @@ def steerer_grants(federation: str) -> Grants:
 
 
 def console_grants(federation: str) -> Grants:
-    """What a console needs; one that only shows may be kept from ``drain``."""
+    """The rights of a console; one that only displays may be denied ``drain``."""
     return _grants(
         read=(
             topics.guide_topic(federation),
@@ -183,10 +182,10 @@ def access_list(
     steerers: Sequence[str],
     consoles: Sequence[str],
 ) -> list[str]:
-    """The lines of an acl_file for our broker, given the user names of those who come there.
+    """The lines of an acl_file for our broker, given the user names of each role.
 
     Args:
-        outbound: Which broker's agent each user is that takes what is said to it here.
+        outbound: By user name, the broker of an agent that reads its outbox here.
     """
     federation = settings.federation
     ports = [settings.for_leaf(leaf) for leaf in settings.leaves]

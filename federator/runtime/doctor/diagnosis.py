@@ -1,7 +1,8 @@
-"""From what a broker did to what is wrong with it, and the exact lines that mend it.
+"""From a broker's behaviour to its faults, and the exact lines that fix them.
 
 Pure: the same facts give the same report. A finding fails when publications would be lost or the
-agent would be blind, and warns when it would only be slower or more generous than need be.
+agent would be blind, and warns when the federation would only be slower or deliver more than
+needed.
 
 Source: mosquitto.conf(5); docs/ARCHITECTURE.md, "What we ask of a broker".
 """
@@ -25,9 +26,9 @@ from federator.runtime.mqtt.probe import is_taken
 CONFIG_EXIT_CODE = 78
 QUEUE_LINE = "max_queued_messages 100000"
 RESTART_LINES = ("max_queued_messages", "max_packet_size")
-"""Sessions that there are keep the former limit when the broker reads its file again."""
+"""Existing sessions keep the former limit when the broker reads its file again."""
 ADVERTISE = "set broker.advertise to what other hosts reach this broker by"
-PUBLISHED = 2_000  # for one client that is slow: twice what a broker keeps by default
+PUBLISHED = 2_000  # for one slow client: twice what a broker keeps by default
 LONG_S_MAX = 0.5
 FRAME_ROOM_BYTES = 65_536  # topic, header and filter keys around a frame's body
 TOPIC_ROOM_BYTES = 1_024  # a PUBLISH around its payload
@@ -43,7 +44,7 @@ SUSPECT_VERSIONS = {
 
 @dataclass(frozen=True, slots=True)
 class TopicAccess:
-    """What came of publishing on ``topic``: the reason code in words, and whether we heard it."""
+    """The result of publishing on ``topic``: the reason code in words, and whether it came back."""
 
     topic: str
     answer: str
@@ -52,11 +53,11 @@ class TopicAccess:
 
 @dataclass(frozen=True, slots=True)
 class Facts:
-    """What the broker did."""
+    """The broker's behaviour."""
 
     version: str | None
     connack: mqtt5.ConnAckPacket
-    logs: AbstractSet[str]  # those of ``LOG_KINDS`` that told of our own deeds
+    logs: AbstractSet[str]  # those of ``LOG_KINDS`` with lines about our own actions
     control: TopicAccess
     clients: TopicAccess
     data_connection: Sequence[TopicAccess]
@@ -69,7 +70,7 @@ class Facts:
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One check: what was found and, unless it is ``ok``, what to do."""
+    """One check: its result and, unless it is ``ok``, what to do."""
 
     name: str
     outcome: Outcome
@@ -87,7 +88,7 @@ class Report:
 
     @property
     def takes_restart(self) -> bool:
-        """Whether Mosquitto takes up one of ``config_lines`` at its start alone."""
+        """Whether Mosquitto reads one of ``config_lines`` only at its start."""
         return any(line.startswith(RESTART_LINES) for line in self.config_lines)
 
     @property
@@ -97,7 +98,7 @@ class Report:
 
 
 def judge(facts: Facts, settings: Settings) -> Report:
-    """Every finding, in the order in which an operator should mend them."""
+    """Every finding, in the order in which an operator should fix them."""
     findings = [
         _version(facts),
         _access("control topics", facts.control),
@@ -129,25 +130,25 @@ def _version(facts: Facts) -> Finding:
 
 def _access(what: str, tried: TopicAccess) -> Finding:
     if not is_taken(tried.answer):
-        found = f"publishing was answered {tried.answer!r}"
-        return Finding(what, "fail", found, "allow it in the ACL")
+        what_came = f"publishing was answered {tried.answer!r}"
+        return Finding(what, "fail", what_came, "allow it in the ACL")
     if not tried.returned:
-        found = "what we published did not come back to us"
+        what_came = "what we published did not come back to us"
         mend = "allow reading it in the ACL; a listener with mount_point cannot be used"
-        return Finding(what, "fail", found, mend)
+        return Finding(what, "fail", what_came, mend)
     return Finding(what, "ok", "can be published and read")
 
 
 def _data_connection(facts: Facts) -> Finding:
-    """The topics on which the data connection hears frames and its own marks.
+    """The topics on which the data connection receives frames and its own marks.
 
     Without them it would seem well and carry nothing, or let publications in twice.
     """
     name = "data connection"
     for one in facts.data_connection:
-        found = _access(name, one)
-        if found.outcome == "fail":
-            return Finding(name, "fail", f"{one.topic}: {found.found}", found.mend)
+        finding = _access(name, one)
+        if finding.outcome == "fail":
+            return Finding(name, "fail", f"{one.topic}: {finding.found}", finding.mend)
     topics = ", ".join(one.topic for one in facts.data_connection)
     return Finding(name, "ok", f"{topics}: can be published and read")
 
@@ -157,24 +158,26 @@ def _frame_packet_bytes(settings: Settings) -> int:
 
 
 def tried_lengths(settings: Settings, connack: mqtt5.ConnAckPacket) -> list[int]:
-    """Which payloads to try, the longest first: as far as the broker says that it takes them."""
+    """Payload lengths to try, the longest first: as far as the broker claims to accept them."""
     longest = min(connack.max_packet_size or PACKET_BYTES_MAX, _frame_packet_bytes(settings))
     lengths = {longest - TOPIC_ROOM_BYTES, *PAYLOADS}
-    return sorted((each for each in lengths if each + TOPIC_ROOM_BYTES <= longest), reverse=True)
+    return sorted(
+        (length for length in lengths if length + TOPIC_ROOM_BYTES <= longest), reverse=True
+    )
 
 
 def _lacks_length(facts: Facts, settings: Settings) -> tuple[str, int] | None:
-    """Which setting of the broker is too low for frames, and what it takes; ``None``: none is."""
-    wanted, said = _frame_packet_bytes(settings), facts.connack.max_packet_size
-    if said is not None and said < wanted:
+    """The setting of the broker that is too low for frames, and its value; ``None``: none is."""
+    needed, said = _frame_packet_bytes(settings), facts.connack.max_packet_size
+    if said is not None and said < needed:
         return "max_packet_size", said
-    if facts.payload is not None and facts.payload < wanted - TOPIC_ROOM_BYTES:
+    if facts.payload is not None and facts.payload < needed - TOPIC_ROOM_BYTES:
         return "message_size_limit", facts.payload
     return None
 
 
 def _packet_size(facts: Facts, settings: Settings) -> Finding:
-    name, wanted, said = (
+    name, needed, said = (
         "packet size",
         _frame_packet_bytes(settings),
         facts.connack.max_packet_size,
@@ -186,15 +189,15 @@ def _packet_size(facts: Facts, settings: Settings) -> Finding:
         shown += f"; publications of more than {longest} bytes may not cross"
         return Finding(name, "ok", shown)
     setting, most = lacking
-    found = f"at most {most} bytes"
+    what = f"at most {most} bytes"
     if setting != "max_packet_size":
-        found = f"payloads of {most} bytes come back, of more not all; longer ones tell nobody"
-    mend = f"raise {setting} to {wanted}: "
+        what = f"payloads of {most} bytes come back, of more not all; longer ones tell nobody"
+    mend = f"raise {setting} to {needed}: "
     if most < TAKEN_BYTES:
         mend += "agents' long lists of filters do not pass it"
-        return Finding(name, "fail", found, mend)
+        return Finding(name, "fail", what, mend)
     mend += "its clients get no longer publications; frames for others pass it in parts"
-    return Finding(name, "warn", found, mend)
+    return Finding(name, "warn", what, mend)
 
 
 def _limits(connack: mqtt5.ConnAckPacket) -> list[Finding]:
@@ -217,9 +220,9 @@ def _queue(facts: Facts) -> list[Finding]:
         return []
     if facts.kept >= PUBLISHED:
         return [Finding("queue", "ok", f"{PUBLISHED} publications and more for one client")]
-    found = f"of {PUBLISHED} publications {facts.kept} were kept for a slow client"
+    what = f"of {PUBLISHED} publications {facts.kept} were kept for a slow client"
     mend = f"set {QUEUE_LINE}: log lines get lost in storms, publications after cuts"
-    return [Finding("queue", "warn", found, mend)]
+    return [Finding("queue", "warn", what, mend)]
 
 
 def _log_topics(facts: Facts, settings: Settings) -> Finding:
@@ -228,17 +231,17 @@ def _log_topics(facts: Facts, settings: Settings) -> Finding:
         return Finding("log topics", "ok", "our own subscribe, unsubscribe and connect were told")
     if not settings.discovery.log_topics:
         return Finding("log topics", "ok", "not asked for: discovery.log_topics = false")
-    found = f"{' and '.join(missing)} not told"
+    what = f"{' and '.join(missing)} not told"
     if not facts.logs:
-        found = "nothing is told: log topics are off, or may not be read"
-    return Finding("log topics", "fail", found, "add the lines below and reload the broker")
+        what = "nothing is told: log topics are off, or may not be read"
+    return Finding("log topics", "fail", what, "add the lines below and reload the broker")
 
 
 def _system(facts: Facts) -> Finding:
     if facts.system_seen:
         return Finding("$SYS", "ok", "the number of subscriptions is told")
-    found = "no $SYS/broker/subscriptions/count: lost log lines would go unnoticed"
-    return Finding("$SYS", "warn", found, "set sys_interval 10, and allow $SYS/broker/# in the ACL")
+    what = "no $SYS/broker/subscriptions/count: lost log lines would go unnoticed"
+    return Finding("$SYS", "warn", what, "set sys_interval 10, and allow $SYS/broker/# in the ACL")
 
 
 def _strangers(facts: Facts, settings: Settings) -> Finding:
@@ -250,8 +253,8 @@ def _strangers(facts: Facts, settings: Settings) -> Finding:
 
 
 def _neighbours(facts: NeighbourFacts, settings: Settings) -> Iterator[Finding]:
-    """Whether we may speak there, and whether what is said back can reach us."""
-    heard = set(facts.heard.values())
+    """Whether we may publish there, and whether the answers can reach us."""
+    agents = set(facts.heard.values())
     for way in facts.ways:
         if way.refused:
             mend = "give its broker's operator our user name, and the lines of `doctor --acl` there"
@@ -264,39 +267,39 @@ def _neighbours(facts: NeighbourFacts, settings: Settings) -> Iterator[Finding]:
             yield Finding("neighbour", "fail", f"{way.address}: leads to our own broker", mend)
         elif way.back is not None:
             yield _way_back(way.address, way.back, settings)
-        elif way.unreached and not heard:
-            found = f"{way.address}: we may speak there, and nobody there can connect to our broker"
-            yield Finding("neighbour", "fail", found, f'{ADVERTISE}, or links.dial = "out"')
-        elif not heard:
-            found = f"{way.address}: we may speak there, its agent is not heard here"
+        elif way.unreached and not agents:
+            what = f"{way.address}: we may speak there, and nobody there can connect to our broker"
+            yield Finding("neighbour", "fail", what, f'{ADVERTISE}, or links.dial = "out"')
+        elif not agents:
+            what = f"{way.address}: we may speak there, its agent is not heard here"
             mend = "start it; if it runs, trust.refused in its log says whether security or keys "
             mend += 'differ; if nobody there can connect to our broker, set links.dial = "out"'
-            yield Finding("neighbour", "warn", found, mend)
+            yield Finding("neighbour", "warn", what, mend)
         else:
-            speaks = ", its agent speaks here" if way.address in heard else ""
+            speaks = ", its agent speaks here" if way.address in agents else ""
             yield Finding("neighbour", "ok", f"{way.address}: we may speak there{speaks}")
 
 
 def _way_back(address: str, back: WayBack, settings: Settings) -> Finding:
-    """Whether we may hear, at a neighbour's broker, what is said to us there."""
+    """Whether we may read our outbox at a neighbour's broker."""
     if not back.may_read:
         mend = "let its operator take the lines of "
         mend += f"`federator doctor --acl --outbound {settings.broker.id}=OUR-USER` there"
-        found = f"{address}: we may speak there, and not hear what is said to us there"
-        return Finding("neighbour", "fail", found, mend)
+        what = f"{address}: we may speak there, and not hear what is said to us there"
+        return Finding("neighbour", "fail", what, mend)
     if back.long_s is not None and back.long_s > LONG_S_MAX:
-        found = f"{address}: {LONG_BYTES} bytes that are said to us there took {back.long_s:.1f} s"
+        what = f"{address}: {LONG_BYTES} bytes that are said to us there took {back.long_s:.1f} s"
         mend = "Mosquitto 2.0 is slow to write long packets into WebSockets: take 2.1, or mqtts://"
-        return Finding("neighbour", "warn", found, mend)
+        return Finding("neighbour", "warn", what, mend)
     speaks = "its agent speaks" if back.heard else "nobody speaks"
-    found = f"{address}: we may speak there, and hear what is said to us there; {speaks} to us"
+    what = f"{address}: we may speak there, and hear what is said to us there; {speaks} to us"
     if back.heard:
-        return Finding("neighbour", "ok", found)
+        return Finding("neighbour", "ok", what)
     mend = "once our agent runs, its agent answers there, unless its links.dial_back = false"
     if settings.role == "leaf":
         mend = "once our agent runs, its agent answers there if it has [[leaves]] with id = "
         mend += f"{settings.broker.id}; a leaf has none: name a hub"
-    return Finding("neighbour", "ok", found, mend)
+    return Finding("neighbour", "ok", what, mend)
 
 
 def _way_to_us(facts: NeighbourFacts) -> Finding:

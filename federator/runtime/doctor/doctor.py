@@ -1,9 +1,9 @@
-"""Can this broker take part? Ask it, by doing once what an agent does all day.
+"""Tests whether this broker can take part, by doing once what an agent does all day.
 
-A configuration file says what was meant; only the broker knows what it does. So the doctor logs in
-as the agent would, subscribes to the log topics, and then looks whether its own next SUBSCRIBE,
-UNSUBSCRIBE and connect show up there; it publishes under ``$fed`` and looks whether that comes
-back. ``diagnosis`` judges what was seen.
+A configuration file shows the intention; only the broker shows its behaviour. So the doctor logs in
+as the agent would, subscribes to the log topics, and then checks whether its own next SUBSCRIBE,
+UNSUBSCRIBE and connect show up there; it publishes under ``$fed`` and checks whether that comes
+back. ``diagnosis`` judges the results.
 
 Source: docs/ARCHITECTURE.md, "What we ask of a broker".
 """
@@ -58,7 +58,7 @@ SILENCE_SECONDS = 1.0
 
 @dataclass(slots=True)
 class Findings:
-    """What has come from the broker, compared with what we did."""
+    """What the broker sent, compared with what we did."""
 
     client_id: str
     guest_id: str
@@ -69,7 +69,7 @@ class Findings:
     returned: set[str] = field(default_factory=set)
 
     def note(self, packet: mqtt5.PublishPacket) -> None:
-        """Credit one publication to one of our deeds; others' lines are no proof."""
+        """Credit one publication to one of our actions; lines about others are no proof."""
         topic, text = packet.topic, packet.payload.decode("utf-8", errors="replace")
         if topic == VERSION_TOPIC:
             self.version = text
@@ -97,9 +97,9 @@ class Findings:
 async def _kept_for_the_slow(settings: Settings, topic: str) -> int:
     """How many of ``PUBLISHED`` publications come in the end, when nothing is acknowledged.
 
-    Mosquitto drops what is beyond ``max_queued_messages`` for one client, a thousand by default:
-    log lines, when somebody subscribes thousands of filters at once, and publications, after a cut
-    or while an agent is away.
+    Mosquitto drops what exceeds ``max_queued_messages`` for one client, a thousand by default: log
+    lines, when a client subscribes thousands of filters at once, and publications, after a cut or
+    while an agent is away.
 
     Source: mosquitto.conf(5), ``max_queued_messages``.
 
@@ -127,7 +127,7 @@ async def _kept_for_the_slow(settings: Settings, topic: str) -> int:
 
 
 async def _stands_beside_another(probe: BrokerProbe, settings: Settings) -> None:
-    """Raise ``ConfigError`` where the broker ended ``probe`` when we came a second time."""
+    """Raise ``ConfigError`` if the broker ended ``probe`` when we connected a second time."""
     broker = settings.broker
     try:
         await probe.publish(doctor_topic(settings.federation, secrets.token_hex(4)), DOCTORS_WORD)
@@ -141,8 +141,8 @@ async def _stands_beside_another(probe: BrokerProbe, settings: Settings) -> None
 async def _longest_payload(settings: Settings, topic: str) -> int:
     """The first of ``tried_lengths`` that comes back, 0 if none: they stay in order.
 
-    Mosquitto says nowhere how long a payload it takes (``message_size_limit``); longer ones of QoS
-    0 it drops in silence.
+    Mosquitto does not announce its longest payload (``message_size_limit``); longer ones of QoS 0
+    it drops silently.
 
     Source: mosquitto.conf(5), ``message_size_limit``.
 
@@ -166,7 +166,7 @@ async def examine(
     line_seconds_max: float = LINE_SECONDS_MAX,
     system_seconds_max: float = SYSTEM_SECONDS_MAX,
 ) -> Facts:
-    """Ask the broker everything; wait so long for lines of its log, and for ``$SYS`` topics.
+    """Run all tests; wait so long for lines of the broker's log, and for ``$SYS`` topics.
 
     Raises:
         LinkError: It cannot be reached; ``RefusedError`` when it refuses us.
@@ -178,7 +178,7 @@ async def examine(
     answers: dict[str, str] = {}
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(*LOG_LINES, VERSION_TOPIC, COUNT)
-        # An agent may be at work on the topics of the data connection: to it our word says nothing.
+        # An agent may use the topics of the data connection: it ignores our test payload.
         for topics in (
             (control, data),
             (data_topic(federation),),
@@ -193,20 +193,21 @@ async def examine(
         guest = f"{name}-guest"
         async with BrokerProbe(settings.broker, client_id=guest):
             await _stands_beside_another(probe, settings)
-        heard = Findings(client_id=name, guest_id=guest, topics=(control, data))
-        await heard.listen(probe, line_seconds_max, lambda: len(heard.logs) == len(LOG_LINES))
-        await heard.listen(probe, system_seconds_max, lambda: heard.system_seen)
+        findings = Findings(client_id=name, guest_id=guest, topics=(control, data))
+        await findings.listen(probe, line_seconds_max, lambda: len(findings.logs) == len(LOG_LINES))
+        await findings.listen(probe, system_seconds_max, lambda: findings.system_seen)
         on_control, on_clients, *on_data_connection = (
-            TopicAccess(topic, answer, topic in heard.returned) for topic, answer in answers.items()
+            TopicAccess(topic, answer, topic in findings.returned)
+            for topic, answer in answers.items()
         )
         return Facts(
-            version=heard.version,
+            version=findings.version,
             connack=probe.connack,
-            logs=heard.logs,
+            logs=findings.logs,
             control=on_control,
             clients=on_clients,
             data_connection=on_data_connection,
-            system_seen=heard.system_seen,
+            system_seen=findings.system_seen,
             speakers=await who_may_speak(
                 settings.broker, federation=federation, name=str(settings.broker.id)
             ),

@@ -1,4 +1,4 @@
-"""The kinds of lines of a broker's log that discovery lives on, and what has them told.
+"""The kinds of log lines that discovery needs, and the settings that enable them.
 
 Source: mosquitto.conf(5), ``log_type``.
 """
@@ -16,7 +16,7 @@ LOG_LINES = {
     UNSUBSCRIBE_TOPIC: "unsubscribe",
     NOTICE_TOPIC: "notice",
 }
-"""Of lines of the log, and the ``log_type`` that has the broker tell them."""
+"""Topics of log lines, and the ``log_type`` that makes the broker publish them."""
 
 LOG_KINDS = tuple(LOG_LINES.values())
 # Naming any destination or type replaces the broker's defaults, so they are repeated.
@@ -35,6 +35,6 @@ def untold(told: AbstractSet[str]) -> tuple[str, ...]:
 
 
 def lines_for_log(told: AbstractSet[str]) -> list[str]:
-    """The lines of mosquitto.conf that are missing where of ``LOG_KINDS`` only these are told."""
+    """The lines of mosquitto.conf that are missing if only the kinds ``told`` are published."""
     missing = [f"log_type {kind}" for kind in untold(told)]
     return missing if told else [*_LOG_DEFAULTS, *missing]

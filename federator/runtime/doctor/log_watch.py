@@ -1,8 +1,8 @@
-"""Does our broker tell of its log what discovery lives on? Watched from the first second.
+"""Watches from the first second whether our broker publishes the log lines discovery needs.
 
-A broker whose log is not told looks like one whose clients want nothing. Any line proves that lines
-of its kind are told; where none has come a short connection of ours brings one about. The lines of
-our own subscriptions come by themselves, as the log is subscribed first.
+Without them a broker looks like one with clients that want nothing. Any line proves that lines of
+its kind are published; for a missing kind a short connection of ours triggers one. The lines of our
+own subscriptions come by themselves, as we subscribe to the log first.
 
 Source: mosquitto.conf(5), ``log_type``; docs/ARCHITECTURE.md, "What we ask of a broker".
 """
@@ -29,30 +29,30 @@ LINES_MAX_S: Final = 5.0
 """A busy broker writes them late."""
 
 AGAIN_S: Final = 30.0
-"""Between two tries while something is missing."""
+"""Between two tries while lines are missing."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(eq=False, repr=False)
 class LogWatch:
-    """Knows which lines of its log a broker does not tell, and says so."""
+    """Tracks and logs which kinds of log lines a broker does not publish."""
 
     broker: BrokerAddress
     federation: str
-    name: str  # ours, for people who read the broker's log
+    name: str  # ours, for readers of the broker's log
     is_up: Callable[[], bool]
     missing: tuple[str, ...] = field(default=(), init=False)
     _forbidden: bool = field(default=False, init=False)
     _heard: set[str] = field(default_factory=set, init=False)
 
     def on_line(self, packet: PublishPacket) -> None:
-        """Take it from any line of the log that such lines are told."""
+        """Note that lines of this kind are published."""
         self._heard.add(LOG_LINES[packet.topic])
         self._forbidden = False
 
     def on_down(self) -> None:
-        """Believe no line of before: our broker may come back with another configuration."""
+        """Forget earlier lines: our broker may come back with another configuration."""
         self._heard.clear()
 
     def hindrances(self) -> Iterable[str]:
@@ -64,13 +64,13 @@ class LogWatch:
             yield f"our broker's mosquitto.conf lacks {lines}: see federator doctor"
 
     def block(self) -> str:
-        """Why nothing comes to us from our broker; empty: it does."""
+        """Why our broker sends us nothing; empty if it does."""
         if not self._forbidden:
             return ""
         return f"broker {self.broker.reached_at}: its ACL forbids us everything: federator doctor"
 
     async def run(self) -> None:
-        """Look whenever our broker is up, until cancelled."""
+        """Check whenever our broker is up, until cancelled."""
         while True:
             await beat(LOOK_S)
             if (self.missing or len(self._heard) < len(LOG_KINDS)) and self.is_up():
@@ -78,7 +78,7 @@ class LogWatch:
                 await asyncio.sleep(AGAIN_S if self.missing else 0)
 
     async def _look(self) -> None:
-        """Bring about a line of each kind, and see which come."""
+        """Trigger a line of each kind, and note which come."""
         try:
             client_id = secret_name(f"{self.name}-log")
             async with BrokerProbe(self.broker, client_id=client_id) as probe:
@@ -99,8 +99,8 @@ class LogWatch:
             self._tell(untold(self._heard))
 
     def _tell(self, missing: tuple[str, ...]) -> None:
-        known, self.missing = self.missing, missing
-        if missing and missing != known:
+        former, self.missing = self.missing, missing
+        if missing and missing != former:
             add = lines_for_log(self._heard)
             place = self.broker.reached_at
             _log.error("discovery.log_missing", broker=place, missing=list(missing), add=add)

@@ -1,9 +1,8 @@
-"""Can we speak at our neighbours' brokers, and they at ours? A link needs both.
+"""Tests whether we can publish at our neighbours' brokers, and they at ours: a link needs both.
 
-At each neighbour's broker we do what our agent does there: log in, publish, and, where we only
-dial, hear what is said in our outbox. How others come to us is tried by going the way that we tell
-them, our own address, and by listening to who is there already. What another host sees may still
-differ: networks have more than one side.
+At each neighbour's broker we do what our agent does there: log in, publish, and, if we only dial,
+read our outbox. To test the way to us, we dial our own advertised address, and listen for agents
+that are there already. Another host may still see something else: networks have more than one side.
 
 Source: docs/protocol.md 3, 19.
 """
@@ -35,52 +34,52 @@ from federator.runtime.mqtt.secret_names import secret_name
 TRIED_MAX: Final = 64
 AT_ONCE: Final = 8
 HEARD_MAX: Final = 64
-"""Agents that are named; strangers can say hello, too."""
+"""Agents that are named; strangers can send hellos, too."""
 
 
 LONG_BYTES: Final = 65_536
-"""What is long: Mosquitto 2.0, when idle, takes 1.6 s to write it into a WebSocket."""
+"""A long payload: Mosquitto 2.0, when idle, takes 1.6 s to write it into a WebSocket."""
 
 LONG_SECONDS_MAX: Final = 5.0
 
 
 @dataclass(frozen=True, slots=True)
 class WayThere:
-    """What came of speaking at one address. ``failure`` is empty where it worked."""
+    """The result of publishing at one address. ``failure`` is empty if it worked."""
 
     address: str
     failure: str = ""
-    refused: bool = False  # somebody must let us in; else it may be away just now
-    back: "WayBack | None" = None  # what came of hearing it there; ``None``: it speaks at ours
+    refused: bool = False  # an operator must let us in; else it may be away just now
+    back: "WayBack | None" = None  # the result of reading there; ``None``: it publishes at ours
     ours: bool = False  # it is our own broker, under another name
-    unreached: bool = False  # nobody there can connect to our broker, as its address shows
+    unreached: bool = False  # our advertised address is unreachable from there
 
 
 @dataclass(frozen=True, slots=True)
 class WayBack:
-    """What came of hearing, at a neighbour's broker, what is said to us there."""
+    """The result of reading our outbox at a neighbour's broker."""
 
     may_read: bool
-    heard: bool  # its agent speaks to us there
-    long_s: float | None = None  # what ``LONG_BYTES`` took to come in WebSockets
+    heard: bool  # its agent publishes for us there
+    long_s: float | None = None  # how long ``LONG_BYTES`` took to come in WebSockets
 
 
 @dataclass(frozen=True, slots=True)
 class NeighbourFacts:
-    """What came of each neighbour, and of the way that others take to us."""
+    """The result for each neighbour, and for the way to us."""
 
     ways: Sequence[WayThere]
     to_us: WayThere
-    heard: Mapping[BrokerId, str]  # whose agents speak here, and from where
+    heard: Mapping[BrokerId, str]  # agents that publish here, and from where
 
 
 async def try_neighbours(settings: Settings) -> NeighbourFacts:
-    """Speak at each neighbour's broker, and at ours as others would; listen who speaks here.
+    """Publish at each neighbour's broker, and at ours as others would; listen for agents here.
 
     Raises:
         LinkError: Our own broker cannot be reached.
     """
-    federation, told = settings.federation, settings.broker.advertised
+    federation, advertised = settings.federation, settings.broker.advertised
     name = secret_name(f"{settings.broker.id}-doctor-at-home")
     gate = asyncio.Semaphore(AT_ONCE)
 
@@ -88,16 +87,18 @@ async def try_neighbours(settings: Settings) -> NeighbourFacts:
         async with gate:
             return await _speak(settings, at, topics, home)
 
-    heard: dict[BrokerId, str] = {}
+    agents: dict[BrokerId, str] = {}
     hello, ours = control_topic(federation, HELLO), data_topic(federation)
     async with BrokerProbe(settings.broker, client_id=name) as probe:
         await probe.subscribe(ours, hello)
         named = settings.neighbours[:TRIED_MAX]
         tries = [
-            speak(settings.neighbour_connection(each), hello, ours, home=probe.place)
-            for each in named
+            speak(settings.neighbour_connection(neighbour), hello, ours, home=probe.place)
+            for neighbour in named
         ]
-        tries.append(speak(NeighbourSettings(url=told).with_credentials_of(settings.broker), ours))
+        tries.append(
+            speak(NeighbourSettings(url=advertised).with_credentials_of(settings.broker), ours)
+        )
         *ways, to_us = await asyncio.gather(*tries)
         came_to_us = False
         try:
@@ -105,20 +106,24 @@ async def try_neighbours(settings: Settings) -> NeighbourFacts:
                 while True:
                     packet = await probe.next_message()
                     came_to_us = came_to_us or packet.payload == DOCTORS_WORD
-                    if packet.topic != ours and len(heard) < HEARD_MAX:
-                        said = overheard_hello(packet.payload)
-                        heard |= {} if said is None else {said.sender: place_of(said.address)}
+                    if packet.topic != ours and len(agents) < HEARD_MAX:
+                        greeting = overheard_hello(packet.payload)
+                        agents |= (
+                            {}
+                            if greeting is None
+                            else {greeting.sender: place_of(greeting.address)}
+                        )
         except TimeoutError:
             pass
     if not (to_us.failure or came_to_us):
-        to_us = WayThere(told, "it leads to another broker than ours")
-    return NeighbourFacts(ways, to_us, heard)
+        to_us = WayThere(advertised, "it leads to another broker than ours")
+    return NeighbourFacts(ways, to_us, agents)
 
 
 async def _speak(
     settings: Settings, at: NeighbourSettings, topics: Iterable[str], home: object
 ) -> WayThere:
-    """Publish at ``at`` on ``topics``, as an agent would; ``home`` is where our own broker is."""
+    """Publish at ``at`` on ``topics``, as an agent would; ``home`` is our own broker's address."""
     client_id = secret_name(f"{settings.broker.id}-doctor-abroad")
     try:
         async with BrokerProbe(at, client_id=client_id) as probe:
@@ -140,10 +145,10 @@ async def _speak(
 
 
 async def _hear(settings: Settings, probe: BrokerProbe, *, long: bool) -> WayBack:
-    """Listen in our outbox for our own word, and for the agent there; how ``long`` ones come.
+    """Read our test message and the agent's hello from our outbox; with ``long``, time a long one.
 
-    Who may read it may write that word there. Mosquitto with ``max_queued_messages 0`` hangs up on
-    who publishes what its ACL denies (2.0.11).
+    A client that may read our outbox may write the test topic there. Mosquitto with
+    ``max_queued_messages 0`` hangs up on a client that publishes what its ACL denies (2.0.11).
     """
     tried, hello = (
         outbox_topic(settings.federation, settings.broker_id, kind)

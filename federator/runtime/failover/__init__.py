@@ -1,1 +1,1 @@
-"""Failover at work: what the protocol is told of our broker and its clients, and what it orders."""
+"""Failover at work: reports on our broker and its clients, and the protocol's orders."""

@@ -1,9 +1,9 @@
-"""The guide on our broker, and what gateways and operators tell us there.
+"""Publishes the guide on our broker, and receives reports and orders of gateways and operators.
 
-Our clients' guide stands retained on our own broker. When we die, our broker publishes our Will in
-its place: a guide that says that nobody keeps it any more.
+Our own broker retains our clients' guide. When we die, it publishes our Will in its place: a guide
+that marks itself as no longer maintained.
 
-Source: docs/protocol.md 15; the words are in ``protocol.messages.guide``.
+Source: docs/protocol.md 15; ``protocol.messages.guide`` defines the messages.
 """
 
 from collections.abc import Callable
@@ -33,7 +33,7 @@ _log = structlog.get_logger()
 
 
 def guide_will(settings: Settings, trust: Trust | None) -> Will:
-    """What our broker says in place of the guide when we vanish; to be made for each connection."""
+    """The Will that replaces the guide when we vanish; make it anew for each connection."""
     topic, gone = topics.guide_topic(settings.federation), json_codec.encode(_gone(settings))
     if trust is not None:
         gone = trust.words.sign(topic, gone, is_will=True)
@@ -42,18 +42,18 @@ def guide_will(settings: Settings, trust: Trust | None) -> Will:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class GuidePublisher:
-    """Publishes guides; hears session reports and drain orders."""
+    """Publishes guides; receives session reports and drain orders."""
 
     settings: Settings
     link: MqttLink
-    ordered: Callable[[DrainRequested], None]  # told an operator's order to drain
-    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
+    ordered: Callable[[DrainRequested], None]  # called with an operator's order to drain
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether that gateway sent it
     trust: Trust | None  # none in an open federation
 
     def __post_init__(self) -> None:
         federation = self.settings.federation
         self.reports = SessionReports()
-        self.newest: g.Guide | None = None  # the guide as it should stand
+        self.newest: g.Guide | None = None  # the guide that our broker should retain
         self.malformed = 0
         self._written_ms = monotonic_ms()
         self._roll = 0
@@ -63,7 +63,7 @@ class GuidePublisher:
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=4)
 
     def publish(self, guide: g.Guide | None = None) -> None:
-        """Let ``guide``, or the newest again, stand on our broker once it is connected."""
+        """Publish ``guide``, or the newest again, once our broker is connected."""
         if guide is not None:
             self.newest = guide
         if self.newest is not None and self.link.connected:
@@ -71,21 +71,21 @@ class GuidePublisher:
 
     def call_roll(self) -> None:
         """Ask our own programs at our broker to subscribe again: see ``Guide.roll``."""
-        self._roll = max(wall_clock_ms(), self._roll + 1)  # others than any run before
+        self._roll = max(wall_clock_ms(), self._roll + 1)  # higher than in any earlier run
         self.publish()
 
     def refresh(self) -> None:
-        """Write the guide again now and then: somebody may have put an old one in its place."""
+        """Publish the guide again now and then: a client may have replaced it by an old one."""
         if monotonic_ms() - self._written_ms >= REFRESH_MS:
             self.publish()
 
     def withdraw(self) -> None:
-        """We leave in order: say what the Will would."""
+        """Publish, on an orderly exit, what the Will would."""
         if self.newest is not None and self.link.connected:
             self._write(_gone(self.settings))
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """Take a page of a gateway's report, or an operator's order to drain."""
+        """Handle a page of a gateway's report, or an operator's order to drain."""
         now_ms = monotonic_ms()
         try:
             if packet.topic == self.sessions_topic:
@@ -98,7 +98,7 @@ class GuidePublisher:
                     _log.warning("sessions.refused", so_far=self.reports.refused)
             else:
                 order = json_codec.decode(operators.Drain, packet.payload)
-                # To this run of ours: orders are not for repeating.
+                # Addressed to this run of ours: orders must not be replayed.
                 to = NOBODY if self.trust is None else self.trust.guard.ours.salt
                 wanted, trust = Wanted("operator", to=to), self.trust
                 if trust is None or trust.words.believes(packet.topic, packet.payload, wanted):

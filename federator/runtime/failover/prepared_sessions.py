@@ -24,33 +24,36 @@ AT_ONCE_MAX = 16
 TEND_S = 5.0
 SUBSCRIBE_POLL_S = 0.05
 SUBSCRIBE_POLLS = 100
-"""How often we check whether a client that is here has subscribed what it had."""
+"""How often we check whether a connected client has repeated its subscriptions."""
 
 COMPLAINT_GAP_MS = Millis(60_000)
 UNNOTICED_MS = 5_000
-"""How long before a broker is missed it may have died: clocks that differ included."""
+"""A broker may have died so long before it is missed, including clock differences."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class PreparedSessions:
-    """Makes sessions, and ends those that nobody will come for."""
+    """Makes sessions, and ends those that no client will fetch."""
 
     settings: AgentFailoverSettings
     endpoint: Callable[[], Endpoint]
     connected_here: Callable[[str], bool]  # whether a client is connected to our broker now
-    filters_here: Callable[[str], AbstractSet[str]]  # what a client subscribes on our broker
-    connected_elsewhere: Callable[[str], bool]  # to another broker that is there
-    in_federation: Callable[[str], Iterable[str]]  # what it calls a filter of our clients'
-    caught_up: Callable[[], Awaitable[None]]  # until what is acknowledged by now is in custody
-    expect: Callable[[Sequence[str], int], None]  # who wanted filters since then (wall clock, us)
-    fetch_again: Callable[[Sequence[str], int], None]  # deliver again what was since then
+    filters_here: Callable[[str], AbstractSet[str]]  # a client's subscriptions on our broker
+    connected_elsewhere: Callable[[str], bool]  # to another broker in reach
+    in_federation: Callable[[str], Iterable[str]]  # a local filter's names in the federation
+    # Waits until everything acknowledged by now is in custody.
+    caught_up: Callable[[], Awaitable[None]]
+    # Announces clients that wanted filters since a time (wall clock, us).
+    expect: Callable[[Sequence[str], int], None]
+    # Delivers again what was published since that time.
+    fetch_again: Callable[[Sequence[str], int], None]
 
     def __post_init__(self) -> None:
         self.waiting: dict[str, Millis] = {}  # clients, and when theirs were prepared
         self.prepared = 0  # sessions made so far
-        self.refused = 0  # those that our broker did not let us make
+        self.refused = 0  # sessions that our broker refused
         self._work: dict[BrokerId, asyncio.Task[None]] = {}
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=16)
 
@@ -68,14 +71,14 @@ class PreparedSessions:
     def step_back(self, broker: BrokerId) -> None:
         """Stop preparing: we are no longer the substitute of ``broker``.
 
-        What is prepared waits on: its client may come.
+        Prepared sessions stay: their clients may come.
         """
         work = self._work.pop(broker, None)
         if work is not None:
             work.cancel()
 
     async def run(self) -> None:
-        """Tend what waits, until cancelled."""
+        """Tend waiting sessions until cancelled."""
         try:
             while True:
                 await beat(TEND_S)
@@ -88,8 +91,8 @@ class PreparedSessions:
         clients: dict[str, dict[str, int]] = {}
         for row in rows:
             clients.setdefault(row.client, {})[row.topic] = row.qos
-        wanted = {without_share(f) for filters in clients.values() for f in filters}
-        there = sorted({name for f in wanted for name in self.in_federation(f)})
+        plain_filters = {without_share(f) for filters in clients.values() for f in filters}
+        there = sorted({name for f in plain_filters for name in self.in_federation(f)})
         self.expect(there, since_us)
         names = sorted(clients)
         before = self.prepared
@@ -97,7 +100,7 @@ class PreparedSessions:
             part = names[at : at + AT_ONCE_MAX]
             await asyncio.gather(*(self._prepare(name, clients[name]) for name in part))
         if self.settings.repeat:
-            await self.caught_up()  # our clients' last words before the sessions stood
+            await self.caught_up()  # our clients' last publications before the sessions existed
             self.fetch_again(there, since_us)
         made = self.prepared - before
         _log.info("failover.sessions_prepared", broker=broker, sessions=made, clients=len(names))
@@ -120,17 +123,17 @@ class PreparedSessions:
         self.waiting[client] = monotonic_ms()
 
     async def _comes_by_itself(self, client: str, filters: Mapping[str, int]) -> bool:
-        """Whether the client was faster than we: it is here, and subscribes for itself."""
+        """Whether the client was faster: it is connected here, and subscribes for itself."""
         for _ in range(SUBSCRIBE_POLLS):
             if not self.connected_here(client):
                 return False
             if filters.keys() <= self.filters_here(client):
                 return True
             await asyncio.sleep(SUBSCRIBE_POLL_S)
-        return True  # it wants something else now
+        return True  # it wants other filters now
 
     async def _tend(self) -> None:
-        """Forget sessions that were fetched, and end those whose clients are elsewhere."""
+        """Forget fetched sessions, and end those of clients that are elsewhere."""
         oldest_ms = monotonic_ms() - 1_000 * self.settings.session_keep_s
         for client, since_ms in list(self.waiting.items()):
             if self.connected_here(client) or since_ms < oldest_ms:

@@ -1,6 +1,6 @@
-"""Failover at work: tells the protocol how our broker and its clients are, and does what it says.
+"""Failover at work: reports the state of our broker and its clients, and carries out orders.
 
-Source: docs/protocol.md 15; what decides is in ``protocol.controller``.
+Source: docs/protocol.md 15; ``protocol.controller`` decides.
 """
 
 import asyncio
@@ -42,8 +42,8 @@ class FailoverService:
     discovery: Discovery
     counters: DataCounters
     guide: GuidePublisher
-    may_tell: Callable[[str], bool]  # whether the federation may know of a filter
-    told: Callable[[], AbstractSet[str]]  # the records of our rows that it knows of
+    may_tell: Callable[[str], bool]  # whether a filter may be announced to the federation
+    told: Callable[[], AbstractSet[str]]  # the records of our rows that are already announced
     handle: Callable[[Event], None]
 
     def __post_init__(self) -> None:
@@ -59,13 +59,12 @@ class FailoverService:
         self._status: BrokerRecord | None = None
 
     async def run(self) -> None:
-        """Report until cancelled."""
         while True:
             await self.report()
             await beat(self._interval_s)
 
     async def report(self) -> None:
-        """Tell how our clients and our broker are, once in ``report_interval_ms``."""
+        """Report the state of our clients and our broker, once in ``report_interval_ms``."""
         self.guide.reports.on_deadline(now_ms=monotonic_ms())
         await self._report_rows()
         publications = self.counters.publications_in + self.counters.delivered_publications
@@ -76,7 +75,7 @@ class FailoverService:
         self.guide.refresh()
 
     def set_draining(self, drain: bool) -> None:
-        """Keep to an operator's order, over restarts too."""
+        """Apply an operator's order, and keep it over restarts."""
         if drain == self.draining:
             return
         self.draining = drain
@@ -105,7 +104,7 @@ class FailoverService:
         change = RowsChanged(frozenset(), frozenset(self.told()))
         if self.settings.report_sessions:
             sessions = list(self.guide.reports.sessions())
-            # In a thread: of a client with 100,000 filters it takes a second.
+            # In a thread: for a client with 100,000 filters it takes a second.
             change = await asyncio.to_thread(self._walk_rows, clients, sessions)
             rest_s += self._walking.rest_s
         with self._walking.working():
@@ -114,7 +113,7 @@ class FailoverService:
         self._walk_again_s = time.monotonic() + rest_s + self._walking.rest_s
 
     def _walk_rows(self, clients: list[ClientFlow], sessions: list[ReportedSession]) -> RowsChanged:
-        """Compare row by row with what was told: what is known already is held nowhere twice."""
+        """Compare row by row with the announced ones, without a second copy of those."""
         rows_max = self.settings.rows_max
 
         def texts() -> Iterator[str]:
@@ -122,13 +121,17 @@ class FailoverService:
             return (text for row in rows if (text := encode_record(row)) is not None)
 
         with self._walking.working():
-            told, known, added = self.told(), 0, set[str]()
+            announced, unchanged, added = self.told(), 0, set[str]()
             for text in texts():
-                if text in told:
-                    known += 1
+                if text in announced:
+                    unchanged += 1
                 else:
                     added.add(text)
-            gone = frozenset[str]() if known == len(told) else frozenset(told - set(texts()))
+            gone = (
+                frozenset[str]()
+                if unchanged == len(announced)
+                else frozenset(announced - set(texts()))
+            )
             return RowsChanged(frozenset(added), gone)
 
     def _tell_status(self) -> None:

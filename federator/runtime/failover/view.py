@@ -1,6 +1,6 @@
-"""What an agent tells of the controller: the session flow table, who is like whom, who steps in.
+"""The controller page of an agent: session flow table, equivalent brokers, takeovers.
 
-Any agent can answer, for all hold the same table; what the controller itself answers is in force.
+Any agent can answer, for all hold the same table; the controller's own answer is in force.
 """
 
 from collections.abc import Mapping
@@ -57,16 +57,16 @@ def controller_page(failover: Failover, self_id: BrokerId) -> Answer:
 
 def _why(failover: Failover, broker: BrokerId, names: Mapping[BrokerId, str]) -> list[str]:
     """The best candidates as of now, each with its reasons."""
-    found = candidates(broker, failover.situation(), failover.table)
-    return [f"{named(c.id, names.get(c.id, ''))}: {c.why}" for c in found[:CANDIDATES_LISTED_MAX]]
+    best = candidates(broker, failover.situation(), failover.table)
+    return [f"{named(c.id, names.get(c.id, ''))}: {c.why}" for c in best[:CANDIDATES_LISTED_MAX]]
 
 
 def _equivalences(failover: Failover, brokers: list[BrokerId]) -> list[Answer]:
-    told: list[Answer] = []
+    answers: list[Answer] = []
     for a, b in combinations(brokers, 2):
         relation = relate(failover.table, a, b)
-        if relation.likeness is not Likeness.NONE and len(told) < RELATIONS_LISTED_MAX:
-            told.append(
+        if relation.likeness is not Likeness.NONE and len(answers) < RELATIONS_LISTED_MAX:
+            answers.append(
                 {
                     "a": a,
                     "b": b,
@@ -75,7 +75,7 @@ def _equivalences(failover: Failover, brokers: list[BrokerId]) -> list[Answer]:
                     "topics": list(relation.topics),
                 }
             )
-    return told
+    return answers
 
 
 def _table(failover: Failover, brokers: list[BrokerId]) -> list[Answer]:

@@ -1,4 +1,4 @@
-"""Control messages to and from MQTT, counted by kind, and by neighbour where metrics are kept.
+"""Control messages over MQTT, counted by kind, and by neighbour where metrics are kept.
 
 Source: docs/metrics.md, "control".
 """
@@ -30,42 +30,42 @@ from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.trust.guarding import Trust, TurnedAwayError
 
 COMPLAINT_GAP_MS = Millis(60_000)
-"""Least time between two lines about malformed messages of one kind."""
+"""Least time between two log lines about malformed messages of one kind."""
 
 PEERS_MAX: Final = 4_096
-"""Pairs of peer and kind in one window; anybody may name himself on a control topic."""
+"""Pairs of peer and kind in one window; any client may invent an id on a control topic."""
 
 _log = structlog.get_logger()
 
 
 class PeerTraffic:
-    """What went to whom and came from whom. Peers are links (out) and broker ids (in)."""
+    """Messages sent and received by peer. Peers are links (out) and broker ids (in)."""
 
     def __init__(self) -> None:
         self._counts: dict[tuple[Hashable, str, Direction], list[int]] = {}
 
     def note(self, peer: Hashable, kind: str, direction: Direction, size: int) -> None:
-        """A message of ``size`` bytes."""
+        """Count a message of ``size`` bytes."""
         key = (peer, kind, direction)
-        known = self._counts.get(key)
-        if known is None:
+        counts = self._counts.get(key)
+        if counts is None:
             if len(self._counts) >= PEERS_MAX:
                 key = (None, kind, direction)
-            known = self._counts.setdefault(key, [0, 0])
-        known[0] += 1
-        known[1] += size
+            counts = self._counts.setdefault(key, [0, 0])
+        counts[0] += 1
+        counts[1] += size
 
     def take(
         self, broker_of: Callable[[Hashable], BrokerId | None]
     ) -> dict[tuple[BrokerId | None, str, Direction], tuple[int, int]]:
-        """Messages and bytes by neighbour, kind and direction, since this was last asked."""
+        """Messages and bytes by neighbour, kind and direction, since the last call."""
         counts, self._counts = self._counts, {}
-        told: dict[tuple[BrokerId | None, str, Direction], tuple[int, int]] = {}
+        totals: dict[tuple[BrokerId | None, str, Direction], tuple[int, int]] = {}
         for (peer, kind, direction), (messages, size) in counts.items():
             key = (broker_of(peer), kind, direction)
-            before = told.get(key, (0, 0))
-            told[key] = (before[0] + messages, before[1] + size)
-        return told
+            before = totals.get(key, (0, 0))
+            totals[key] = (before[0] + messages, before[1] + size)
+        return totals
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -73,11 +73,11 @@ class ControlTraffic:
     """Sends, receives and counts the control messages of one agent.
 
     Args:
-        members: Of whom alone messages may speak; ``None``: of anybody.
+        members: The brokers that messages may be about; ``None``: any broker.
 
     Attributes:
         sent, sent_bytes, received, malformed, dropped, refused: Messages (or bytes) by kind.
-        presumed: Messages about others than ``members``, by kind; nobody hears them.
+        presumed: Dropped messages about other brokers than ``members``, by kind.
     """
 
     federation: str
@@ -107,11 +107,11 @@ class ControlTraffic:
         self.turned_away = TurnedAwayLog()
 
     def subscriptions(self) -> list[TopicFilter]:
-        """What to subscribe on our own broker. Retained messages are no agent's word now: none."""
+        """Our subscriptions on our own broker. Without retained messages: they are not current."""
         return [live_filter(topic, QoS.AT_MOST_ONCE, no_local=True) for topic in self._kind_of]
 
     def neighbour_at(self, link: MqttLink) -> BrokerId | None:
-        """The neighbour at the other end of ``link``, if it said so."""
+        """The neighbour at the other end of ``link``, once its hello named it."""
         neighbour = self.connections.having(link)
         conn = neighbour.conn if neighbour is not None else None
         connection = self.links.connections.get(conn) if conn is not None else None
@@ -125,18 +125,19 @@ class ControlTraffic:
 
     def link_to(self, neighbour: BrokerId) -> MqttLink | None:
         """The control connection to a neighbour's broker, if there is one."""
-        known = self.links.neighbours.get(neighbour)
-        return self.connections.control_of(known.conn) if known and known.conn else None
+        state = self.links.neighbours.get(neighbour)
+        return self.connections.control_of(state.conn) if state and state.conn else None
 
     def send_over(self, conn: ConnId, message: Message) -> None:
-        """Send ``message`` over a connection, if it is still there."""
+        """Send ``message`` over a connection, if it still exists."""
         link = self.connections.control_of(conn)
         if link is not None:
             self.send(link, message)
 
     def send(self, link: MqttLink, message: Message) -> None:
-        """Publish ``message`` before any waiting data, unless it is about retained values: those
-        are data, and wait their turn.
+        """Publish ``message`` before any waiting data.
+
+        Messages about retained values are data, and wait their turn.
         """
         urgent = kind_of(message) != "retained"
         self.send_by(link, message, partial(link.publish, urgent=urgent))
@@ -144,7 +145,7 @@ class ControlTraffic:
     def send_by(
         self, link: MqttLink, message: Message, publish: Callable[[str, bytes], bool]
     ) -> None:
-        """Give ``message`` for who is at the other end of ``link`` to ``publish``."""
+        """Give ``message``, made for the agent at the other end of ``link``, to ``publish``."""
         kind = kind_of(message)
         payload = self._payload(link, kind, message)
         if payload is not None and publish(self._topic(link, kind), payload):
@@ -170,7 +171,7 @@ class ControlTraffic:
         return Will(neighbour.topic(self.federation, kind), payload=payload)
 
     def _payload(self, link: MqttLink, kind: str, message: Message) -> bytes | None:
-        """The wire form; ``None`` when whoever is there has not shaken hands.
+        """The wire form; ``None`` without a handshake with the agent at the other end.
 
         One message goes to many: it is encoded, and proven, once.
         """
@@ -190,15 +191,15 @@ class ControlTraffic:
         return self.links.has_namesake(hello, now_ms=monotonic_ms())
 
     def carries(self, topic: str) -> bool:
-        """Whether control messages come on ``topic``."""
+        """Whether ``topic`` carries control messages."""
         return topic in self._kind_at
 
     def refuse(self, topic: str) -> None:
-        """Count a message on ``topic`` that nobody will look at."""
+        """Count a message on ``topic`` that is dropped unread."""
         self.refused[self._kind_at[topic]] += 1
 
     def receive(self, packet: PublishPacket) -> Message | None:
-        """The message in ``packet``, on a topic that ``carries`` them; ``None``: it is none."""
+        """Decode ``packet``, on a topic that ``carries`` messages; ``None`` if it is refused."""
         kind = self._kind_at[packet.topic]
         if packet.payload == DOCTORS_WORD:
             return None
@@ -234,8 +235,8 @@ class ControlTraffic:
         manner = None if self.trust is not None else reads_as_signed(payload)
         if manner is not None:
             reason = f"it is {manner}, and we are open: give us keys too, or it none (security)"
-        said = self.turned_away.note(kind, payload, reason, now_ms=now_ms)
+        hello = self.turned_away.note(kind, payload, reason, now_ms=now_ms)
         if self._complaints.allow(kind, now_ms):
-            who = {} if said is None else {"neighbour": said.sender, "address": said.address}
+            sender = {} if hello is None else {"neighbour": hello.sender, "address": hello.address}
             so_far = self.malformed[kind]
-            _log.warning("control.malformed", kind=kind, **who, reason=reason, so_far=so_far)
+            _log.warning("control.malformed", kind=kind, **sender, reason=reason, so_far=so_far)

@@ -1,21 +1,21 @@
 """Connections to neighbours' brokers: two ``MqttLink``s per address, for ever.
 
-To who cannot be dialled we speak on our own broker, in its outbox: such connections lead there, and
-are otherwise like the others. Where we are the one that cannot be dialled, what is said to us comes
-over the connections that we dialled.
+For a neighbour that cannot be dialled, we publish in its outbox on our own broker: such connections
+lead there, and are otherwise like the others. If we cannot be dialled ourselves, messages for us
+arrive over the connections that we dialled.
 
-Control messages have one of their own. Behind a megabyte of data on a narrow link a hello would
-come too late, whatever our queues do: what the kernel and the network hold cannot be overtaken.
-The two live and die together, so that no link seems well over which no data goes.
+Control messages have a connection of their own. Behind a megabyte of data on a narrow link a hello
+would come too late, whatever our queues do: what the kernel and the network hold cannot be
+overtaken. The two live and die together, so that no link seems well over which no data goes.
 
-Those addresses that the operator names are tried for ever, and so is whoever connects to us and
-says where we can answer: a link is made by either end. What is said by strangers is bounded.
+We retry the addresses that the operator names for ever, and those of agents that connect to us and
+announce an address: either end can make a link. The number of strangers' addresses is bounded.
 
 Each time they connect they get a new ``ConnId``, which the Will of the control connection names
-too: the Will of a connection that was replaced since is then recognised as stale.
+too: a late Will of a replaced connection is thereby recognised as stale.
 
-Which neighbour is at the other end, and whether the link is good for anything, is decided in
-``protocol.links.links``.
+``protocol.links.links`` decides which neighbour is at the other end, and whether the link is
+usable.
 """
 
 import asyncio
@@ -53,12 +53,12 @@ from federator.runtime.mqtt.secret_names import secret_name
 from federator.runtime.mqtt.subscriptions import live_filter
 
 DIALLED_BACK_MAX = 256
-"""Brokers that named themselves and are dialled for ever; anybody may invent one."""
+"""Brokers that announced themselves and are dialled for ever; any client may invent one."""
 
 KEEP_ALIVE_S = 10
 
 LINK_UP, LINK_DOWN = b"1", b"0"
-"""What a neighbour's broker keeps of our link, in the words of bridges."""
+"""The state of our link that a neighbour's broker retains, as bridges encode it."""
 
 _Link = TypeVar("_Link", bound=MqttLink)
 
@@ -67,18 +67,18 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class NeighbourLink:
-    """One address, and the connections to it at the moment.
+    """One address, and the current connections to it.
 
     Attributes:
-        address: As configured, or as the neighbour named itself.
-        connection: Where and as whom it is dialled.
-        conn: Of the current connections, or of those being tried.
+        address: As configured, or as the neighbour announced it.
+        connection: How to dial and log in.
+        conn: The id of the current connections, or of those being tried.
         dialled_for: The neighbour that was dialled back, else ``None``.
         kept: The operator named it among the neighbours.
-        capacity: As the operator says, in bit/s.
-        outbox_of: The neighbour that takes what we say from our own broker: we cannot dial it.
+        capacity: As the operator configured, in bit/s.
+        outbox_of: The neighbour that fetches our messages from our own broker: we cannot dial it.
         reached: The neighbour of an outbox is linked with us.
-        takes_outbox: We hear over these connections what is said to us at their other end.
+        takes_outbox: Over these connections we receive what is published for us at the other end.
         control: Carries control messages, and has the Will; set when the address is dialled, as
         data: which carries frames.
     """
@@ -100,14 +100,14 @@ class NeighbourLink:
     tasks: tuple[asyncio.Task[None], ...] = ()
 
     def name(self, neighbour: NeighbourSettings) -> None:
-        """The operator names it, and says this of it."""
+        """Apply the operator's settings of this neighbour."""
         self.expected_id = BrokerId(neighbour.id) if neighbour.id is not None else None
         self.cost = Cost(neighbour.cost) if neighbour.cost is not None else None
         self.capacity = neighbour.capacity
         self.dialled_for, self.kept = None, True
 
     def is_reached(self, connection: BrokerAddress, password: bytes | None) -> bool:
-        """Whether it is dialled at ``connection``, whose password is ``password`` by now."""
+        """Whether it is dialled at ``connection`` with the current ``password``."""
         ours = self.control.endpoint.password
         return (self.connection.reaching, ours) == (connection.reaching, password)
 
@@ -118,30 +118,30 @@ class NeighbourLink:
 
     @property
     def connected(self) -> bool:
-        """Whether both connections stand, and we hear what is said to us there."""
+        """Whether both connections are up, and we receive what is published for us there."""
         if self.takes_outbox:
             return self.control.subscribed and self.data.subscribed
         return self.control.connected and self.data.connected
 
     @property
     def outbox_refused(self) -> bool:
-        """Whether the broker there keeps from us what is said to us, as it tells itself."""
+        """Whether the broker there refused our subscriptions to our outbox."""
         return self.takes_outbox and any(link.refused_filters for link in self.links)
 
     def topic(self, federation: str, kind: str) -> str:
-        """Where messages of ``kind`` are published for who is at the other end, or ``DATA``."""
+        """The topic for messages of ``kind``, or ``DATA``, to the neighbour at the other end."""
         if self.outbox_of is None:
             return control_topic(federation, kind)
         return outbox_topic(federation, self.outbox_of, kind)
 
     @property
     def tried(self) -> bool:
-        """Whether each connection stands or has failed once."""
+        """Whether each connection is up or has failed once."""
         return all(link.connected or link.last_error for link in self.links)
 
     @property
     def last_error(self) -> str | None:
-        """Why a connection does not stand; ``None`` when both do."""
+        """Why a connection is down; ``None`` when both are up."""
         errors = (link.last_error for link in self.links if not link.connected)
         return next((error for error in errors if error), None)
 
@@ -164,13 +164,13 @@ class NeighbourLinks:
         self._last_conn = 0
 
     def start(self) -> None:
-        """Dial those that the operator names."""
+        """Dial the configured neighbours."""
         for neighbour in self.settings.neighbours:
             connection = self.settings.neighbour_connection(neighbour)
             self._dial_named(neighbour, connection, endpoint_of(connection))
 
     def endpoints_for(self, settings: Settings) -> dict[str, Endpoint]:
-        """How to reach those neighbours of ``settings`` to whom no link leads as they say, by URL.
+        """The endpoints, by URL, of neighbours in ``settings`` without a link to that address.
 
         It reads files, and may be called off the loop.
 
@@ -179,18 +179,18 @@ class NeighbourLinks:
             ValueError: A certificate or key is not usable.
         """
         kept = {link.address: link for link in tuple(self.all) if link.kept}
-        found: dict[str, Endpoint] = {}
+        endpoints: dict[str, Endpoint] = {}
         for neighbour in settings.neighbours:
             connection, link = settings.neighbour_connection(neighbour), kept.get(neighbour.url)
             if link is None or not link.is_reached(connection, connection.secret()):
-                found[neighbour.url] = endpoint_of(connection)
-        return found
+                endpoints[neighbour.url] = endpoint_of(connection)
+        return endpoints
 
     def follow(self, settings: Settings, endpoints: Mapping[str, Endpoint]) -> None:
-        """Link with the neighbours of ``settings`` from now on, and tell what is said of them.
+        """Link with the neighbours of ``settings`` from now on, and report their settings.
 
-        ``endpoints`` are those that ``endpoints_for`` found. A link that was dialled back before
-        its neighbour was named goes on where it is reached in the same way.
+        ``endpoints`` come from ``endpoints_for``. A link that was dialled back before its neighbour
+        was named goes on if it is reached in the same way.
         """
         named = {neighbour.url for neighbour in settings.neighbours}
         given_up = {neighbour.url for neighbour in self.settings.neighbours} - named
@@ -214,19 +214,19 @@ class NeighbourLinks:
             )
         )
         for address in sorted(given_up):
-            self.call_off(address)  # where it was not connected
+            self.call_off(address)  # a link there may never have connected
 
     def dial_back(self, neighbour: BrokerId, address: str) -> None:
-        """Dial ``neighbour`` where it says it is, or keep an outbox for it, if that is of use."""
+        """Dial ``neighbour`` at its announced address, or keep an outbox for it, if useful."""
         broker = self.settings.broker
         try:
             connection = broker if is_outbox(address) else self.settings.dialled_back(address)
         except ValueError as error:
             _log.warning("neighbour.not_dialled", neighbour=neighbour, reason=str(error))
             return
-        named = [each.address for each in self.settings.neighbours]
+        named = [neighbour_settings.address for neighbour_settings in self.settings.neighbours]
         if connection is not broker and connection.address in named:
-            return  # it is tried already, for ever
+            return  # it is already retried for ever
         self.hang_up_dialled(neighbour)
         if not self._make_room():
             reason = f"{DIALLED_BACK_MAX} brokers are dialled back already"
@@ -237,7 +237,7 @@ class NeighbourLinks:
         self._dial(link, endpoint_of(connection))
 
     def dial_seed(self, address: str) -> None:
-        """Dial a broker that the operator named for joining, whoever it is."""
+        """Dial a broker that the operator named for joining, whichever it is."""
         try:
             connection = self.settings.seed(address)
             self._dial(NeighbourLink(address, connection, None, None), endpoint_of(connection))
@@ -247,7 +247,7 @@ class NeighbourLinks:
     def _dial_named(
         self, neighbour: NeighbourSettings, connection: BrokerAddress, endpoint: Endpoint
     ) -> None:
-        """Dial a neighbour where the operator says it is, and nowhere else."""
+        """Dial a neighbour at the configured address, and at no other."""
         link = NeighbourLink(neighbour.url, connection, None, None)
         link.name(neighbour)
         if link.expected_id is not None:
@@ -263,7 +263,7 @@ class NeighbourLinks:
         elif isinstance(target, NeighbourSettings):
             neighbour.takes_outbox = self.settings.takes_outbox(target)
         observer = NeighbourObserver(neighbour, self._connected, self._disconnected, self._hear)
-        # Who hears over it what a link needs must know soon that it is dead: a NAT forgets it.
+        # If we receive over this link, we must soon notice that it is dead: a NAT forgets it.
         soon_s = max(2, round(2 * links.hello_timeout_ms / 1000))
         keep_alive_s = min(KEEP_ALIVE_S, soon_s) if neighbour.takes_outbox else KEEP_ALIVE_S
 
@@ -303,9 +303,9 @@ class NeighbourLinks:
         self.all.append(neighbour)
 
     def _take_outbox(self, neighbour: NeighbourLink) -> None:
-        """Hear what is said to us at the other end: data behind data, and all else before it."""
-        said = tuple(kind for kind in CONTROL_KINDS if kind != WINDOW)
-        for link, kinds in ((neighbour.control, said), (neighbour.data, (DATA, WINDOW))):
+        """Subscribe to our outbox there: data and marks on one link, the rest on the other."""
+        control_kinds = tuple(kind for kind in CONTROL_KINDS if kind != WINDOW)
+        for link, kinds in ((neighbour.control, control_kinds), (neighbour.data, (DATA, WINDOW))):
             link.subscribe(
                 live_filter(
                     outbox_topic(self.settings.federation, self.settings.broker_id, kind),
@@ -315,11 +315,11 @@ class NeighbourLinks:
             )
 
     def _notifies(self, neighbour: NeighbourLink) -> bool:
-        """Whether the broker at the other end is told of the link: it is not our own."""
+        """Whether we report the link to the broker at the other end: it is not our own."""
         return self.settings.links.notifications and neighbour.outbox_of is None
 
     def _link_will(self) -> Will | None:
-        """What a neighbour's broker says of our link when we vanish."""
+        """The Will by which a neighbour's broker reports our link as down."""
         if not self.settings.links.notifications:
             return None
         topic = connection_state_topic(self.settings.broker_id)
@@ -336,16 +336,16 @@ class NeighbourLinks:
         return neighbour.data if neighbour is not None else None
 
     def data_topic(self, conn: ConnId | None) -> str | None:
-        """Where frames are published behind ``conn``; ``None`` when it is gone."""
+        """The topic for frames behind ``conn``; ``None`` when it is gone."""
         neighbour = self._by_conn.get(conn) if conn is not None else None
         return neighbour.topic(self.settings.federation, DATA) if neighbour is not None else None
 
     def behind_conn(self, conn: ConnId) -> NeighbourLink | None:
-        """What ``conn`` is a connection of, or ``None`` when it is gone."""
+        """The link that ``conn`` belongs to, or ``None`` when it is gone."""
         return self._by_conn.get(conn)
 
     def having(self, link: MqttLink) -> NeighbourLink | None:
-        """What ``link`` belongs to, or ``None`` when it is gone."""
+        """The link that ``link`` belongs to, or ``None`` when it is gone."""
         return self._by_link.get(link)
 
     def hang_up(self, conn: ConnId) -> None:
@@ -355,7 +355,7 @@ class NeighbourLinks:
             self._end(neighbour)
 
     def _make_room(self) -> bool:
-        """Whether one more broker may be dialled back; the oldest that never answers gives way."""
+        """Whether one more broker may be dialled back; the oldest that never answered gives way."""
         dialled = [n for n in self.all if n.dialled_for is not None]
         if len(dialled) < DIALLED_BACK_MAX:
             return True
@@ -371,7 +371,7 @@ class NeighbourLinks:
             self._end(neighbour)
 
     def call_off(self, address: str) -> None:
-        """Try ``address`` no more, which nobody was dialled back at."""
+        """Stop retrying ``address``, unless a neighbour was dialled back there."""
         for neighbour in [n for n in self.all if (n.address, n.dialled_for) == (address, None)]:
             self._end(neighbour)
 
@@ -384,15 +384,15 @@ class NeighbourLinks:
             task.cancel()
 
     def _say_down(self, neighbour: NeighbourLink) -> None:
-        """Say what the Will would, which does not come where we leave in order."""
+        """Publish what the Will would: after an orderly exit there is none."""
         if self._notifies(neighbour) and neighbour.data.connected:
             topic = connection_state_topic(self.settings.broker_id)
             neighbour.data.write_packets((PublishPacket(topic, LINK_DOWN, retain=True).write(),), 1)
 
     @property
     def behind(self) -> bool:
-        """What neighbours said to us on their brokers may wait for us to read it."""
-        return any(each.takes_outbox and each.control.behind for each in self.all)
+        """Whether messages for us on neighbours' brokers may wait for us to read them."""
+        return any(neighbour.takes_outbox and neighbour.control.behind for neighbour in self.all)
 
     def _hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
         self.hear(neighbour, link, publishes)
@@ -417,17 +417,17 @@ class NeighbourLinks:
     def _disconnected(self, neighbour: NeighbourLink) -> None:
         if neighbour.conn is None or self._by_conn.pop(neighbour.conn, None) is None:
             return
-        neighbour.control.drop("its data connection is lost")  # a new one has a new ConnId
+        neighbour.control.drop("its data connection is lost")  # a new connection has a new ConnId
         self.tell(NeighbourDisconnected(neighbour.conn))
 
 
 def _drop(neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
-    """Take nothing of what neighbours' brokers send."""
+    """Ignore what neighbours' brokers send."""
 
 
 @dataclass(eq=False, repr=False)
 class NeighbourObserver(LinkObserver):
-    """Passes on that a connection came or went, and what is said to us over it."""
+    """Reports that a connection came or went, and passes on messages received over it."""
 
     neighbour: NeighbourLink
     connected: Callable[[NeighbourLink], None]
@@ -435,14 +435,14 @@ class NeighbourObserver(LinkObserver):
     hear: Callable[[NeighbourLink, MqttLink, Sequence[Inbound]], None]
 
     def on_subscribed(self, link: MqttLink) -> None:
-        """Tell when both connections stand: the broker accepted us, and what we want of it."""
+        """Report when both connections are up and subscribed."""
         self.connected(self.neighbour)
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """Tell that the neighbour is disconnected: one connection is lost."""
+        """Report that the neighbour is disconnected: one connection is lost."""
         self.disconnected(self.neighbour)
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Pass on what came; unasked, a neighbour's broker sends us nothing."""
+        """Pass on received messages. Without an outbox, a neighbour's broker sends none unasked."""
         if self.neighbour.takes_outbox:
             self.hear(self.neighbour, link, publishes)

@@ -1,8 +1,8 @@
-"""The connection over which frames go into an outbox, no faster than they are taken out of it.
+"""The connection over which frames go into an outbox, no faster than the receiver takes them out.
 
-It leads to our own broker, which takes what it is given at once; so what is beyond the receiver's
-credit waits here, within the same bound as before a slow connection. Urgent packets take turns with
-the others, as they do there.
+It leads to our own broker, which accepts everything at once; so frames beyond the receiver's credit
+wait here, within the bound of a slow connection. Urgent packets take turns with the others, as they
+do there.
 
 Source: docs/protocol.md 19.
 """
@@ -19,15 +19,15 @@ from federator.runtime.mqtt.transport import PacketTransport, SendQueue
 
 
 class OutboxLink(MqttLink):
-    """A client of our own broker that publishes for an agent that comes for it.
+    """A client of our own broker that publishes for an agent that fetches from it.
 
     Args:
-        client_id, will, keep_alive_s, reconnect_min_ms, reconnect_max_ms: As of ``MqttLink``.
+        client_id, will, keep_alive_s, reconnect_min_ms, reconnect_max_ms: As for ``MqttLink``.
         send_queue_bytes_max: The same, and the bound of what waits for credit.
         window_bytes: The credit.
 
     Attributes:
-        mark: Called when the receiver should be asked, with a mark, how far it is.
+        mark: Called when a mark should ask the receiver for its position.
     """
 
     def __init__(
@@ -69,27 +69,27 @@ class OutboxLink(MqttLink):
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, for credit neither."""
+        """Whether nothing waits, not even for credit."""
         return super().idle and not self._holds
 
     @property
     def urgent_bytes(self) -> int:
-        """Bytes of urgent packets that wait."""
+        """Bytes of waiting urgent packets."""
         return super().urgent_bytes + self._urgent.bytes
 
     @property
     def bytes_arrived(self) -> int:
-        """Bytes that the receiver has, as far as it told."""
+        """Bytes that the receiver has confirmed."""
         return super().bytes_arrived - self.credit.owed_bytes
 
     @property
     def stint(self) -> tuple[int, int]:
-        """As of a plain connection, of what waits for credit: our broker always keeps up."""
+        """As for a plain connection, but of what waits for credit: our broker always keeps up."""
         return super().stint[0], self._emptied
 
     @property
     def _holds(self) -> bool:
-        """Whether something waits for credit."""
+        """Whether packets wait for credit."""
         return bool(self._urgent.bytes or self._data.bytes)
 
     def write_packets(
@@ -105,7 +105,7 @@ class OutboxLink(MqttLink):
     def _offer(
         self, run: bytes, count: int, *, urgent: bool, trial: Callable[[], None] | None = None
     ) -> bool:
-        """Send packets, or keep them until there is credit; whether they were taken."""
+        """Send packets, or keep them until there is credit; ``False`` when dropped."""
         if not self.connected or (self.credit.open and not self._holds):
             return self._write(run, count, urgent=urgent, trial=trial)
         queue = self._urgent if urgent else self._data
@@ -117,11 +117,11 @@ class OutboxLink(MqttLink):
         return True
 
     def write_mark(self, topic: str, payload: bytes) -> bool:
-        """Publish a mark behind what was published so far; whether it was taken."""
+        """Publish a mark behind the frames published so far; ``False`` when dropped."""
         return super().write_packets((PublishPacket(topic, payload).write(),), 1)
 
     def on_taken(self, taken_bytes: int, taken_packets: int) -> None:
-        """Note how much the receiver has taken, and publish what waited for that."""
+        """Note the receiver's position, and publish what the new credit allows."""
         self.credit.on_taken(taken_bytes, taken_packets)
         held = self._holds
         while self._holds and self.credit.open:
@@ -137,7 +137,7 @@ class OutboxLink(MqttLink):
             self._emptied += 1
 
     def discard(self) -> None:
-        """Forget what waits: who would have taken it is gone."""
+        """Drop everything that waits: the receiver is gone."""
         self._counters.publishes_dropped += self._urgent.publications + self._data.publications
         self._urgent.clear()
         self._data.clear()

@@ -1,7 +1,7 @@
-"""Outboxes at work: those that we keep for agents we cannot dial, and what we take from ours.
+"""Outboxes at work: those that we keep for agents we cannot dial, and our own at neighbours.
 
-Who keeps one marks, now and then, how much it has published; who takes from it answers. An agent
-may keep some, and take from others.
+The agent that keeps one publishes, now and then, a mark with its position; the agent that takes
+from it answers. An agent may keep some, and take from others.
 
 Source: docs/protocol.md 19.
 """
@@ -23,12 +23,12 @@ from federator.runtime.mqtt.link import Inbound, MqttLink
 from federator.runtime.process.clocks import beat, monotonic_ms, wall_clock_ms
 
 MARK_S: Final = 1.0
-"""Between two marks that nothing calls for: lost ones are made up for, and what left is counted."""
+"""Between two marks that no other event calls for: they make up for lost ones."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class KeptOutboxes:
-    """The outboxes on our own broker, one for each agent that takes from it what we say."""
+    """The outboxes on our own broker, one for each agent that fetches our messages there."""
 
     self_id: BrokerId
     traffic: ControlTraffic
@@ -39,7 +39,7 @@ class KeptOutboxes:
         self.connections.mark = self._mark
 
     async def run(self) -> None:
-        """Ask from time to time how far who takes from us is, until cancelled."""
+        """Ask the receivers from time to time for their position, until cancelled."""
         while True:
             await beat(MARK_S)
             for neighbour, link in self._kept():
@@ -47,28 +47,28 @@ class KeptOutboxes:
                     self._mark(neighbour)
 
     def on_neighbour(self, neighbour: BrokerId, *, reached: bool) -> None:
-        """Begin to send to a neighbour, or end it: what waits for it then is for nobody."""
-        for kept, link in self._kept():
-            if kept.outbox_of != neighbour:
+        """Begin or end sending to a neighbour; at the end, drop what waits for it."""
+        for outbox, link in self._kept():
+            if outbox.outbox_of != neighbour:
                 continue
-            kept.reached = reached
+            outbox.reached = reached
             if reached:
-                self._mark(kept)
+                self._mark(outbox)
             else:
                 link.discard()
 
     def on_taken(self, answer: OutboxTaken) -> None:
-        """A neighbour has taken what came before a mark of ours."""
-        kept = self.connections.behind_conn(answer.conn)
-        if kept is not None and kept.outbox_of == answer.sender:
-            assert isinstance(kept.data, OutboxLink), "only such lead to an outbox"
-            kept.data.on_taken(answer.sent_bytes, answer.sent_packets)
+        """Handle a neighbour's answer to a mark of ours."""
+        outbox = self.connections.behind_conn(answer.conn)
+        if outbox is not None and outbox.outbox_of == answer.sender:
+            assert isinstance(outbox.data, OutboxLink), "only such lead to an outbox"
+            outbox.data.on_taken(answer.sent_bytes, answer.sent_packets)
 
     def call_roll(self) -> None:
-        """Have all who take from our broker subscribe again: see ``RollCall``."""
+        """Have all agents that take from our broker subscribe again: see ``RollCall``."""
         self.roll = max(wall_clock_ms(), self.roll + 1)
-        for kept, _ in self._kept():
-            self._mark(kept)
+        for outbox, _ in self._kept():
+            self._mark(outbox)
 
     def _kept(self) -> Iterator[tuple[NeighbourLink, OutboxLink]]:
         for neighbour in self.connections.all:
@@ -84,11 +84,11 @@ class KeptOutboxes:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class OwnOutboxes:
-    """Our outboxes on neighbours' brokers: what comes out of them goes where all of its kind goes.
+    """Our outboxes on neighbours' brokers: hands received messages to their usual handlers.
 
     Args:
-        said: Takes control messages.
-        frames: Takes frames.
+        said: Handles control messages.
+        frames: Handles frames.
     """
 
     federation: str
@@ -102,24 +102,24 @@ class OwnOutboxes:
         self._kind_of = {outbox_topic(self.federation, self.self_id, kind): kind for kind in kinds}
 
     def hear(self, neighbour: NeighbourLink, link: MqttLink, publishes: Sequence[Inbound]) -> None:
-        """Take what one socket read brought; what is none of it, a broker sent unasked."""
-        said: list[PublishPacket] = []
+        """Handle the messages of one socket read; ignore those on other topics."""
+        messages: list[PublishPacket] = []
         frames: list[bytes] = []
         for packet, _, _ in publishes:
             kind = self._kind_of.get(packet.topic)
             if kind == DATA:
                 frames.append(packet.payload)
             elif kind == WINDOW:
-                if frames:  # a mark is answered when what came before it is taken
+                if frames:  # a mark is answered when everything before it is handled
                     self.frames(frames)
                     frames = []
                 self._on_mark(neighbour, link, packet)
             elif kind is not None:
-                said.append(packet)
+                messages.append(packet)
         if frames:
             self.frames(frames)
-        if said:
-            self.said(said)
+        if messages:
+            self.said(messages)
 
     def _on_mark(self, neighbour: NeighbourLink, link: MqttLink, packet: PublishPacket) -> None:
         mark = self.traffic.receive(packet)
@@ -128,5 +128,5 @@ class OwnOutboxes:
         taken = OutboxTaken(self.self_id, mark.conn, mark.sent_bytes, mark.sent_packets)
         self.traffic.send(neighbour.control, taken)
         if neighbour.rolls.asks(mark.roll, retained=False, now_ms=monotonic_ms()):
-            for each in neighbour.links:
-                each.subscribe_again()
+            for each_link in neighbour.links:
+                each_link.subscribe_again()

@@ -1,1 +1,1 @@
-"""Loops through forgotten bridges, at work: what is read and delivered is watched."""
+"""Loops through forgotten bridges: watches what is read and delivered."""

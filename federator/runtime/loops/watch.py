@@ -1,9 +1,9 @@
-"""Keeps watch for loops while a bridge is connected to our broker.
+"""Watches for loops while a bridge is connected to our broker.
 
-Mosquitto says when a bridge connects, in its log and on ``$SYS/broker/connection/<id>/state``, at
-both ends. Without a bridge publications are looked at now and then, and tested on topics alone on
-which they take turns (``protocol.loops.turns``). What to do is decided in
-``protocol.loops.detection``; this knows the bridges, keeps what is held, and lets it go.
+Mosquitto reports a bridge in its log and on ``$SYS/broker/connection/<id>/state``, at both ends.
+Without a bridge publications are checked now and then, and tested only on topics on which they take
+turns (``protocol.loops.turns``). ``protocol.loops.detection`` decides; this module tracks the
+bridges, holds publications, and releases them.
 
 Source: docs/rules.md; mosquitto.conf(5), ``notifications``.
 """
@@ -41,10 +41,10 @@ from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 BRIDGES_MAX = 64
 HELD_BYTES_MAX = 16 * 1024 * 1024
 TOPICS_MAX = 16_384
-"""Topics whose short form is remembered."""
+"""Topics with a remembered short form."""
 
 DOUBT_MS = 10_000
-"""After publications took turns where no bridge is known, topics on which they did are watched."""
+"""After turns without a known bridge, topics with turns are watched for so long."""
 
 STATE_FILTER = "$SYS/broker/connection/+/state"
 NOTICE_TOPIC = "$SYS/broker/log/N"
@@ -61,12 +61,12 @@ class LoopWatch:
     """Watches for loops at the broker of one agent."""
 
     settings: LoopSettings
-    data_topic: str  # where frames travel: not a client's publication
-    pass_on: Callable[[memoryview, Sequence[Inbound]], None]  # takes what was held and may go
+    data_topic: str  # topic of frames, which no client published
+    pass_on: Callable[[memoryview, Sequence[Inbound]], None]  # takes released publications
 
     def __post_init__(self) -> None:
         settings = self.settings
-        self.bridges: dict[str, str] = {}  # client id -> where from, if that is known
+        self.bridges: dict[str, str] = {}  # client id -> address, if that is known
         self.held_bytes = 0
         self.detector = LoopDetector(
             LoopParameters(
@@ -76,7 +76,7 @@ class LoopWatch:
             ),
             chance=random.Random().random,
             trusted=self._is_trusted,
-            # The broker tells when a bridge that is known leaves.
+            # The broker reports when a known bridge leaves.
             retests=lambda: settings.watch == "always" or not self.bridges,
         )
         self._turns = Turns(gap_ms_max=settings.turnaround_ms_max, turns_min=settings.repeats_min)
@@ -84,21 +84,21 @@ class LoopWatch:
         self._held: list[tuple[PublishPacket, bytes]] = []
         self._key = BoundedCache(without_repetition, answers_max=TOPICS_MAX)
         self._timer = DeadlineTimer(self._on_time)
-        self.watching = settings.watch == "always"  # or beside a bridge: all the time
+        self.watching = settings.watch == "always"  # always, or beside a bridge: all the time
 
     def subscriptions(self) -> list[TopicFilter]:
-        """What the control connection must subscribe."""
+        """The subscriptions of the control connection."""
         if self.settings.watch == "never":
             return []
         return [TopicFilter(STATE_FILTER, max_qos=QoS.AT_LEAST_ONCE)]
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """Take what our broker says about its bridges."""
+        """Handle our broker's reports about its bridges."""
         if self.settings.watch == "never":
             return
         if (state := _STATE.fullmatch(packet.topic)) is not None:
             if state.group(1).startswith(OWN_PREFIX):
-                pass  # an agent, which says so in the same words
+                pass  # an agent, which uses the same topic
             elif packet.payload == b"1":
                 self._bridge_came(state.group(1), "")
             else:
@@ -113,7 +113,7 @@ class LoopWatch:
     def sift(
         self, chunk: memoryview, publishes: Sequence[Inbound]
     ) -> tuple[memoryview, Sequence[Inbound]]:
-        """What one read brought, without publications that are held or have come back."""
+        """The publications of one read, without those that are held or have come back."""
         now_ms, detector, data_topic = monotonic_ms(), self.detector, self.data_topic
         marks = [None if p.topic == data_topic else self._mark_of(p) for p, _, _ in publishes]
         if not self.watching:
@@ -152,12 +152,12 @@ class LoopWatch:
             self.detector.on_delivered(*mark, now_ms=now_ms)
 
     def on_new_session(self) -> None:
-        """Forget all bridges: our broker forgot us, so we missed what it said; it tells again."""
+        """Forget all bridges: in a new session we missed reports; the broker repeats them."""
         for id in list(self.bridges):
             self._bridge_went(id)
 
     def stop(self) -> None:
-        """Let go of everything held: the agent leaves."""
+        """Release everything held: the agent leaves."""
         self._timer.set(None)
         self._release(all_of_it=True)
 
@@ -166,10 +166,10 @@ class LoopWatch:
     def _is_trusted(self, topic: str) -> bool:
         if not self.watching and topic not in self._turns:
             return True
-        return any(matches(each, topic) for each in self.settings.trust)
+        return any(matches(pattern, topic) for pattern in self.settings.trust)
 
     def _glances(self, now_ms: Millis) -> bool:
-        """Whether to look for turns, should no bridge be known."""
+        """Whether to check for turns without a known bridge."""
         return self.settings.watch == "auto" and (glances(now_ms) or self._doubts(now_ms))
 
     def _doubts(self, now_ms: Millis) -> bool:
@@ -178,7 +178,7 @@ class LoopWatch:
         return now_ms < self._doubts_until_ms or detector.loop_count + detector.suspects > 0
 
     def _mark_of(self, packet: PublishPacket) -> tuple[str, Digest]:
-        """What equal publications have in common: the topic's short form, and a hash."""
+        """The key of equal publications: the topic's short form, and a hash."""
         key = self._key(packet.topic)
         return key, hash((key, packet.payload))
 
@@ -187,8 +187,8 @@ class LoopWatch:
             self._doubts_until_ms = Millis(now_ms + DOUBT_MS)
 
     def _on_notice(self, line: str) -> None:
-        if (found := _CONNECTED.search(line)) is not None:
-            self._bridge_came(found.group(2), found.group(1))
+        if (match_ := _CONNECTED.search(line)) is not None:
+            self._bridge_came(match_.group(2), match_.group(1))
             return
         for id in self.bridges:
             _, client, rest = line.partition(f"Client {id}")
@@ -197,12 +197,12 @@ class LoopWatch:
                 return
 
     def _bridge_came(self, id: str, address: str) -> None:
-        known = self.bridges.get(id)
-        if known is None and len(self.bridges) >= BRIDGES_MAX:
+        address_before = self.bridges.get(id)
+        if address_before is None and len(self.bridges) >= BRIDGES_MAX:
             return
-        self.bridges[id] = address or known or ""
+        self.bridges[id] = address or address_before or ""
         self.watching = True
-        if known is None:
+        if address_before is None:
             _log.warning("bridge.found", bridge=id[:80])
 
     def _bridge_went(self, id: str) -> None:

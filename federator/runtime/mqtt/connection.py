@@ -1,14 +1,14 @@
-"""One connection to a broker: how we introduce ourselves, keep it alive, and leave.
+"""One connection to a broker: CONNECT, keep-alive and DISCONNECT.
 
-It ends for good. What outlives it, the session and the next attempt, is the link's; its bytes and
-queues are the transport's. Here stands what takes time: how long the broker may be silent before it
-is given up, while it lets us in, while it serves us, and when we say good-bye; and how long to wait
-before the next attempt.
+A connection ends for good. The session and the next attempt belong to the link; bytes and queues
+belong to the transport. This module holds the time limits: how long the broker may be silent while
+it accepts us, while it serves us and when we disconnect, and how long to wait before the next
+attempt.
 
-A session that must be new and must outlast its broker takes two connections: Mosquitto up to 2.0
-saves, when it stops in order, only the sessions that did not begin with a clean start (measured on
-2.0.11). So the first connection begins with a clean start and leaves at once, which wipes what was
-there, and the second, which stays, begins without one.
+A session that must be new and must outlast its broker takes two connections: when Mosquitto up to
+2.0 stops in order, it saves only the sessions that did not begin with a clean start (measured on
+2.0.11). So the first connection begins with a clean start and disconnects at once, which wipes the
+old session; the second connection, which stays, begins without one.
 
 Source: OASIS MQTT 5.0, sections 3.1 (CONNECT), 3.1.2.10 (Keep Alive), 3.2.2.3.14 (Server Keep
 Alive), 3.14 (DISCONNECT); M. Brooker, "Exponential Backoff And Jitter", 2015 ("full jitter").
@@ -39,12 +39,12 @@ DOUBLINGS_MAX = 32
 class Backoff:
     """Delays between attempts: exponential, capped, with full jitter.
 
-    A thousand agents that lost one broker must not come back in step. Full jitter spreads them over
+    A thousand agents that lost one broker must not reconnect in step. Full jitter spreads them over
     the whole interval, which costs the broker the least work for the same mean time to success.
 
     Args:
         min_ms: Upper bound of the first delay.
-        max_ms: Upper bound of every delay. A connection that lasted this long starts afresh.
+        max_ms: Upper bound of every delay. A connection that lasted this long resets the back-off.
     """
 
     min_ms: int
@@ -54,30 +54,28 @@ class Backoff:
 
     def __post_init__(self) -> None:
         if not 0 < self.min_ms <= self.max_ms:
-            wanted = "0 < min_ms <= max_ms wanted"
-            raise ValueError(f"back-off: {wanted}, got {self.min_ms} and {self.max_ms}")
+            condition = "0 < min_ms <= max_ms wanted"
+            raise ValueError(f"back-off: {condition}, got {self.min_ms} and {self.max_ms}")
 
     def next_delay_ms(self) -> float:
-        """The delay before the next attempt."""
         ceiling_ms = min(self.max_ms, self.min_ms << self._failures)
         self._failures = min(self._failures + 1, DOUBLINGS_MAX)
         return self.rng.uniform(0, ceiling_ms)
 
     def connection_lasted(self, lasted_ms: float) -> None:
-        """Forget earlier failures when a connection was up long enough to be trusted."""
+        """Reset the back-off if a connection lasted at least ``max_ms``."""
         if lasted_ms >= self.max_ms:
             self._failures = 0
 
 
 @dataclass(slots=True, kw_only=True)
 class Introduction:
-    """What a client says of itself in CONNECT, for one connection after another.
+    """What a client sends in its CONNECT, for one connection after another.
 
     Attributes:
-        keep_alive_s: After one and a half times this long without a word from us the broker gives
-            us up.
-        packet_bytes_max: The broker must send nothing longer.
-        must_wipe: Whether another connection is to wipe what is kept of us before the next.
+        keep_alive_s: The broker gives us up after 1.5 times this long without a packet from us.
+        packet_bytes_max: The broker must send no longer packet.
+        must_wipe: Whether to wipe our session by a separate connection before the next one.
     """
 
     client_id: str
@@ -94,13 +92,13 @@ class Introduction:
         self.must_wipe = self.clean_start and self.session_expiry_s > 0
 
     def forget_session(self) -> None:
-        """Have what the broker keeps for us wiped before the next connection."""
+        """Wipe the session that the broker keeps for us before the next connection."""
         self.must_wipe = self.session_expiry_s > 0
 
     def connect(self, *, to_wipe: bool = False) -> bytes:
         """The CONNECT of a connection that stays.
 
-        Or, ``to_wipe``, of one that leaves at once, with no Will and no session left.
+        With ``to_wipe``: of one that disconnects at once and leaves no Will and no session.
         """
         will: Will | None = None
         if not to_wipe:
@@ -120,10 +118,10 @@ class Introduction:
 
 @dataclass(eq=False, repr=False)
 class MqttConnection:
-    """One connection: open it, then keep it alive; leave it at any time.
+    """One connection: open it, keep it alive, and leave it at any time.
 
     Args:
-        promise: Told within how many seconds the connection will be attended to again.
+        promise: Called with the seconds within which we will attend to the connection again.
     """
 
     pipe: PacketTransport
@@ -136,11 +134,11 @@ class MqttConnection:
         self._answer_in_s = self.introduction.keep_alive_s / 2
 
     async def open(self, endpoint: Endpoint) -> None:
-        """Connect, introduce ourselves, and wait until the broker accepts or the connection ends.
+        """Connect, send CONNECT, and wait until the broker accepts or the connection ends.
 
         Raises:
-            OSError: Nobody there.
-            UnicodeError: Its host is no name of a host.
+            OSError: Nothing listens there.
+            UnicodeError: The host is not a valid host name.
             LinkError: No answer in time.
         """
         pipe, introduction = self.pipe, self.introduction
@@ -158,7 +156,7 @@ class MqttConnection:
             raise kind(f"no answer within {self.open_timeout_s:g} s") from error
 
     def on_accepted(self, ack: ConnAckPacket) -> None:
-        """Note that the broker lets us in; its own keep-alive holds, if it named one."""
+        """Note that the broker accepted us. Its own keep-alive holds, if it named one."""
         if ack.server_keep_alive is not None:
             self._answer_in_s = ack.server_keep_alive / 2
         self._accepted.set_result(None)
@@ -166,11 +164,11 @@ class MqttConnection:
     async def keep_alive(self) -> None:
         """Ping until the connection is lost.
 
-        A sign of life is any byte received or, with a backlog, any byte the broker's side took: a
-        PINGREQ behind a long backlog is answered late.
+        A sign of life is any byte received or, with a backlog, any byte the broker's side took: the
+        broker answers a PINGREQ behind a long backlog late.
 
         Raises:
-            LinkError: When half a keep-alive passed without a sign of life.
+            LinkError: Half a keep-alive passed without a sign of life.
         """
         pipe = self.pipe
         while not pipe.lost.done():

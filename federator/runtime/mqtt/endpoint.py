@@ -1,7 +1,7 @@
-"""Where a broker listens, who we are there, and how a connection is opened.
+"""Where a broker listens, how we log in there, and how a connection is opened.
 
-A broker on our own machine can also be reached by a Unix socket. It carries a publication past TCP
-and its acknowledgements: some 7 us less each way, of 25.
+A broker on our own machine can also be reached by a Unix socket. That saves a publication and its
+acknowledgements the way through TCP: some 7 us less each way, of 25.
 """
 
 import asyncio
@@ -16,12 +16,12 @@ from federator.runtime.ways.proxy import HttpProxy
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """Where a broker is and who we are there.
+    """The address of a broker and our login there.
 
     Attributes:
         socket: Path of a Unix socket to be used instead of host, port and TLS.
-        proxy: By which we go there, instead of straight.
-        websocket: The path at which it speaks MQTT in WebSockets, when it is to do so.
+        proxy: An HTTP proxy to connect through.
+        websocket: The path at which the broker speaks MQTT over WebSockets, if we are to use that.
     """
 
     host: str
@@ -45,14 +45,14 @@ class Endpoint:
         """Open a connection for a protocol.
 
         Raises:
-            OSError: Nobody there.
-            UnicodeError: ``host`` is no name of a host.
-            LinkError: The proxy does not let us through, or no WebSocket answers.
+            OSError: Nothing listens there.
+            UnicodeError: ``host`` is not a valid host name.
+            LinkError: The proxy refuses us, or no WebSocket answers.
         """
         await self._open(make_protocol)
 
     async def streams(self) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
-        """Open a connection to be read and written by whoever waits. Raises as ``connect``."""
+        """Open a connection as a pair of streams. Raises as ``connect``."""
         reader = asyncio.StreamReader()
         protocol = asyncio.StreamReaderProtocol(reader)
         transport = await self._open(lambda: protocol)
@@ -62,7 +62,7 @@ class Endpoint:
     async def _open(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
         if self.websocket is None or self.socket is not None:
             return await self._reach(make_protocol)
-        # Few brokers are reached like this, and its library takes 1 MB.
+        # Few brokers need WebSockets, and the library takes 1 MB.
         from federator.runtime.ways import websocket, websocket_transport  # noqa: PLC0415
 
         port = None if self.port == (443 if self.tls else 80) else self.port
@@ -70,7 +70,7 @@ class Endpoint:
         return await websocket_transport.connect(self._reach, opening, make_protocol)
 
     async def _reach(self, make_protocol: Callable[[], asyncio.BaseProtocol]) -> asyncio.Transport:
-        """Open what bytes go over."""
+        """Open the byte transport below MQTT and WebSockets."""
         loop = asyncio.get_running_loop()
         if self.socket is not None:
             return (await loop.create_unix_connection(make_protocol, self.socket))[0]
@@ -81,7 +81,7 @@ class Endpoint:
 
 
 def endpoint_of(connection: BrokerAddress) -> Endpoint:
-    """Where and how the configuration says to connect: by our own broker's socket if it has one.
+    """The endpoint that the configuration names: our own broker's socket if one is configured.
 
     Files of passwords and certificates are read now.
 

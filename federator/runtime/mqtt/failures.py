@@ -1,4 +1,4 @@
-"""Why a broker could not be reached, in a few words an operator can act on."""
+"""Why a broker could not be reached, in short messages that an operator can act on."""
 
 import errno
 import socket
@@ -14,7 +14,7 @@ _REFUSED = f"[Errno {errno.ECONNREFUSED}]"
 # The codec's reason codes are no IntEnum, whatever its stub says: neither hashable nor ordered.
 _CONNACK_TEXT = {
     int(_Code.BAD_USER_NAME_OR_PASSWORD): "wrong user name or password",
-    # Mosquitto 2.0 answers a wrong password with this code as well.
+    # Mosquitto 2.0 also answers a wrong password with this code.
     int(_Code.NOT_AUTHORIZED): "not authorized: wrong user name or password, or no right",
     int(_Code.UNSUPPORTED_PROTOCOL_VERSION): "the broker does not speak MQTT 5",
     int(_Code.CLIENT_ID_NOT_VALID): "the broker does not accept our client id",
@@ -28,7 +28,7 @@ _OLD_CONNACK_LENGTH = 2  # MQTT 3.1.1; MQTT 5 has at least 3
 
 
 def check_greeting(chunk: memoryview) -> None:
-    """Raise a ``LinkError`` when a connection does not begin as that of an MQTT 5 broker."""
+    """Raise a ``LinkError`` if a connection does not begin as that of an MQTT 5 broker."""
     if bytes(chunk[: len(_HTTP)]) == _HTTP:
         raise LinkError("this is no MQTT broker, but HTTP: for WebSockets use ws:// or wss://")
     if chunk[0] not in (_CONNACK, _DISCONNECT):
@@ -38,22 +38,22 @@ def check_greeting(chunk: memoryview) -> None:
 
 
 def is_refusal(text: str) -> bool:
-    """Whether the words of ``refusal`` or ``explain`` say that one end wants no connection."""
+    """Whether a text from ``refusal`` or ``explain`` says that one end refuses the connection."""
     return text.startswith(("refused: ", "TLS: "))
 
 
 def refusal(ack: ConnAckPacket) -> str:
-    """The meaning, in words, of a CONNACK with an error code."""
+    """The meaning of a CONNACK with an error code."""
     text = _CONNACK_TEXT.get(int(ack.reason_code)) or ack.reason_code.name.lower().replace("_", " ")
     return f"refused: {text}" + (f" ({ack.reason_str})" if ack.reason_str else "")
 
 
 class NoAnswerError(LinkError):
-    """Somebody took the connection, and said nothing."""
+    """The other end accepted the TCP connection but sent nothing."""
 
 
 def other_way(error: BaseException | None, *, tls: bool, port: int) -> str:
-    """What to look at where the other end breaks off, or is silent, before CONNACK; else empty.
+    """A hint for a connection that ends, or stays silent, before CONNACK; else empty.
 
     A port with TLS and one without end a connection of the other kind like that.
     """
@@ -66,7 +66,7 @@ def other_way(error: BaseException | None, *, tls: bool, port: int) -> str:
 
 
 def one_id(username: str) -> str:
-    """What is wrong where a broker ends one connection of ours for another."""
+    """A hint for a broker that ends one connection of ours when it accepts another."""
     return (
         f"it takes all connections of user {username!r} for one client: set "
         "use_username_as_clientid false on this listener, or give agents a listener of their own"

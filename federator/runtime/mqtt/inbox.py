@@ -1,4 +1,4 @@
-"""What others say to us, taken a little at a time.
+"""Control messages from other agents, handled a few at a time.
 
 Source: docs/security.md, "Threats and answers".
 """
@@ -16,21 +16,21 @@ from federator.protocol.types import BrokerId
 TURN_S = 0.01
 
 SENDER_BYTES_MAX = 8 * 1024 * 1024
-"""Of messages of one sender that wait."""
+"""Bound of the waiting messages of one sender."""
 
 BYTES_MAX = 32 * 1024 * 1024
-"""Of all of them."""
+"""Bound of all waiting messages."""
 
 
 class Inbox:
-    """What others say waits here until they are taken: no flood holds the loop.
+    """Control messages wait here until they are handled, so that no flood blocks the event loop.
 
     A read may bring hundreds of messages, and each may cost milliseconds. What does not fit into
-    ``TURN_S`` waits for the next turn of the loop. Senders take turns, and each has room of its
-    own, so that a hello is heard beside another's flood; what one sender says stays in order. Whose
-    message it is says its seal, before anybody judged that: who writes another's name there takes
-    that one's room, which the broker's ACL prevents. What bears no seal waits as if it were of one
-    more sender.
+    ``TURN_S`` waits for the next turn of the loop. Senders take turns and each has its own room, so
+    a hello gets through beside another sender's flood; messages of one sender stay in order. The
+    sender is the one named in the seal, before the seal is verified: an agent that forges another's
+    name uses up the other's room, which the broker's ACL prevents. Messages without a seal share
+    one room.
     """
 
     def __init__(self, take: Callable[[PublishPacket], None]) -> None:
@@ -41,7 +41,7 @@ class Inbox:
         self._next_turn: asyncio.Handle | None = None
 
     def put(self, packet: PublishPacket) -> bool:
-        """Let ``packet`` wait for ``work``; ``False`` when there is no room."""
+        """Queue ``packet`` for ``work``; ``False`` when there is no room."""
         sender, size = claimed_sender(packet.payload), len(packet.payload)
         waiting = self._bytes.get(sender, 0)
         if waiting + size > SENDER_BYTES_MAX or self._bytes_in_all + size > BYTES_MAX:
@@ -52,7 +52,7 @@ class Inbox:
         return True
 
     def work(self) -> None:
-        """Look at what waits, as much as there is time for; at the rest in turns to come."""
+        """Handle waiting packets while there is time, the rest in later turns of the loop."""
         if self._waiting and self._next_turn is None:
             self._turn()
 

@@ -1,7 +1,7 @@
-"""A client of one broker that stays: connects, subscribes, publishes, reconnects for ever.
+"""A client that stays at one broker: connects, subscribes, publishes, reconnects for ever.
 
-Nothing here waits for the broker: publications are taken or refused at once, and what arrives is
-handed over a whole socket read at a time, from the socket's callback. ``run`` only makes one
+Nothing here waits for the broker: publications are accepted or refused at once, and received ones
+are handed over a whole socket read at a time, from the socket's callback. ``run`` only makes one
 connection after another; the work happens in callbacks.
 
 Source: docs/ARCHITECTURE.md, "The link"; OASIS MQTT 5.0.
@@ -35,33 +35,33 @@ from federator.runtime.mqtt.wire import Inbound, Out, TriedPacket, publish_topic
 PACKET_BYTES_MAX = 16 * 1024 * 1024
 SEND_QUEUE_BYTES_MAX = 16 * 1024 * 1024
 PACKETS_PER_TURN_MAX = 1_024
-"""What one turn of the loop takes of a read, however short its packets are: each may be worth a
-search, a frame and a record."""
+"""How many packets one turn of the loop takes of a read, however short: each may cost a search, a
+frame and a record."""
 
 CONNECT_TIMEOUT_S = 5.0
 GIVE_WAY_S = 30.0
-"""Who gives way to another agent looks again whether it is still there."""
+"""After this long, an agent that gave way to another checks whether the other is still there."""
 
 REFUSAL_GAP_MS = Millis(600_000)
-"""Between two lines on one topic whose publications the broker does not take."""
+"""At least this long between two log lines on a topic on which the broker refuses publications."""
 REFUSED_TOPICS_MAX = 256
 
 __all__ = ["Endpoint", "Inbound", "LinkCounters", "LinkObserver", "MqttLink"]
 
-_EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: of an impossible host name
+_EXPECTED = (OSError, UnicodeError, LinkError)  # UnicodeError: an impossible host name
 
 _log = structlog.get_logger()
 
 
 class LinkObserver(Protocol):
-    """Told what happens on a link, synchronously and from the socket's callback: be quick.
+    """Callbacks of a link, called synchronously from the socket's callback: be quick.
 
-    An exception out of any of these is a bug of ours and comes out of ``MqttLink.run``. Whoever
-    inherits from this need not care for what does not concern it.
+    An exception raised by any of them is a bug of ours and comes out of ``MqttLink.run``. A
+    subclass overrides only what it needs.
     """
 
     def on_up(self, link: "MqttLink", session_present: bool) -> None:
-        """Called when the broker accepted the connection; subscriptions are on their way."""
+        """Called when the broker accepted the connection; the SUBSCRIBEs have been sent."""
         return
 
     def on_subscribed(self, link: "MqttLink") -> None:
@@ -69,7 +69,7 @@ class LinkObserver(Protocol):
         return
 
     def on_down(self, link: "MqttLink", reason: str) -> None:
-        """Called when a connection that was up is gone."""
+        """Called when a connection that was up is lost."""
         return
 
     def on_publishes(self, link: "MqttLink", chunk: memoryview, publishes: list[Inbound]) -> None:
@@ -86,7 +86,7 @@ class MqttLink(PacketSender):
     """One client id at one broker, connected again whenever the connection is lost.
 
     Args:
-        client_id: Ours at that broker; people are told its ``name``.
+        client_id: Ours at that broker; logs and reports show its ``name``.
         clean_start: The first connection of ``run`` starts a new session. Later ones resume it when
             ``session_expiry_s`` is positive, and start a new one otherwise. A session to be resumed
             is wiped first, and begun without a clean start: see ``Introduction``.
@@ -94,24 +94,24 @@ class MqttLink(PacketSender):
         keep_alive_s: A silent broker is given up after this long at the latest (half of it without
             a sign of life, after a PINGREQ).
         will: Published by the broker when we vanish; a callable is asked before each connection.
-        reconnect_min_ms, reconnect_max_ms: Of ``Backoff``.
+        reconnect_min_ms, reconnect_max_ms: For ``Backoff``.
         send_queue_bytes_max: Bound of each send queue, and of unacknowledged QoS 1 and 2 messages.
         packet_bytes_max: A longer packet from the broker closes the connection.
         connect_timeout_s: From the first SYN to CONNACK.
         acknowledge: Acknowledge publications once the observer returned. When false, the owner
             calls ``acknowledge`` for each QoS 1 and 2 publication.
-        may_forget: A broker that ended a connection without a word may have died, and not know what
-            it took: rather twice than never.
-        read_bytes_max: Of one turn of the loop.
+        may_forget: A broker that closed a connection without DISCONNECT may have crashed and lost
+            messages it had acknowledged: then send twice rather than never.
+        read_bytes_max: How much one turn of the loop reads.
 
     Attributes:
         taken_over: The last connection ended because another client has our client id.
-        closed_by_broker: The broker ended the last connection without a word.
-        gave_way: We left the place to another, and are not back.
-        observer: As given; may be another until ``run`` begins.
+        closed_by_broker: The broker closed the last connection without DISCONNECT.
+        gave_way: We left the client id to another agent, and are not back.
+        observer: As given; may be replaced until ``run`` begins.
         has_spare_time: Whether processors have, so that no read waits for the next.
         share_of_turn: How many of these publications one turn of the loop takes, at least one.
-        on_refused: Told each publication that the broker refused, or would, for good.
+        on_refused: Called with each publication that the broker refused, or would, for good.
     """
 
     def __init__(
@@ -161,7 +161,7 @@ class MqttLink(PacketSender):
         )
         self._connect_timeout_s, self._give_way_s = connect_timeout_s, give_way_s
         self._resume_at_s = 0.0
-        self._due_s = math.inf  # by when run() attends to the link again; never, unless it runs
+        self._due_s = math.inf  # by when run() attends to the link again; inf while it does not run
         self._stop = asyncio.Event()
         self._connection: MqttConnection | None = None
         self._logged_error: str | None = None
@@ -174,26 +174,26 @@ class MqttLink(PacketSender):
 
     @property
     def overdue_s(self) -> float:
-        """How long ``run`` is behind the time by which it meant to attend to the link again.
+        """How much later than planned ``run`` attends to the link.
 
-        It is 0 while the link is attended to, also when its broker is away: then ``run`` tries
-        again, or waits for a time of its own choice.
+        0 while the link is attended to, even without its broker: then ``run`` tries again, or waits
+        for a time of its own choice.
         """
         return max(0.0, time.monotonic() - self._due_s)
 
     @property
     def behind(self) -> bool:
-        """What the broker has sent may wait for us to read it, see ``read_bytes_max``."""
+        """Whether packets from the broker may wait for us to read them, see ``read_bytes_max``."""
         return self._pipe is not None and self._pipe.behind
 
     @property
     def peer(self) -> str:
-        """The IP address at the other end; empty when there is none."""
+        """The IP address at the other end; empty without a connection."""
         return self._pipe.peer if self._pipe is not None else ""
 
     @property
     def counters(self) -> LinkCounters:
-        """A copy of what was counted, up to date."""
+        """A copy of the counters, up to date."""
         pipe = self._pipe
         return replace(
             self._counters,
@@ -227,7 +227,7 @@ class MqttLink(PacketSender):
             failure = error
         more = len(publishes) + len(others) + len(acknowledged) == PACKETS_PER_TURN_MAX
         share = self.share_of_turn(publishes) if len(publishes) > 1 else 1
-        if share < len(publishes):  # as if no more had come
+        if share < len(publishes):  # take only a share, as if no more had arrived
             more, (_, _, used) = True, publishes[share - 1]
             publishes, others, acknowledged, too_large, failure = [], [], [], [], None
             read_packets(
@@ -240,7 +240,7 @@ class MqttLink(PacketSender):
         for packet in others:
             try:
                 self._on_packet(packet, out)
-            except LinkError as error:  # what came before it still counts
+            except LinkError as error:  # packets before this one still count
                 failure = error
                 break
         if out and publishes:  # what the window released goes before what the observer publishes
@@ -263,7 +263,7 @@ class MqttLink(PacketSender):
         return used
 
     def _on_packet(self, packet: Packet, out: Out) -> None:
-        """Take one packet that is no PUBLISH. Raises a ``LinkError`` to end the connection."""
+        """Handle one packet other than PUBLISH. Raises a ``LinkError`` to end the connection."""
         match packet:
             case ConnAckPacket():
                 self._on_connack(packet)
@@ -275,7 +275,7 @@ class MqttLink(PacketSender):
                 self._on_session_packet(packet, out)
 
     def _on_session_packet(self, packet: Packet, out: Out) -> None:
-        """Let the session take a packet, and report what came of it."""
+        """Let the session handle a packet; log refused filters and report settled subscriptions."""
         subscriptions = self._session.subscriptions
         settled = subscriptions.settled
         newly_refused = self._session.on_packet(packet, out)
@@ -335,7 +335,7 @@ class MqttLink(PacketSender):
             self._backoff.connection_lasted(await self._connect_once())
             delay_s = self._backoff.next_delay_ms() / 1000
             self._resume_at_s = max(self._resume_at_s, time.monotonic() + delay_s)
-            # Asked again when the pause is over: it may have been made longer meanwhile.
+            # Checked again after the pause, which may have been extended meanwhile.
             while not self._stop.is_set() and time.monotonic() < self._resume_at_s:
                 self._due_s = self._resume_at_s
                 with contextlib.suppress(TimeoutError):
@@ -344,9 +344,9 @@ class MqttLink(PacketSender):
         self._due_s = math.inf
 
     def give_way(self) -> None:
-        """Leave the place to another for a while, and what waits for us there for good.
+        """Leave the client id to another agent for a while, and give up our session.
 
-        Then a new session begins: the other has what was for us.
+        Later a new session begins: the other agent received what was queued for us.
         """
         self.gave_way = True
         self._introduction.forget_session()
@@ -359,7 +359,7 @@ class MqttLink(PacketSender):
             self._pipe.abort(LinkError(reason))
 
     async def close(self, *, with_will: bool = False, keep_session: bool = True) -> None:
-        """Leave and make ``run`` return; ``with_will`` has the broker publish the Will."""
+        """Disconnect and make ``run`` return; ``with_will`` has the broker publish the Will."""
         self._stop.set()
         if self._connection is not None:
             await self._connection.leave(with_will=with_will, keep_session=keep_session)
@@ -400,7 +400,7 @@ class MqttLink(PacketSender):
         self._due_s = time.monotonic() + within_s
 
     def _on_lost(self, pipe: PacketTransport) -> bool:
-        """Say why the connection ended, once; keep what must be sent again. Whether it was up."""
+        """Log why the connection ended, once; keep what to resend. Return whether it was up."""
         self._pipe = None
         self._counters.bytes_in += pipe.bytes_in
         self._counters.bytes_out += pipe.bytes_out
@@ -422,7 +422,7 @@ class MqttLink(PacketSender):
                 reason += failures.other_way(pipe.reason, tls=tls, port=at.port)
             self.last_error = reason
         if was_up:
-            quiet = stopping or self.gave_way  # the owner says it better
+            quiet = stopping or self.gave_way  # the owner logs the reason better
             level = logging.INFO if quiet else logging.WARNING
             self._log.log(level, "connection.down", reason=reason)
             self.observer.on_down(self, reason)

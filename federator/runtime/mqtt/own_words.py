@@ -1,8 +1,8 @@
-"""What an agent says to itself by way of its broker: marks that nobody else can make.
+"""Marks that an agent sends to itself through its broker and that no other client can forge.
 
-Others may write where they are said, and hear them. So each holds a number and a proof under a key
-that was drawn for this run and told nobody. A copy comes too late: what has QoS 1 queues behind the
-mark itself, and what has QoS 0, which may overtake it, is not heard.
+Others may publish and subscribe on the same topic. So each mark holds a number and a proof under a
+key drawn for this run and never sent. A replay comes too late: at QoS 1 it queues behind the mark
+itself, and at QoS 0, where it may overtake the mark, it is ignored.
 
 Source: docs/security.md, "Roles".
 """
@@ -20,10 +20,10 @@ _NUMBER_BYTES: Final = 8
 
 
 class OwnWords:
-    """The words of one part of one agent, to be published at QoS 1.
+    """The marks of one part of one agent, to be published at QoS 1.
 
     Attributes:
-        refused: What came in our name and was not ours, or was too early to be it.
+        refused: How many received marks were forged, or came too early to be ours.
     """
 
     def __init__(self) -> None:
@@ -31,12 +31,12 @@ class OwnWords:
         self._key = secrets.token_bytes(_KEY_BYTES)
 
     def say(self, number: int) -> bytes:
-        """What to publish to hear ``number`` again."""
+        """The payload to publish in order to receive ``number`` back."""
         said = number.to_bytes(_NUMBER_BYTES)
         return said + self._proof(said)
 
     def hear(self, packet: PublishPacket) -> int | None:
-        """The number that we said; ``None`` when we did not say it."""
+        """The number that we sent; ``None`` when the mark is not ours."""
         said, proof = packet.payload[:_NUMBER_BYTES], packet.payload[_NUMBER_BYTES:]
         if packet.packet_id is not None and compare_digest(proof, self._proof(said)):
             return int.from_bytes(said)

@@ -1,8 +1,8 @@
-"""A careful, slow MQTT client for asking a broker questions, one answer at a time.
+"""A careful, slow MQTT client that asks a broker one question at a time.
 
 The agent's own link hides reason codes and reconnects for ever; ``doctor`` and ``tap`` want the
 opposite: every answer as the broker gave it, a deadline on each, and the first failure at once.
-What comes is not acknowledged, unless the asker does: subscriptions are QoS 0 by default.
+Subscriptions are QoS 0 by default; publications of higher QoS are acknowledged by the caller.
 
 Source: OASIS MQTT 5.0.
 """
@@ -32,7 +32,7 @@ PACKET_BYTES_MAX = 2_097_152
 MESSAGES_MAX = 4_096
 KEEP_ALIVE_S = 30
 ANSWER_SECONDS_MAX = 5.0
-"""For the connection, and for each answer."""
+"""Time limit for the connection, and for each answer."""
 
 NO_PERMISSION, CONFIG = 77, 78
 """Exit codes of ``sysexits.h``."""
@@ -50,7 +50,7 @@ class RefusedError(LinkError):
 
     @property
     def config_exit_code(self) -> int:
-        """77 when a user name, a password or a certificate would mend it, otherwise 78."""
+        """77 if another user name, password or certificate could help, otherwise 78."""
         code = mqtt5.ConnAckReasonCode
         about_us = (
             code.NOT_AUTHORIZED,
@@ -62,30 +62,17 @@ class RefusedError(LinkError):
 
 
 def plain(code: mqtt5.PubAckReasonCode) -> str:
-    """``code`` in words."""
     return str(code.name).replace("_", " ").lower()
 
 
 def is_taken(answer: str) -> bool:
-    """Whether the broker took a publication, by its ``plain`` answer; somebody need not want it."""
+    """Whether ``answer``, from ``plain``, means that the broker accepted a publication."""
     return answer in ("success", "no matching subscribers")
 
 
 @dataclass(eq=False, repr=False)
 class BrokerProbe:
-    """One connection for questions: an async context manager that connects and disconnects.
-
-    Args:
-        client_id: Begins with ``federator-``, so that discovery ignores it.
-
-    Raises:
-        LinkError: On entering, when the broker cannot be reached; ``RefusedError`` when it refuses.
-            From every question, once the connection is lost or no answer came in time.
-
-    Attributes:
-        connack: The broker's answer to CONNECT, with its limits.
-        messages_dropped: Publications beyond ``MESSAGES_MAX`` waiting ones.
-    """
+    """Whether ``answer``, from ``plain``, means that the broker accepted a publication."""
 
     connection: BrokerAddress
     client_id: str
@@ -97,7 +84,7 @@ class BrokerProbe:
         self.messages_dropped = 0
         self._answers: dict[int, asyncio.Future[Answer]] = {}
         self._packet_id = 0
-        self._held: dict[str, mqtt5.TopicFilter] = {}  # what is subscribed
+        self._held: dict[str, mqtt5.TopicFilter] = {}  # the current subscriptions
         self.lost: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     async def __aenter__(self) -> Self:
@@ -143,17 +130,17 @@ class BrokerProbe:
 
     @property
     def place(self) -> object:
-        """The address at the other end, under whatever name we went there."""
+        """The socket address at the other end, whatever name it was reached by."""
         return self._writer.get_extra_info("peername")
 
     @property
     def peer(self) -> str:
-        """The IP address at the other end; empty where there is none."""
-        told = self._writer.get_extra_info("peername")
-        return str(told[0]) if isinstance(told, tuple) else ""
+        """The IP address at the other end; empty without one."""
+        peername = self._writer.get_extra_info("peername")
+        return str(peername[0]) if isinstance(peername, tuple) else ""
 
     def _other_way(self, error: BaseException | None) -> str:
-        """What to look at when who listens there does not speak as we do."""
+        """A hint for a port that may not speak what we speak."""
         address = self.connection.address
         return other_way(error, tls=address.tls, port=address.port)
 
@@ -210,7 +197,7 @@ class BrokerProbe:
     def _lose(self, error: LinkError) -> None:
         if not self.lost.done():
             self.lost.set_exception(error)
-            self.lost.exception()  # read here: nobody need be waiting
+            self.lost.exception()  # mark as retrieved: there may be no reader
         for answer in self._answers.values():
             if not answer.done():
                 answer.set_exception(error)
@@ -220,16 +207,17 @@ class BrokerProbe:
         while True:
             await asyncio.sleep(KEEP_ALIVE_S)
             self._writer.write(PINGREQ)
-            if self._held:  # logged again, for an agent that came after us; nobody waits for it
+            # For the log of an agent that started after us; we do not wait for the answer.
+            if self._held:
                 again = mqtt5.SubscribePacket(self._next_id(), [*self._held.values()])
                 self._writer.write(again.write())
 
     async def subscribe(
         self, *filters: str, qos: mqtt5.QoS = mqtt5.QoS.AT_MOST_ONCE
     ) -> list[mqtt5.SubAckReasonCode]:
-        """Subscribe; the broker's answer to each filter."""
-        wanted = [mqtt5.TopicFilter(f, max_qos=qos) for f in filters]
-        answer = await self._ask(lambda id: mqtt5.SubscribePacket(id, wanted))
+        """Subscribe; return the broker's answer to each filter."""
+        topic_filters = [mqtt5.TopicFilter(f, max_qos=qos) for f in filters]
+        answer = await self._ask(lambda id: mqtt5.SubscribePacket(id, topic_filters))
         assert isinstance(answer, mqtt5.SubAckPacket)
         self._held |= {f: live_filter(f, qos) for f in filters}
         return answer.reason_codes
@@ -241,7 +229,7 @@ class BrokerProbe:
         await self._ask(lambda id: mqtt5.UnsubscribePacket(id, list(filters)))
 
     async def publish(self, topic: str, payload: bytes) -> mqtt5.PubAckReasonCode:
-        """Publish at QoS 1, because only then the broker says what became of it."""
+        """Publish at QoS 1: only then does the broker answer."""
         qos = mqtt5.QoS.AT_LEAST_ONCE
         answer = await self._ask(
             lambda id: mqtt5.PublishPacket(topic, payload=payload, qos=qos, packet_id=id)
@@ -250,11 +238,11 @@ class BrokerProbe:
         return answer.reason_code
 
     def publish_loosely(self, topic: str, payload: bytes) -> None:
-        """Publish at QoS 0; nobody says what becomes of it."""
+        """Publish at QoS 0, without an answer."""
         self._writer.write(mqtt5.PublishPacket(topic, payload=payload).write())
 
     def acknowledge(self, packet: mqtt5.PublishPacket) -> None:
-        """Tell the broker that a publication of QoS 1 has come."""
+        """Acknowledge a publication of QoS 1."""
         if packet.packet_id is not None:
             self._writer.write(mqtt5.PubAckPacket(packet.packet_id).write())
 
@@ -262,7 +250,7 @@ class BrokerProbe:
         """Wait for the next publication.
 
         Raises:
-            LinkError: The connection is lost and nothing is left.
+            LinkError: The connection is lost and no publication is left.
         """
         if not self.messages.empty():
             return self.messages.get_nowait()
@@ -281,7 +269,7 @@ class BrokerProbe:
         return self._packet_id
 
     async def _ask(self, question: Callable[[int], Question]) -> Answer:
-        """The answer to the packet that ``question`` makes, given its identifier."""
+        """The answer to the packet that ``question`` makes from its packet identifier."""
         if self.lost.done():
             await self.lost
         packet_id = self._next_id()

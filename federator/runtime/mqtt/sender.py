@@ -1,7 +1,7 @@
-"""What one client asks of its broker, on whatever connection there is: filters and publications.
+"""The sending half of a client: filters and publications, on whatever connection there is.
 
-Nothing here waits: publications are taken or refused at once. QoS 0 goes into the connection's
-bounded queue; what is owed an acknowledgement, the session keeps over connections.
+Nothing here waits: publications are accepted or refused at once. QoS 0 goes into the connection's
+bounded queue; the session keeps what awaits an acknowledgement beyond the connection.
 
 Source: OASIS MQTT 5.0; docs/ARCHITECTURE.md, "The link".
 """
@@ -28,13 +28,13 @@ from federator.runtime.mqtt.wire import (
 
 @dataclass(slots=True)
 class LinkCounters:
-    """What happened on a link since it was made. Bytes are those of MQTT packets, without TLS.
+    """Counters of a link since it was made. Bytes are those of MQTT packets, without TLS.
 
     Attributes:
         publishes_dropped: Publications refused or lost: no room, or no connection. QoS 0 ones that
             the transport or the kernel held when a connection broke are not among them.
-        publishes_rejected: Publications that the broker does not take: longer than it says, or of
-            QoS 1 and 2 and answered with an error.
+        publishes_rejected: Publications that the broker does not take: longer than its maximum, or
+            QoS 1 and 2 ones that it answered with an error.
     """
 
     bytes_in: int = 0
@@ -60,8 +60,10 @@ class PacketSender:
         self._counters = LinkCounters()
         self._pipe: PacketTransport | None = None
         self._up = False
-        self._learnt_bytes_max = MQTT_PACKET_BYTES_MAX  # less, once it refused one
-        self._too_long: list[Callable[[], None]] = []  # to be called when all else is handled
+        # Lower once the broker refused a packet as too large.
+        self._learnt_bytes_max = MQTT_PACKET_BYTES_MAX
+        # To be called when all other packets are handled.
+        self._too_long: list[Callable[[], None]] = []
 
     # State
 
@@ -87,30 +89,30 @@ class PacketSender:
 
     @property
     def queued_bytes(self) -> int:
-        """Bytes that wait in the send queues, beside those the transport holds."""
+        """Bytes that wait in the send queues, without those the transport holds."""
         return self._pipe.queued_bytes if self._pipe is not None else 0
 
     @property
     def waiting_bytes(self) -> int:
-        """Bytes that wait, in our queues or beyond: what the kernel did not take yet."""
+        """Bytes that wait in our queues or in the transport: the kernel did not take them yet."""
         return self.queued_bytes + (self._pipe.backlog_bytes if self._pipe is not None else 0)
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits, in our queues or beyond: the kernel took everything."""
+        """Whether the kernel took everything."""
         return not self.waiting_bytes
 
     @property
     def bytes_arrived(self) -> int:
-        """Bytes sent since the link was made that the other end has, as far as the kernel tells."""
+        """Bytes sent on this link that arrived at the other end, as far as the kernel reports."""
         pipe, sent = self._pipe, self._counters.bytes_out
         return sent if pipe is None else sent + pipe.bytes_out - pipe.undelivered_bytes
 
     @property
     def stint(self) -> tuple[int, int]:
-        """Another pair whenever the kernel had taken all for a moment, or the connection is new.
+        """A pair that changes after the kernel took everything, and with each connection.
 
-        It shows when something is sent again: while nothing is, it may stay.
+        It changes with the next packet sent: without one it may stay.
         """
         return self._counters.connects, self._pipe.emptied if self._pipe is not None else 0
 
@@ -121,28 +123,28 @@ class PacketSender:
 
     @property
     def packet_bytes_max(self) -> int:
-        """The longest packet that the broker says it takes, or was found to take."""
+        """The longest packet that the broker accepts, by its CONNACK or by experience."""
         said = self.limits.packet_bytes_max if self.limits is not None else MQTT_PACKET_BYTES_MAX
         return min(said, self._learnt_bytes_max)
 
     @property
     def packet_bytes_sure(self) -> int:
-        """What the broker took before, and in order, as nothing waits for its answer."""
+        """The longest packet that the broker surely accepts; 0 while packets wait for an answer."""
         return 0 if self._session.window.awaits_word else self._session.window.taken_bytes
 
     @property
     def unacknowledged(self) -> int:
-        """QoS 1 and 2 messages taken and not yet acknowledged by the broker."""
+        """QoS 1 and 2 messages accepted and not yet acknowledged by the broker."""
         return self._session.window.in_flight + self._session.window.waiting
 
     @property
     def waiting(self) -> int:
-        """Those of them that were not sent on this connection."""
+        """Unacknowledged messages that were not sent on this connection."""
         return self._session.window.waiting
 
     @property
     def offered(self) -> int:
-        """Position of the last QoS 1 or 2 message taken."""
+        """Position of the last QoS 1 or 2 message accepted."""
         return self._session.window.offered
 
     @property
@@ -152,7 +154,7 @@ class PacketSender:
 
     @property
     def room(self) -> bool:
-        """Whether half of what may be kept for the broker is still free."""
+        """Whether half of the room for unacknowledged messages is still free."""
         return 2 * self._session.window.bytes < self._queue_bytes_max
 
     @property
@@ -163,7 +165,7 @@ class PacketSender:
     # Subscribing and publishing
 
     def subscribe(self, filters: Iterable[TopicFilter], *, identifier: int | None = None) -> None:
-        """Want ``filters``, now and after every reconnect.
+        """Subscribe ``filters``, now and after every reconnect.
 
         Args:
             identifier: A Subscription Identifier, until they are subscribed again or the
@@ -174,13 +176,12 @@ class PacketSender:
         self._send(out)
 
     def subscribe_again(self) -> None:
-        """Let the broker log once more what we subscribe; nothing comes of it."""
+        """Repeat our SUBSCRIBEs so that the broker logs them again; nothing else changes."""
         out: Out = []
         self._session.subscriptions.again(out)
         self._send(out)
 
     def unsubscribe(self, filters: Iterable[str]) -> None:
-        """Want ``filters`` no longer."""
         out: Out = []
         self._session.subscriptions.unsubscribe(filters, out)
         self._send(out)
@@ -194,10 +195,10 @@ class PacketSender:
         urgent: bool = False,
         on_answer: Callable[[int], None] | None = None,
     ) -> bool:
-        """Publish; ``False`` when it was dropped (and counted).
+        """Publish; ``False`` when the publication was dropped (and counted).
 
         QoS 0 needs a connection and room. QoS 1 and 2 need room, and are kept until acknowledged;
-        ``on_answer`` then hears the broker's reason code.
+        ``on_answer`` then gets the broker's reason code.
         """
         if qos == 0:
             return self.write_packets((PublishPacket(topic, payload).write(),), 1, urgent=urgent)
@@ -256,7 +257,7 @@ class PacketSender:
         """Send the QoS 1 and 2 PUBLISH packets at ``places`` of ``run``, in order.
 
         Returns:
-            How many were taken; there was no room to keep the others.
+            How many were accepted; there was no room to keep the others.
         """
         out: Out = []
         taken = self._session.window.offer_run(run, places, out)
@@ -266,12 +267,12 @@ class PacketSender:
         return taken
 
     def try_packet(self, packet: bytes, on_too_long: Callable[[], None]) -> bool:
-        """Send a QoS 0 PUBLISH packet at QoS 1, which the broker answers; ``False`` when dropped.
+        """Send a QoS 0 PUBLISH packet at QoS 1, so that the broker answers; ``False`` when dropped.
 
-        What is offered meanwhile waits behind it, so that order is kept if it must be cut.
-        Mosquitto says nowhere how long a payload it takes (``message_size_limit``): at QoS 0 it
-        drops longer ones in silence, at QoS 1 it says so. ``on_too_long`` hears that, when
-        ``packet_bytes_max`` is what is worth a try next: half as long.
+        Later packets wait behind it, so that order is kept if it must be cut. Mosquitto does not
+        announce its longest payload (``message_size_limit``): it drops longer ones silently at QoS
+        0 and refuses them at QoS 1. After a refusal ``packet_bytes_max`` is the next length to try,
+        half as long, and ``on_too_long`` is called.
         """
         if not self._up:
             self._counters.publishes_dropped += 1
@@ -286,15 +287,15 @@ class PacketSender:
         if reason < ERROR:
             window.taken_bytes = max(window.taken_bytes, size)
         elif reason == PACKET_TOO_LARGE:
-            window.taken_bytes = 0  # it may take less than before
+            window.taken_bytes = 0  # the broker may take less than before
             self._learnt_bytes_max = min(self._learnt_bytes_max, size // 2)
             self._too_long.append(on_too_long)
 
     def _forget_sizes(self, *, hung_up: bool) -> None:
-        """The connection is gone: the broker may be another next, or be configured anew.
+        """Reset the limits after a lost connection: the next broker may be configured differently.
 
-        Where it hung up it may be for a packet that was tried: Mosquitto 2.0.11 does with
-        ``max_queued_messages 0``. As with all of QoS 0, what was tried does not go again.
+        A broker that hung up may have done so for a packet that was tried: Mosquitto 2.0.11 does
+        with ``max_queued_messages 0``. Like all of QoS 0, the tried packets are not sent again.
         """
         self._too_long.clear()
         tried = max(self._session.window.forget_tried(), default=0)
@@ -305,7 +306,7 @@ class PacketSender:
             self._learnt_bytes_max = min(self._learnt_bytes_max, tried // 2)
 
     def _tell_too_long(self) -> None:
-        """Tell what was found to be too long."""
+        """Call ``on_too_long`` of each packet that was too long."""
         while self._too_long:
             out: Out = []
             self._session.window.go_another_way(self._too_long.pop(0), out)
@@ -322,11 +323,14 @@ class PacketSender:
             self._send(out)
 
     def _refused(self, packet: bytes | bytearray, reason: int) -> None:
-        """The broker refused a publication with this reason code, or would."""
+        """Count a publication that the broker refused with this reason code, or would."""
         self._counters.publishes_rejected += 1
 
     def _send(self, out: Out) -> None:
-        """Send what the session asks for: control first. The session keeps what may get lost."""
+        """Send the session's packets, control packets first.
+
+        The session keeps what may get lost.
+        """
         pipe = self._pipe
         if pipe is None or not out:
             return

@@ -1,12 +1,13 @@
 """What a client and its broker share: subscriptions, unacknowledged messages, identifiers.
 
-Sans I/O: parsed packets go in, bytes to send are appended to ``out``. It outlives connections.
+Sans I/O: parsed packets go in, bytes to send are appended to ``out``. A session outlives
+connections.
 
-What the broker sent is completed in the order in which it came: the PUBACK of a QoS 1 publication
-waits for the release of every QoS 2 publication before it. Mosquitto 2.0 makes room in its window
-by the place of what was completed, and when that is not near the front, lets one publication past
-those that wait (``db__message_delete_outgoing`` in database.c). Order breaks, and with it the pairs
-that ``runtime.data.copies`` expects.
+We complete the broker's publications in the order received: the PUBACK of a QoS 1 publication waits
+for the release of every QoS 2 publication before it. Mosquitto 2.0 makes room in its window by the
+position of the completed message; if that is not near the front, it sends one publication ahead of
+those that wait (``db__message_delete_outgoing`` in database.c). That breaks the order, and with it
+the pairs that ``runtime.data.copies`` expects.
 
 Source: OASIS MQTT 5.0, sections 4.1 (session state) and 4.6 (order).
 """
@@ -41,14 +42,15 @@ class MqttSession:
         self.number = 0
         """Grows when the broker starts a new session: identifiers of older ones mean nothing."""
         self._acknowledge = acknowledge
-        self._received: set[int] = set()  # QoS 2 publications acknowledged, not released yet
+        # QoS 2 publications acknowledged by PUBREC, not released yet
+        self._received: set[int] = set()
         self._incomplete: dict[int, list[int]] = {}
-        """The same of this connection, in order; and the QoS 1 publications that wait for each."""
+        """Those of this connection, in order, each with the QoS 1 publications that wait for it."""
 
     def resume(self, ack: mqtt5.ConnAckPacket, out: Out, *, died: bool = False) -> BrokerLimits:
-        """Take up the session: the broker accepted a connection, and grants these limits.
+        """Resume the session after a CONNACK; return the limits the broker grants.
 
-        ``died``: it probably ended since the last one.
+        ``died``: the broker probably crashed since the last connection.
         """
         limits = BrokerLimits(
             receive_max=ack.receive_max,
@@ -64,8 +66,8 @@ class MqttSession:
         return limits
 
     def suspend(self) -> None:
-        """Keep what outlives a connection: this one is gone."""
-        self._incomplete.clear()  # without their PUBACK, they come again
+        """Forget what ends with a lost connection."""
+        self._incomplete.clear()  # without their PUBACK, the broker sends them again
         self.window.suspend()
         self.subscriptions.suspend()
 
@@ -82,16 +84,16 @@ class MqttSession:
         for inbound in publishes:
             packet = inbound[0]
             packet_id = packet.packet_id
-            # Without DUP it is another one: the broker was restored from a time before the first.
-            known = packet.qos == 2 and packet.duplicate and packet_id in self._received
-            if not known:
+            # Without DUP it is a new publication: the broker was restored from an older state.
+            seen_before = packet.qos == 2 and packet.duplicate and packet_id in self._received
+            if not seen_before:
                 admitted.append(inbound)
-            if packet_id is not None and (self._acknowledge or known):
+            if packet_id is not None and (self._acknowledge or seen_before):
                 self.acknowledge(packet_id, int(packet.qos), out)
         return admitted
 
     def acknowledge(self, packet_id: int, qos: int, out: Out) -> None:
-        """Tell the broker that its publication is ours, at QoS 1 after it released those before."""
+        """Acknowledge a publication; at QoS 1 after the release of those before it."""
         if qos == 2:
             self._received.add(packet_id)
             self._incomplete.setdefault(packet_id, [])
@@ -102,7 +104,7 @@ class MqttSession:
             out.append(acknowledgement(wire.PUBACK, packet_id))
 
     def acknowledge_all(self, packet_ids: Iterable[tuple[int, int]], out: Out) -> None:
-        """The same for many, given as (packet id, QoS)."""
+        """Acknowledge many, given as (packet id, QoS)."""
         run: list[int] = []
         for packet_id, qos in packet_ids:
             if qos == 1 and not self._incomplete:
@@ -116,13 +118,13 @@ class MqttSession:
             out.append(wire.acknowledgements(run))
 
     def on_packet(self, packet: mqtt5.Packet, out: Out) -> dict[str, int]:
-        """Take any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.
+        """Handle any packet but PUBLISH, CONNACK, PINGRESP and DISCONNECT.
 
         Returns:
             Filters that the broker just refused for the first time, with its reason codes.
 
         Raises:
-            LinkError: When a broker must not send this packet.
+            LinkError: A broker must not send this packet.
         """
         match packet:
             case mqtt5.PubAckPacket():

@@ -1,8 +1,8 @@
-"""Makes, or ends, a session at a broker by a short connection of its own.
+"""Prepare or end a client's session at a broker by a short connection of its own.
 
-Whoever connects with a client id has its session. So for a client that is not there we come with
-its id, subscribe what it had subscribed, acknowledge nothing, and leave: the broker queues for it
-from then on. Why a session of ours is wiped, ``connection`` tells.
+A connection with a client id owns its session. So for an absent client we connect with its id,
+subscribe its filters, acknowledge nothing, and disconnect: the broker queues for the client from
+then on. ``connection`` explains why a session of ours is wiped.
 
 Source: OASIS MQTT 5.0, sections 3.1.2.4, 3.1.2.11.2 and 4.1; tried on Mosquitto 2.0.11.
 """
@@ -24,7 +24,7 @@ ANSWER_SECONDS_MAX = 5.0
 FILTERS_PER_PACKET_MAX = 64
 NEVER_EXPIRES_S = 0xFFFFFFFF
 KEEP_ALIVE_S = 30
-DISCONNECT = b"\xe0\0"  # of 3.1.1 and of 5
+DISCONNECT = b"\xe0\0"  # the same in 3.1.1 and 5
 _CONNACK = 0x20
 
 _Answer = TypeVar("_Answer", mqtt5.ConnAckPacket, mqtt5.SubAckPacket)
@@ -33,38 +33,38 @@ _Answer = TypeVar("_Answer", mqtt5.ConnAckPacket, mqtt5.SubAckPacket)
 async def prepare_session(
     endpoint: Endpoint, client_id: str, filters: Mapping[str, int], *, keep_s: int
 ) -> list[str]:
-    """Let the broker keep a session of ``client_id`` that subscribes ``filters`` (with their QoS).
+    """Have the broker keep a session of ``client_id`` that subscribes ``filters`` (with their QoS).
 
-    A session that it has already stays, and lasts for ever from now on: we cannot tell how long
-    its client wanted it. A new one lasts ``keep_s``.
+    An existing session stays, and never expires from now on: we cannot learn its expiry. A new one
+    lasts ``keep_s``.
 
     Returns:
         Filters that the broker refused.
 
     Raises:
-        OSError: Nobody is there, or it left.
-        LinkError: It refuses us, or is no MQTT broker.
-        TimeoutError: It does not answer.
+        OSError: Nothing listens there, or the broker hung up.
+        LinkError: The broker refuses us, or it is no MQTT broker.
+        TimeoutError: The broker does not answer.
     """
     async with _conversation(endpoint) as broker:
-        known = await broker.connect(client_id, clean=False, expiry_s=keep_s)
+        existed = await broker.connect(client_id, clean=False, expiry_s=keep_s)
         refused = await broker.subscribe(filters)
-        broker.leave(NEVER_EXPIRES_S if known else None)
+        broker.leave(NEVER_EXPIRES_S if existed else None)
     return refused
 
 
 async def end_session(endpoint: Endpoint, client_id: str) -> None:
-    """Let the broker forget the session of ``client_id``. Raises as ``prepare_session``."""
+    """Have the broker drop the session of ``client_id``. Raises as ``prepare_session``."""
     async with _conversation(endpoint) as broker:
         await broker.connect(client_id, clean=True, expiry_s=0)
         broker.leave(None)
 
 
 async def wipe_session(endpoint: Endpoint, connect: bytes) -> bool:
-    """Connect with ``connect``, a CONNECT of either version with a clean start, and leave.
+    """Connect with ``connect``, a CONNECT of either version with a clean start, and disconnect.
 
     Returns:
-        Whether the broker let us in: only then the session is gone.
+        Whether the broker accepted: only then is the session gone.
 
     Raises:
         OSError, UnicodeError, LinkError: As ``Endpoint.connect``.
@@ -82,7 +82,7 @@ async def wipe_session(endpoint: Endpoint, connect: bytes) -> bool:
 
 
 async def _is_accepted(reader: asyncio.StreamReader) -> bool:
-    """Whether the answer is a CONNACK that refuses nothing, which looks alike in both versions."""
+    """Whether the answer is a CONNACK with success, which looks alike in both versions."""
     try:
         first = (await reader.readexactly(1))[0]
         for _ in range(LENGTH_BYTES_MAX):
@@ -117,7 +117,7 @@ class _Conversation:
         self._writer = writer
 
     async def connect(self, client_id: str, *, clean: bool, expiry_s: int) -> bool:
-        """Introduce us as ``client_id``; whether the broker had a session of it."""
+        """Connect as ``client_id``; return whether the broker had a session for it."""
         packet = mqtt5.ConnectPacket(
             client_id,
             clean_start=clean,
@@ -138,8 +138,8 @@ class _Conversation:
         names = sorted(filters)
         for at in range(0, len(names), FILTERS_PER_PACKET_MAX):
             part = names[at : at + FILTERS_PER_PACKET_MAX]
-            wanted = [live_filter(name, mqtt5.QoS(filters[name])) for name in part]
-            self._writer.write(mqtt5.SubscribePacket(at + 1, wanted).write())
+            topic_filters = [live_filter(name, mqtt5.QoS(filters[name])) for name in part]
+            self._writer.write(mqtt5.SubscribePacket(at + 1, topic_filters).write())
             answer = await self._answer(mqtt5.SubAckPacket)
             codes = zip(part, answer.reason_codes, strict=True)
             refused += [name for name, code in codes if int(code) >= 0x80]

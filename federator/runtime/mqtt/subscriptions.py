@@ -1,14 +1,14 @@
-"""The subscriptions we want, those the broker granted, and the packets between the two.
+"""The filters we want, those the broker granted, and the packets between the two.
 
-Changes queue per filter, the last one wins, and leave in packets of bounded size with a bounded
-number of them unanswered: Mosquitto drops even acknowledgements once 1,000 packets wait on one
-socket. It logs each filter, too, and our connection that hears the log has 20 lines on their way at
-a time: a client that changes filters faster makes its own agent lose lines (1,020 at once did).
+Changes queue per filter, the last one wins, and they leave in packets of bounded size with a
+bounded number unanswered: Mosquitto drops even acknowledgements once 1,000 packets wait on one
+socket. It also logs each filter, and our connection that reads the log has 20 lines in flight: a
+client that changes filters faster makes its own agent lose lines (1,020 at once did).
 
 **A session may go back in time.** Mosquitto writes sessions to disk when it stops in order, and
-every half hour: after a kill it comes back with those of then, and calls them present. So each
-connection asks again for everything wanted, which costs a packet for 20 filters, and drops
-again what the session once had and should have no more: overlapping subscriptions bring two copies.
+every half hour: after a kill it restores those, and reports them as present. So each connection
+subscribes again everything wanted, which costs a packet for 20 filters, and unsubscribes what the
+session once had and should no longer have: overlapping subscriptions bring two copies.
 
 Pure: packets are appended to ``out``.
 
@@ -27,9 +27,9 @@ from federator.runtime.mqtt.wire import Out
 SUBSCRIBE_FILTERS_MAX = 20
 SUBSCRIBE_BYTES_MAX = 65_536
 UNANSWERED_MAX = 2
-"""What a session that came back must drop, and what is wanted of it, go together."""
+"""The UNSUBSCRIBE and the SUBSCRIBE after a resumed session go together."""
 FORMER_MAX = 4_096
-"""Patterns remembered that the session once had; the oldest are forgotten."""
+"""How many former patterns of the session are remembered; the oldest are forgotten."""
 
 _HEADER_BYTES = 16  # fixed header, packet identifier, properties: at most 13
 _ERROR = 0x80
@@ -42,7 +42,7 @@ def live_filter(
     no_local: bool = False,
     as_published: bool = False,
 ) -> TopicFilter:
-    """``pattern`` as it is subscribed by who wants nothing that was retained there before."""
+    """A subscription to ``pattern`` that gets no messages retained before."""
     return TopicFilter(
         pattern,
         max_qos=max_qos,
@@ -55,7 +55,7 @@ def live_filter(
 class _Asked(msgspec.Struct, frozen=True, gc=False):
     """What a SUBSCRIBE asks for one filter: options, and the identifier that its copies carry.
 
-    There are very many, and nothing leads back to them: Python's collector need not look.
+    Exempt from Python's garbage collector: there are very many, and none is part of a cycle.
     """
 
     filter: TopicFilter
@@ -63,7 +63,7 @@ class _Asked(msgspec.Struct, frozen=True, gc=False):
 
 
 class Subscriptions:
-    """The wanted and the granted filters of one session, and changes on their way."""
+    """The wanted and the granted filters of one session, and the changes not answered yet."""
 
     def __init__(self, ids: PacketIds) -> None:
         self._ids = ids
@@ -82,31 +82,29 @@ class Subscriptions:
 
     @property
     def wanted(self) -> list[str]:
-        """The patterns that are wanted."""
         return list(self._wanted)
 
     def answered(self, patterns: Iterable[str]) -> bool:
         """Whether every change to ``patterns`` was sent and answered."""
         open_ = set(self._changes)
         for asked in self._unanswered.values():
-            open_.update(each if isinstance(each, str) else each.filter.pattern for each in asked)
+            open_.update(item if isinstance(item, str) else item.filter.pattern for item in asked)
         return open_.isdisjoint(patterns)
 
     def subscribe(
         self, filters: Iterable[TopicFilter], out: Out, *, identifier: int | None = None
     ) -> None:
-        """Want ``filters``; one already wanted in the same way changes nothing."""
+        """Subscribe ``filters``; one already wanted in the same way changes nothing."""
         for filter in filters:
-            wanted = _Asked(filter, identifier)
-            if self._wanted.get(filter.pattern) == wanted:
+            request = _Asked(filter, identifier)
+            if self._wanted.get(filter.pattern) == request:
                 continue
-            self._wanted[filter.pattern] = wanted
+            self._wanted[filter.pattern] = request
             self._former.pop(filter.pattern, None)
-            self._change(filter.pattern, wanted)
+            self._change(filter.pattern, request)
         self._send(out)
 
     def unsubscribe(self, patterns: Iterable[str], out: Out) -> None:
-        """Want ``patterns`` no longer."""
         for pattern in patterns:
             if self._wanted.pop(pattern, None) is not None:
                 self.refused.pop(pattern, None)
@@ -115,9 +113,9 @@ class Subscriptions:
         self._send(out)
 
     def again(self, out: Out) -> None:
-        """Ask once more for what is granted: the broker logs it as if it were new.
+        """Repeat the SUBSCRIBEs of granted filters: the broker logs them as if they were new.
 
-        Nothing that is retained comes again: the subscriptions exist.
+        Retained messages do not come again: the subscriptions exist.
         """
         for pattern, asked in self._granted.items():
             if pattern in self._wanted and pattern not in self._changes:
@@ -136,7 +134,7 @@ class Subscriptions:
             self._retire(pattern)
 
     def resume(self, *, session_present: bool, out: Out) -> None:
-        """Ask, on a new connection, for all that is wanted; drop what else the session may have."""
+        """On a new connection, subscribe everything wanted and unsubscribe the rest."""
         self._connected = True
         if not session_present:
             self._former.clear()
@@ -148,27 +146,27 @@ class Subscriptions:
         self._send(out)
 
     def suspend(self) -> None:
-        """Count what was unanswered as not granted: the connection is gone."""
+        """The connection is lost: count unanswered filters as not granted."""
         self._connected = False
-        for pattern, wanted in self._wanted.items():
-            if wanted.identifier is not None:
-                self._wanted[pattern] = msgspec.structs.replace(wanted, identifier=None)
+        for pattern, request in self._wanted.items():
+            if request.identifier is not None:
+                self._wanted[pattern] = msgspec.structs.replace(request, identifier=None)
         self._changes.clear()
         for packet_id in self._unanswered:
             self._ids.release(packet_id)
         self._unanswered.clear()
 
     def on_suback(self, ack: mqtt5.SubAckPacket, out: Out) -> dict[str, int]:
-        """Note what was granted; return the filters refused for the first time and the reasons."""
+        """On a new connection, subscribe everything wanted and unsubscribe the rest."""
         asked = self._answered(ack.packet_id)
         newly_refused: dict[str, int] = {}
         for index, reason_code in enumerate(ack.reason_codes[: len(asked)]):
-            wanted = asked[index]
-            if isinstance(wanted, str):
+            request = asked[index]
+            if isinstance(request, str):
                 break
-            pattern, reason = wanted.filter.pattern, int(reason_code)
+            pattern, reason = request.filter.pattern, int(reason_code)
             if reason < _ERROR:
-                self._granted[pattern] = wanted
+                self._granted[pattern] = request
                 self.refused.pop(pattern, None)
             elif pattern in self._wanted:
                 if pattern not in self.refused:
@@ -178,7 +176,7 @@ class Subscriptions:
         return newly_refused
 
     def on_unsuback(self, ack: mqtt5.UnsubAckPacket, out: Out) -> None:
-        """Note what the broker forgot."""
+        """Note the unsubscribed filters."""
         for pattern in self._answered(ack.packet_id):
             if isinstance(pattern, str):
                 self._granted.pop(pattern, None)
@@ -198,7 +196,7 @@ class Subscriptions:
 
     def _change(self, pattern: str, wanted: _Asked | None) -> None:
         if self._connected:
-            self._changes.pop(pattern, None)  # changes leave in the order of the last word
+            self._changes.pop(pattern, None)  # changes leave in the order of the last change
             self._changes[pattern] = wanted
 
     def _send(self, out: Out) -> None:
@@ -207,34 +205,34 @@ class Subscriptions:
             packet_id = self._ids.take()
             if asked:
                 self._unanswered[packet_id] = asked
-                filters, identifier = [each.filter for each in asked], asked[0].identifier
+                filters, identifier = [request.filter for request in asked], asked[0].identifier
                 packet = mqtt5.SubscribePacket(packet_id, filters, subscription_id=identifier)
                 out.append(packet.write())
             else:
                 self._unanswered[packet_id] = dropped
                 out.append(mqtt5.UnsubscribePacket(packet_id, dropped).write())
             if not self._changes:
-                self._changes = {}  # the other one keeps its room
+                self._changes = {}  # a fresh dictionary: a drained one keeps its memory
 
     def _next_batch(self) -> tuple[list[_Asked], list[str]]:
-        """Take changes that fit one packet: filters of one identifier, or patterns to drop."""
+        """Take changes for one packet: filters of one identifier, or patterns to unsubscribe."""
         asked: list[_Asked] = []
         dropped: list[str] = []
         room = SUBSCRIBE_BYTES_MAX - _HEADER_BYTES
-        for pattern, wanted in self._changes.items():
+        for pattern, change_to in self._changes.items():
             size = len(pattern.encode()) + 3
             first = not asked and not dropped
             if not first and (size > room or len(asked) + len(dropped) == SUBSCRIBE_FILTERS_MAX):
                 break
-            if wanted is None:
+            if change_to is None:
                 if asked:
                     break
                 dropped.append(pattern)
-            elif dropped or (asked and asked[0].identifier != wanted.identifier):
+            elif dropped or (asked and asked[0].identifier != change_to.identifier):
                 break
             else:
-                asked.append(wanted)
+                asked.append(change_to)
             room -= size
-        for change in dropped or [each.filter.pattern for each in asked]:
+        for change in dropped or [request.filter.pattern for request in asked]:
             del self._changes[change]
         return asked, dropped

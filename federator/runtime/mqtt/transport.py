@@ -2,22 +2,22 @@
 
 In: the socket fills one reusable buffer; everything in it is offered at once, and the incomplete
 packet at its end moves to the front. A packet that hardly fits makes the buffer grow, so that a
-turn takes several like it; it shrinks when none came for a while.
+turn takes several like it; the buffer shrinks when no such packet came for a while.
 
 Two habits of Mosquitto matter. It writes once per message, so a reader that keeps up wakes for two
-messages at a time and spends its time, and the broker's, in system calls: in a flood the socket is
-left alone for half a millisecond after each read (measured with a whole one, 64 B: 6.5 us of CPU
-per message become 1.4, and 135 k msg/s become 190 k; half of it loses none of that, and few
-messages on their way wait less). And it leaves Nagle's algorithm on, so the end of a burst waits
-for our delayed acknowledgement, 40 ms. The kernel delays one only since we last sent something, in
-the hope of more to send with it: so TCP_QUICKACK is set after a read that nothing was sent upon,
-and not again until something was.
+messages at a time and spends its time, and the broker's, in system calls: in a flood we do not read
+the socket for half a millisecond after each read (measured with a whole one, 64 B: 6.5 us of CPU
+per message become 1.4, and 135 k msg/s become 190 k; half of it loses none of that, and fewer
+messages in flight wait). And it leaves Nagle's algorithm on, so the end of a burst waits for our
+delayed acknowledgement, 40 ms. The kernel delays one only after we sent something, to send it along
+with more data: so we set TCP_QUICKACK after a read that we sent nothing upon, and not again until
+we have sent something.
 
 Out: bytes go straight to the transport until it says stop, then into two queues that take turns, so
-what is urgent waits for one batch of data at most, and neither starves the other. Data beyond the
-bound is refused, never waited for: a stuck neighbour must not hold back the others. What the kernel
-takes is out of reach, megabytes of it towards a slow broker; TCP_NOTSENT_LOWAT has it take little
-more than the network does.
+urgent packets wait for one batch of data at most, and neither queue starves the other. Data beyond
+the bound is refused at once: a stuck neighbour must not hold back the others. We cannot take back
+what the kernel took, megabytes towards a slow broker; TCP_NOTSENT_LOWAT makes it take little more
+than the network does.
 
 Source: docs/ARCHITECTURE.md, "The link".
 """
@@ -41,23 +41,23 @@ if TYPE_CHECKING:
     from federator.runtime.process.fine_timer import FineTimer
 
 RECEIVE_BUFFER_BYTES = 65_536
-"""What one turn of the loop reads, unless packets are long. Floods of short ones that keep up do
-not fill it: in their rest less comes."""
+"""How much one turn of the loop reads, unless packets are long. Floods of short packets that keep
+up do not fill it: less arrives while we rest."""
 
 LONG_PACKETS = 8
-"""How many like it the buffer takes after a packet that is longer than this part of it."""
+"""After a packet longer than 1/8 of the buffer, the buffer grows to hold this many of them."""
 
 LONG_READ_BYTES_MAX = 524_288
-"""What the buffer grows to for several. Of a Unix socket no read brings half of it."""
+"""Bound of that growth. No read from a Unix socket brings half of it."""
 
 LONG_S = 1.0
-"""How long it stays so after the last such packet. A connection is never longer without a read than
-half its keep-alive."""
+"""How long the buffer stays large after the last such packet. A connection always reads something
+within half its keep-alive."""
 
 WRITE_HIGH_WATER_BYTES = 65_536
 WRITE_LOW_WATER_BYTES = 16_384
 UNSENT_BYTES_MAX = 65_536
-"""What the kernel takes beyond what is on its way."""
+"""How much the kernel takes beyond what is in flight."""
 
 FLUSH_BYTES = 65_536
 """Queued pieces are joined up to this size: fewer system calls, and control can still overtake."""
@@ -72,27 +72,27 @@ FLOOD_READ_BYTES_MAX = 32_768
 FLOOD_REST_S = 0.0005
 
 BEHIND_S = 1.0
-"""So long after a read that took all it may, there may still be more: a broker sends its queue in
+"""For so long after a read that took its maximum, more may follow: a broker sends its queue in
 pieces."""
 
 _QUICKACK: int | None = getattr(socket, "TCP_QUICKACK", None)  # Linux only
 _NOTSENT_LOWAT: int | None = getattr(socket, "TCP_NOTSENT_LOWAT", None)
 
 OnRead = Callable[[memoryview], int]
-"""Called with all bytes not used yet, whenever a packet may be complete; returns how many it used.
-Whole packets that it leaves are offered again in the next turn of the loop, before more is read.
-Raises ``LinkError`` to hang up."""
+"""Called with all unused bytes whenever a packet may be complete; returns how many it used. Whole
+packets that it leaves are offered again in the next turn of the loop, before more is read. Raises
+``LinkError`` to hang up."""
 
 
 class PacketTransport(asyncio.BufferedProtocol):
     """The buffers and queues of one connection.
 
     Args:
-        read_bytes_max: Of one turn of the loop.
+        read_bytes_max: How much one turn of the loop reads.
 
     Attributes:
-        packet_bytes_max: A longer packet ends the connection; may grow with what is known of who is
-            at the other end.
+        packet_bytes_max: A longer packet ends the connection. The owner may raise it once it knows
+            more about the other end.
     """
 
     def __init__(
@@ -111,14 +111,15 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._needed = 0  # bytes that complete the first packet, as far as known
         self._transport: asyncio.Transport | None = None
         self._socket: socket.socket | None = None
-        self._tcp: socket.socket | None = None  # the same, where it is one of TCP
-        self._direct: socket.socket | None = None  # the same, where its bytes are ours
+        self._tcp: socket.socket | None = None  # the same, if it is a TCP socket
+        # The same, if we may write to it directly (neither TLS nor WebSocket).
+        self._direct: socket.socket | None = None
         self._paused = False
         self._resting = False
-        self._rest_timer: FineTimer | None = None  # since the first flood
-        self._full_at_s = -math.inf  # when a read last took all that one turn may take
+        self._rest_timer: FineTimer | None = None  # made by the first flood
+        self._full_at_s = -math.inf  # when a read last took its maximum
         self._long_at_s = -math.inf  # when a packet last made the buffer grow, or would have
-        self._acked_at = -1  # how many bytes were out when TCP_QUICKACK was last set
+        self._acked_at = -1  # the value of ``bytes_out`` when TCP_QUICKACK was last set
         self._tick = 0
         self._packets_now = 0  # in this tick
         self._packets_before = 0  # in the tick before
@@ -132,13 +133,13 @@ class PacketTransport(asyncio.BufferedProtocol):
         self.reason: BaseException | None = None
         self.bytes_in = 0
         self.bytes_out = 0
-        self.emptied = 0  # times that nothing waited any more
+        self.emptied = 0  # how often the queues ran empty
 
     # Receiving
 
     @property
     def behind(self) -> bool:
-        """There was lately more to read than one turn of the loop takes, see ``read_bytes_max``."""
+        """Whether there was lately more to read than ``read_bytes_max``."""
         return self._loop.time() - self._full_at_s < BEHIND_S
 
     def get_buffer(self, sizehint: int) -> memoryview:
@@ -146,7 +147,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         return self._buffer[self._filled :]
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Offer what was read, and keep what was not used."""
+        """Offer the bytes read, and keep those not used."""
         self.bytes_in += nbytes
         filled = self._filled + nbytes
         if self._closing or filled < self._needed:
@@ -174,7 +175,7 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     @property
     def _holds_packet(self) -> bool:
-        """A whole packet was left for a later turn."""
+        """Whether a whole packet was left for a later turn."""
         return 0 < self._needed <= self._filled
 
     def _keep(self, used: int, filled: int) -> None:
@@ -199,7 +200,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._filled = left
 
     def _wanted_bytes(self) -> int:
-        """How large the buffer should be, but for a packet that is longer."""
+        """How large the buffer should be, apart from a packet that is longer."""
         usual, several = self._read_bytes_max, min(LONG_PACKETS * self._needed, LONG_READ_BYTES_MAX)
         if several > usual:
             self._long_at_s = self._loop.time()
@@ -208,7 +209,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         return max(usual, several, min(len(self._buffer), LONG_READ_BYTES_MAX))
 
     def rest_in_flood(self, packets: int, read_bytes: int) -> None:
-        """Read no more for a moment when too few ``packets`` came with each of many reads.
+        """Stop reading for a moment if many reads each brought too few ``packets``.
 
         Not for messages whose acknowledgements the broker waits for.
         """
@@ -225,7 +226,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             self._rest(FLOOD_REST_S)
 
     def _rest(self, rest_s: float = 0) -> None:
-        """Read no more for so long; others have a turn of the loop at least."""
+        """Stop reading for ``rest_s``; other tasks get at least one turn of the loop."""
         if not self._resting and self._transport is not None and not self._closing:
             self._resting = True
             self._transport.pause_reading()
@@ -247,7 +248,7 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     @property
     def peer(self) -> str:
-        """The IP address at the other end; empty when there is none, or no connection."""
+        """The IP address at the other end; empty without one, or without a connection."""
         if self._tcp is None:
             return ""
         with contextlib.suppress(OSError):
@@ -265,14 +266,14 @@ class PacketTransport(asyncio.BufferedProtocol):
         at_once: bool = False,
         publications: int = 0,
     ) -> bool:
-        """Send ``data`` now or queue it; ``False`` when it was refused for want of room.
+        """Send ``data`` now or queue it; ``False`` when there was no room.
 
         Args:
             data: Must not change until it has left.
-            urgent: Take turns with what is queued as data instead of waiting behind it.
+            urgent: Take turns with the queued data instead of waiting behind it.
             refusable: May be refused; otherwise the caller bounds it.
-            at_once: Do not wait for the end of the event loop's turn, at which all small packets
-                that came in it are sent with one call. Costs a call, saves the rest of the turn.
+            at_once: Do not wait for the end of the event loop's turn, when all its small packets
+                are sent with one call. Costs a call, saves the rest of the turn.
             publications: How many are lost when ``data`` is.
         """
         transport = self._transport
@@ -291,12 +292,12 @@ class PacketTransport(asyncio.BufferedProtocol):
         queue = self._urgent if urgent else self._data
         if queue.push(data, publications, refusable=refusable):
             return True
-        if not refusable:  # acknowledgements and the like: without them the session is broken
+        if not refusable:  # such as acknowledgements: without them the session is broken
             self.abort(LinkError("the broker sends but does not read"))
         return False
 
     def _write_turn(self) -> None:
-        """Write what this turn of the loop has brought so far, with one call if the kernel can."""
+        """Write what this turn of the loop sent so far, with one call if the kernel can."""
         transport, direct, turn = self._transport, self._direct, self._turn
         if not turn or transport is None or self._closing:
             return
@@ -306,7 +307,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         if direct is not None and not transport.get_write_buffer_size():
             try:
                 sent = direct.send(data, socket.MSG_DONTWAIT)
-            except OSError:  # full, or broken: the transport finds out and tells
+            except OSError:  # full or broken: the transport will report it
                 sent = 0
         if sent < len(data):
             transport.write(memoryview(data)[sent:] if sent else data)
@@ -324,7 +325,7 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     @property
     def undelivered_bytes(self) -> int:
-        """Bytes that left our queues and did not arrive yet, as far as the kernel tells."""
+        """Bytes that left our queues and did not arrive yet, as far as the kernel reports."""
         sent = bytearray(4)
         if self._tcp is not None:
             with contextlib.suppress(OSError):
@@ -333,7 +334,6 @@ class PacketTransport(asyncio.BufferedProtocol):
 
     @property
     def urgent_bytes(self) -> int:
-        """Bytes in the urgent queue."""
         return self._urgent.bytes
 
     def discard(self) -> int:
@@ -348,7 +348,7 @@ class PacketTransport(asyncio.BufferedProtocol):
         self._paused = True
 
     def resume_writing(self) -> None:
-        """Hand over what is queued: the transport has room again."""
+        """Hand over queued data: the transport has room again."""
         self._paused = False
         while not self._paused and self._transport is not None:
             first, second = self._turns
@@ -382,12 +382,12 @@ class PacketTransport(asyncio.BufferedProtocol):
             self._transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """Note why, and wake whoever waits for ``lost``."""
+        """Note the reason, and complete ``lost``."""
         self._closing = True
         self._transport = None
         self._turn.clear()
         self._return_socket()
-        self._buffer = memoryview(b"")  # who refers to us may do so for long
+        self._buffer = memoryview(b"")  # free it: references to this object may stay long
         if self._rest_timer is not None:
             self._rest_timer.close()
         if self.reason is None:
@@ -396,7 +396,7 @@ class PacketTransport(asyncio.BufferedProtocol):
             self.lost.set_result(None)
 
     def abort(self, reason: BaseException | None = None) -> None:
-        """Close at once; what was not sent is lost."""
+        """Close at once; unsent data is lost."""
         self._closing = True
         if self.reason is None:
             self.reason = reason
@@ -430,7 +430,7 @@ class SendQueue:
     def push(self, data: bytes | bytearray, publications: int, *, refusable: bool) -> bool:
         """Append ``data``; ``False`` when there is no room.
 
-        What is not refusable has twice the room.
+        Data that must not be refused has twice the room.
         """
         room = self._bytes_max if refusable else 2 * self._bytes_max
         if self.bytes + len(data) > room:
@@ -453,7 +453,6 @@ class SendQueue:
         return b"".join(batch)
 
     def clear(self) -> None:
-        """Forget everything."""
         self._waiting.clear()
         self.bytes = 0
         self.publications = 0

@@ -1,21 +1,21 @@
-"""What we sent with QoS 1 or 2 and the broker has not acknowledged yet.
+"""QoS 1 and 2 messages that we sent and the broker has not acknowledged yet.
 
 A message waits in a queue, gets an identifier when the broker's Receive Maximum has room for it,
 and is forgotten at PUBACK (QoS 1) or PUBCOMP (QoS 2; PUBREC turns it into a PUBREL). A lost
-connection forgets nothing: with the session still there messages keep their identifiers and go
-again with DUP; without it they go again as new ones. So a message may arrive twice after a fault,
-never not at all.
+connection forgets nothing: if the session is still there, messages keep their identifiers and are
+sent again with DUP; otherwise they are sent again as new ones. So a fault may duplicate a message,
+but never lose it.
 
-A broker that was killed comes back with the session that it saved last. That one may hold messages
-of QoS 2 that we finished since, under identifiers that we do not use any more, or use for others;
-Mosquitto counts them against our Receive Maximum, and answers what exceeds it with 0x97, or hangs
-up. So on each connection we first release every identifier that it may hold and we do not. And it
-may lack messages that we released: where it probably died, all are released, and all go again from
-the start. A message that it answers with 0x97 waits again, in its old place, for a broker that has
+A broker that was killed restores the session that it saved last. That session may hold QoS 2
+messages that we have finished since, under identifiers that we no longer use, or use for others;
+Mosquitto counts them against our Receive Maximum, and answers messages beyond it with 0x97, or
+hangs up. So on each connection we first release every identifier that it may hold and we do not.
+And it may lack messages that we released: if it probably died, we release all, and send all again
+from the start. A message answered with 0x97 waits again, in its old position, until the broker has
 room.
 
-Brokers hand on a publication of QoS 1 when it comes, and one of QoS 2 when it is released. So QoS 1
-goes after the release of all QoS 2 before it, or it would come to subscribers before them.
+Brokers forward a QoS 1 publication when it arrives, and a QoS 2 one when it is released. So we send
+QoS 1 after the release of all QoS 2 before it, or it would reach subscribers first.
 
 Pure: every method appends what must be sent to ``out``.
 
@@ -34,23 +34,25 @@ from federator.runtime.mqtt.wire import Out
 PACKET_ID_MAX = 65_535
 PACKET_ID_USUAL = 512
 """While few are in use, identifiers stay below, and only these are released on a new connection:
-Mosquitto drops answers while more than 1,000 wait to be sent."""
+
+Mosquitto drops answers while more than 1,000 wait to be sent.
+"""
 
 TAKEN_BYTES = 900
-"""Shorter packets are tried nowhere: a broker that refused them could not take part."""
+"""Shorter packets are never tried first: a broker that refused them could not take part."""
 
 IN_FLIGHT_MAX = 65_000
 """Leaves identifiers for SUBSCRIBE and UNSUBSCRIBE, whatever the broker's Receive Maximum is."""
 
-ID_BYTES = 2  # of a packet's identifier, which QoS 0 has not
+ID_BYTES = 2  # a packet identifier, which QoS 0 lacks
 
-ERROR = 0x80  # reason codes from here on say failure
+ERROR = 0x80  # reason codes from here on mean failure
 QUOTA_EXCEEDED = 0x97
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerLimits:
-    """What the broker said it grants, in its CONNACK."""
+    """What the broker grants in its CONNACK."""
 
     receive_max: int
     packet_bytes_max: int
@@ -77,7 +79,6 @@ class PacketIds:
                 return self._last
 
     def release(self, packet_id: int) -> None:
-        """Make ``packet_id`` free again."""
         self._used.discard(packet_id)
 
     def __len__(self) -> int:
@@ -91,14 +92,14 @@ class _Outgoing:
     qos: int
     position: int
     on_answer: Callable[[int], None] | None = None
-    released: bool = False  # PUBREC came, PUBREL went out
+    released: bool = False  # PUBREC received, PUBREL sent
 
 
 class OutboundWindow:
-    """The messages that are in flight, and those that wait for room.
+    """The messages in flight, and those that wait for room.
 
     Args:
-        bytes_max: Bytes kept, in flight and waiting; what would exceed them is refused.
+        bytes_max: Bytes kept, in flight and waiting; messages beyond are refused.
     """
 
     def __init__(self, ids: PacketIds, *, bytes_max: int) -> None:
@@ -108,14 +109,15 @@ class OutboundWindow:
         self._waiting: deque[_Outgoing] = deque()
         self._limit = 0  # Receive Maximum; 0 while there is no connection
         self._held_back = False  # the broker had no room for what we sent last
-        self._released_to = PACKET_ID_USUAL  # QoS 2 in the broker's session; of a predecessor, too
+        # QoS 2 in the broker's session, also from an earlier process
+        self._released_to = PACKET_ID_USUAL
         self._packet_bytes_max = 0
         self._qos_max = 2
-        self._trial: int | None = None  # whose answer all others wait for
+        self._trial: int | None = None  # all others wait for its answer
         self.taken_bytes = TAKEN_BYTES  # the longest packet that the broker is known to take
-        self.offered = 0  # messages taken so far: the last one's position
+        self.offered = 0  # messages accepted so far: the last one's position
         self.bytes = 0
-        # Told each message that the broker refuses, or would, and the reason code.
+        # Called with each message that the broker refuses, or would, and the reason code.
         self.on_refused: Callable[[bytearray, int], None] = lambda _packet, _reason: None
 
     @property
@@ -125,7 +127,7 @@ class OutboundWindow:
 
     @property
     def awaits_word(self) -> bool:
-        """Whether what is offered now waits for the answer to another one."""
+        """Whether a message offered now would wait for the answer to another one."""
         return self._trial is not None or bool(self._waiting)
 
     @property
@@ -140,7 +142,7 @@ class OutboundWindow:
         if self._waiting:
             oldest = self._waiting[0].position
         if self._in_flight:
-            oldest = min(oldest, *(each.position for each in self._in_flight.values()))
+            oldest = min(oldest, *(message.position for message in self._in_flight.values()))
         return oldest - 1
 
     def offer(
@@ -153,14 +155,14 @@ class OutboundWindow:
     ) -> bool:
         """Take charge of ``packet``, send it when there is room; ``False`` when refused.
 
-        ``on_answer`` hears the reason code of the broker's last word on it.
+        ``on_answer`` gets the reason code of the broker's final answer.
         """
         taken = self._keep(packet, id_at, qos, on_answer)
         self._fill(out)
         return taken
 
     def offer_run(self, run: bytes, places: Sequence[Place], out: Out) -> int:
-        """Take charge of the packets at ``places`` of ``run`` as of one each; how many were."""
+        """Take charge of each packet at ``places`` of ``run``; return how many were accepted."""
         taken, view = 0, memoryview(run)  # one copy of each packet is enough: it may be long
         for start, end, id_at, qos in places:
             taken += self._keep(bytearray(view[start:end]), id_at - start, qos)
@@ -168,7 +170,7 @@ class OutboundWindow:
         return taken
 
     def on_run_acknowledged(self, packet_ids: Sequence[int], out: Out) -> None:
-        """Take PUBACKs that say success."""
+        """Handle PUBACKs with success."""
         in_flight = self._in_flight
         for packet_id in packet_ids:
             message = in_flight.get(packet_id)
@@ -177,21 +179,21 @@ class OutboundWindow:
         self._fill(out)
 
     def on_acknowledged(self, packet_id: int, reason: int, out: Out, *, qos: int) -> None:
-        """Take a PUBACK (``qos`` 1) or PUBCOMP (2): the broker has the message."""
+        """Handle a PUBACK (``qos`` 1) or PUBCOMP (2): the broker has the message."""
         message = self._in_flight.get(packet_id)
         if message is None or message.qos != qos or message.released != (qos == 2):
             return
         self._answered(packet_id, message, reason, out)
 
     def on_too_large(self, packet_id: int, out: Out, *, qos: int) -> None:
-        """Take a PUBACK or PUBREC that says so."""
+        """Handle a PUBACK or PUBREC with "packet too large"."""
         if qos == 1:
             self.on_acknowledged(packet_id, wire.PACKET_TOO_LARGE, out, qos=1)
         else:
             self.on_received(packet_id, wire.PACKET_TOO_LARGE, out)
 
     def on_received(self, packet_id: int, reason: int, out: Out) -> None:
-        """Take a PUBREC: release the message, or forget it when the broker refused it."""
+        """Handle a PUBREC: release the message, or forget it when the broker refused it."""
         message = self._in_flight.get(packet_id)
         if message is None or message.qos != 2:
             out.append(wire.unknown_release(packet_id))
@@ -205,25 +207,29 @@ class OutboundWindow:
     def resume(
         self, limits: BrokerLimits, *, session_present: bool, out: Out, died: bool = False
     ) -> None:
-        """Send again, on a new connection, what was in flight, then what waits.
+        """On a new connection, resend what was in flight, then what waits.
 
         Args:
             session_present: The broker still knows our identifiers.
-            died: It probably ended since, so that it may know others than we think.
+            died: It probably crashed since, so that it may know others than we think.
         """
         in_flight, self._held_back = self._in_flight, False
         self._limit = min(limits.receive_max, IN_FLIGHT_MAX)
         self._packet_bytes_max = limits.packet_bytes_max
         self._qos_max = limits.qos_max
-        # The broker may take fewer at a time than before, and of a lost session it knows none.
+        # The Receive Maximum may be lower than before; a lost session knows no identifiers.
         keep = self._limit if session_present else 0
-        if died:  # what was released goes from the start
-            keep = min(keep, _orderly(each.qos for each in in_flight.values()))
+        if died:  # released messages go again from the start
+            keep = min(keep, _orderly(number.qos for number in in_flight.values()))
         self._demote(list(self._in_flight)[keep:])
         if session_present:
-            held = {each for each, message in in_flight.items() if message.qos == 2 and not died}
+            held = {
+                number for number, message in in_flight.items() if message.qos == 2 and not died
+            }
             ids = range(1, min(self._released_to, PACKET_ID_USUAL) + 1)
-            out += (wire.acknowledgement(wire.PUBREL, each) for each in ids if each not in held)
+            out += (
+                wire.acknowledgement(wire.PUBREL, number) for number in ids if number not in held
+            )
         else:
             self._released_to = 0
         for packet_id, message in in_flight.items():
@@ -236,17 +242,17 @@ class OutboundWindow:
         self._fill(out)
 
     def suspend(self) -> None:
-        """Keep everything and send nothing: the connection is gone."""
+        """Keep everything and send nothing: the connection is lost."""
         self._limit = 0
 
     def forget_tried(self) -> list[int]:
-        """Forget the packets that were only tried; the lengths of those that are in flight."""
+        """Forget the packets that were only tried; return the lengths of those in flight."""
         tried = [
-            each
-            for each, message in self._in_flight.items()
+            packet_id
+            for packet_id, message in self._in_flight.items()
             if isinstance(message.packet, wire.TriedPacket)
         ]
-        lengths = [len(self._in_flight[each].packet) for each in tried]
+        lengths = [len(self._in_flight[packet_id].packet) for packet_id in tried]
         self._demote(tried)
         self._trial = None
         for message in tuple(self._waiting):
@@ -270,7 +276,7 @@ class OutboundWindow:
         qos: int,
         on_answer: Callable[[int], None] | None = None,
     ) -> bool:
-        """Let ``packet`` wait behind the others, if there is room."""
+        """Queue ``packet`` behind the others, if there is room."""
         if self.bytes + len(packet) > self._bytes_max:
             return False
         self.bytes += len(packet)
@@ -282,8 +288,8 @@ class OutboundWindow:
         while self._waiting and not self._held_back and self._limit and self._trial is None:
             message = self._waiting[0]
             if (plain := self._surely_taken(message)) is not None:
-                # It waited for the answer to another one, and is tried no more: on a full link all
-                # would wait for each other for ever.
+                # It waited for the answer to another one, and needs no try any longer: on a full
+                # link all would wait for each other for ever.
                 self._waiting.popleft()
                 out.append(plain)
                 self._end(message, 0)
@@ -312,14 +318,14 @@ class OutboundWindow:
                 self._trial = packet_id
 
     def _would_pass(self, message: _Outgoing) -> bool:
-        """Whether it would reach subscribers before the newest in flight: those are in order."""
+        """Whether subscribers would get ``message`` before the newest in flight."""
         if message.qos != 1 or not self._in_flight:
             return False
         newest = next(reversed(self._in_flight.values()))
         return newest.qos == 2 and not newest.released
 
     def _surely_taken(self, message: _Outgoing) -> bytearray | None:
-        """The packet at QoS 0 that was to be tried, if the broker is known to take it by now."""
+        """The packet at QoS 0 that was to be tried, if the broker is by now known to accept it."""
         packet = message.packet
         if not isinstance(packet, wire.TriedPacket) or len(packet) - ID_BYTES > self.taken_bytes:
             return None
@@ -327,9 +333,9 @@ class OutboundWindow:
         return plain if len(plain) <= self.taken_bytes else None
 
     def go_another_way(self, tell: Callable[[], None], out: Out) -> None:
-        """What was tried is too long: ``tell``, whose packets go before all that wait.
+        """A tried packet is too long: call ``tell``, and send its packets before all that wait.
 
-        Those that ``tell`` is about do not go any more.
+        The tried packets of the same ``tell`` are dropped.
         """
         waiting, self._waiting, self._trial = self._waiting, deque(), None
         others: list[_Outgoing] = []
@@ -346,13 +352,13 @@ class OutboundWindow:
         self._fill(out)
 
     def try_again(self, out: Out) -> None:
-        """Time has passed: send what the broker had no room for."""
+        """Some time has passed: send what the broker had no room for."""
         if self._held_back:
             self._held_back = False
             self._fill(out)
 
     def _answered(self, packet_id: int, message: _Outgoing, reason: int, out: Out) -> None:
-        """The broker has its last word on a message, or no room for it now."""
+        """Handle the broker's final answer to a message, or its lack of room."""
         if reason != QUOTA_EXCEEDED:
             self._finish(packet_id, message, reason)
             self._fill(out)
@@ -383,11 +389,11 @@ class OutboundWindow:
 
 
 def _orderly(qos: Iterable[int]) -> int:
-    """How many may be sent at once, in order: none is of QoS 1 behind one of QoS 2."""
+    """How many may be sent at once, in order: none of QoS 1 behind one of QoS 2."""
     count = highest = 0
-    for each in qos:
-        highest = max(highest, each)
-        if each < highest:
+    for level in qos:
+        highest = max(highest, level)
+        if level < highest:
             break
         count += 1
     return count

@@ -1,8 +1,8 @@
 """Packets of MQTT 5 as bytes: where they begin and end, and the few fields patched in place.
 
-Parsing is the codec's work. Here is what the codec cannot know: that a read may end in the middle
-of a packet, that a malformed one must cost the connection and not the process, and that the
-identifier of a ready-made PUBLISH can be written without parsing it again.
+The codec parses. This module handles what the codec cannot: a read may end in the middle of a
+packet, a malformed packet must cost the connection and not the process, and the identifier of a
+ready-made PUBLISH can be written without parsing it again.
 
 Source: OASIS MQTT 5.0, sections 1.5.5 (variable byte integer), 2.1 (fixed header), 3.3 (PUBLISH).
 """
@@ -34,7 +34,7 @@ LENGTH_BYTES_MAX = 4
 READ_BYTES = 65_536
 
 PACKET_TOO_LARGE = 0x95
-_ANSWERS = {PUBACK: 1, PUBREC: 2}  # and the QoS that each is of
+_ANSWERS = {PUBACK: 1, PUBREC: 2}  # with their QoS
 _PUBLISH = 0x30
 _PUBACK_WORD = PUBACK << 24 | 2 << 16
 _PACKET_ID_NOT_FOUND = 0x92
@@ -51,9 +51,9 @@ def read_packets(
 ) -> int:
     """Append the whole packets of ``chunk``, ``packets_max`` at most; return where the rest begins.
 
-    ``acknowledged``, where it is given, gets the identifiers of the PUBACKs that say success in
-    their shortest form: they come by the thousand, and need no codec. ``too_large`` gets the QoS
-    and the identifier of PUBACKs and PUBRECs with that reason: Mosquitto's, it is not in MQTT.
+    If given, ``acknowledged`` gets the identifiers of PUBACKs with success in their shortest form:
+    they come by the thousand, and need no codec. ``too_large`` gets the QoS and the identifier of
+    PUBACKs and PUBRECs with that reason: it is Mosquitto's and not in MQTT.
 
     Raises:
         LinkError: At the first malformed packet; those before it have been appended.
@@ -84,7 +84,7 @@ def read_packets(
             else:
                 others.append(packet)
             offset = following
-    except IndexError:  # the codec's word for an incomplete packet
+    except IndexError:  # how the codec reports an incomplete packet
         return offset
     except ValueError as error:
         raise LinkError(f"malformed packet: {error}") from error
@@ -105,7 +105,7 @@ async def reads(
     """The publications and the other packets that each read completes, until the end.
 
     Raises:
-        LinkError: A packet is malformed, or too long, or ``on_first`` objects to the first read.
+        LinkError: A packet is malformed, or too long, or ``on_first`` rejects the first read.
     """
     received = bytearray()
     is_first = True
@@ -125,7 +125,6 @@ async def reads(
 
 
 def is_publish(packet: bytes | bytearray) -> bool:
-    """Whether a packet is a PUBLISH."""
     return packet[0] & 0xF0 == _PUBLISH
 
 
@@ -133,7 +132,7 @@ def packet_length(view: memoryview | bytes | bytearray) -> int | None:
     """Bytes of the packet that begins at ``view[0]``; ``None`` when its header is incomplete.
 
     Raises:
-        LinkError: When the length is not a variable byte integer.
+        LinkError: The length is not a variable byte integer.
     """
     remaining, available = 0, len(view)
     for index in range(1, LENGTH_BYTES_MAX + 1):
@@ -153,7 +152,6 @@ def packet_id_at(packet: bytes | bytearray | memoryview) -> int:
 
 
 def publish_topic(packet: bytes | bytearray) -> str:
-    """The topic of a whole PUBLISH packet."""
     return packet[_header_bytes(packet) + 2 : packet_id_at(packet)].decode("utf-8", "replace")
 
 
@@ -174,7 +172,7 @@ def lower_qos(packet: bytearray, id_at: int, qos: int) -> bytearray:
 
 
 class TriedPacket(bytearray):
-    """A PUBLISH that goes another way when it is too long, and others with it."""
+    """A PUBLISH that, with those of the same callback, goes another way if it is too long."""
 
     on_too_long: Callable[[], None]
 
@@ -188,13 +186,15 @@ def raise_qos(packet: bytes) -> TriedPacket:
 
 
 def acknowledgement(kind: int, packet_id: int) -> bytes:
-    """A PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``: its first byte) that says success."""
+    """A PUBACK, PUBREC, PUBREL or PUBCOMP (``kind``: its first byte) with success."""
     return bytes((kind, 2, packet_id >> 8, packet_id & 0xFF))
 
 
 def acknowledgements(packet_ids: Sequence[int]) -> bytes:
-    """PUBACKs that say success."""
-    return struct.pack(f">{len(packet_ids)}I", *[_PUBACK_WORD | each for each in packet_ids])
+    """PUBACKs with success."""
+    return struct.pack(
+        f">{len(packet_ids)}I", *[_PUBACK_WORD | packet_id for packet_id in packet_ids]
+    )
 
 
 def unknown_release(packet_id: int) -> bytes:
@@ -203,19 +203,18 @@ def unknown_release(packet_id: int) -> bytes:
 
 
 def split_run(run: bytes) -> list[bytes]:
-    """The packets of a back-to-back run, which is known to be well-formed."""
+    """The packets of a back-to-back run, known to be well-formed."""
     return [run[start:end] for start, end, _ in publications.topics_of(run)]
 
 
 def inbound_of(run: bytes) -> list[Inbound]:
-    """The packets of a back-to-back run, which is known to be well-formed, parsed."""
+    """The parsed packets of a back-to-back run, known to be well-formed."""
     publishes: list[Inbound] = []
     read_packets(memoryview(run), publishes, [])
     return publishes
 
 
 def _header_bytes(packet: bytes | bytearray | memoryview) -> int:
-    """How many bytes the fixed header of ``packet`` has."""
     size = 2
     while packet[size - 1] >= 0x80:
         size += 1

@@ -1,1 +1,1 @@
-"""What an agent shows to those who ask it: its pages and its metrics."""
+"""What an agent shows on request: its pages and its metrics."""

@@ -52,7 +52,7 @@ class LinkMetrics:
     datagrams: "DatagramService | None"
     direct: "DirectLinks | None"
     loads: LinkLoads
-    _ids: dict[str, BrokerId] = field(default_factory=dict)  # who was last behind an address
+    _ids: dict[str, BrokerId] = field(default_factory=dict)  # the last neighbour at an address
 
     def read(self) -> Mapping[str, Labelled]:
         """Values by attribute and neighbour; a neighbour that is down keeps its row."""
@@ -76,23 +76,23 @@ class LinkMetrics:
 
     def _link(self, neighbour: NeighbourLink, id_: BrokerId) -> dict[str, _Number]:
         links = self.known
-        known, cost = links.neighbours.get(id_), links.cost_to(id_)
+        state, cost = links.neighbours.get(id_), links.cost_to(id_)
         counters = [link.counters for link in neighbour.links]
         values: dict[str, _Number] = {
-            "up": int(known is not None and known.up),
-            "bytes_in": sum(each.bytes_in for each in counters),
-            "bytes_out": sum(each.bytes_out for each in counters),
-            "packets_out": sum(each.publishes_out for each in counters),
-            "drops": sum(each.publishes_dropped for each in counters),
+            "up": int(state is not None and state.up),
+            "bytes_in": sum(one.bytes_in for one in counters),
+            "bytes_out": sum(one.bytes_out for one in counters),
+            "packets_out": sum(one.publishes_out for one in counters),
+            "drops": sum(one.publishes_dropped for one in counters),
             "queue_bytes": sum(link.queued_bytes for link in neighbour.links),
-            "reconnects": sum(max(0, each.connects - 1) for each in counters),
+            "reconnects": sum(max(0, one.connects - 1) for one in counters),
         }
         if cost is not None:
             values["cost"] = cost
         if (capacity := self.loads.capacity(id_)) is not None:
             values["capacity"] = capacity
-        if known is not None and known.up and known.round_trip_ms is not None:
-            values["rtt_s"] = known.round_trip_ms / 1_000
+        if state is not None and state.up and state.round_trip_ms is not None:
+            values["rtt_s"] = state.round_trip_ms / 1_000
         if self.direct is not None:
             straight = self.direct.link_to(id_)
             values["direct_used"] = int(straight is not None)
@@ -128,14 +128,14 @@ def state_values(
     discovery: Discovery,
     loops: LoopWatch,
 ) -> Values:
-    """Who the agent is, what it has, knows and is connected to."""
+    """The agent's identity, state and connections."""
     strategy = settings.routing.strategy
-    who = (settings.federation, str(settings.broker_id), settings.security, strategy)
+    identity = (settings.federation, str(settings.broker_id), settings.security, strategy)
     name = settings.broker.name
     meshes, straight = node.meshes.states.values(), node.topic_routing.states.values()
     links = [*own_links, *(link for n in neighbours.all for link in n.links)]
     return {
-        "about": {who: 1},
+        "about": {identity: 1},
         **({"called": {(str(settings.broker_id), name): 1}} if name else {}),
         "broker_connected": int(presence.up),
         "epoch": node.links.epoch,
@@ -166,20 +166,20 @@ def traffic_values(
     link_policies: LinkPolicies,
     loops: LoopWatch,
 ) -> Values:
-    """How publications and frames fared."""
-    data, delays, found = asdict(data_path.counters), data_path.delays, discovery.snapshot()
-    del data["unwanted"], data["redelivered"]  # which only /status tells
+    """Publications and frames."""
+    data, delays, lines = asdict(data_path.counters), data_path.delays, discovery.snapshot()
+    del data["unwanted"], data["redelivered"]  # only /status has them
     bounds_s = [bound_us / 1_000_000 for bound_us in DELAY_BOUNDS_US]
     return {
         **data,
         "copies_dropped": cover.duplicates_dropped,
         "frames_ahead": delays.ahead,
-        "client_drops": found["broker_drops"],
+        "client_drops": lines["broker_drops"],
         "rules_withheld": link_policies.withheld_in + link_policies.withheld_out,
         "bridge_loop_drops": loops.detector.dropped,
-        "log_lines": found["lines"],
-        "log_lines_ambiguous": found["ambiguous"],
-        "log_lines_malformed": found["unreadable"],
+        "log_lines": lines["lines"],
+        "log_lines_ambiguous": lines["ambiguous"],
+        "log_lines_malformed": lines["unreadable"],
         "delay": Distribution(bounds_s, delays.counts, delays.sum_us / 1_000_000),
     }
 
@@ -208,7 +208,7 @@ def control_values(traffic: ControlTraffic, trust: Trust | None) -> Values:
 def feature_values(
     settings: Settings, *, data_path: DataPath, sharing: Sharing, retained: Retained | None
 ) -> Values:
-    """Custody, shared groups, retained values, and the files of all."""
+    """Custody, shared groups, retained values, and their files."""
     custody = counts(data_path.custody, data_path.stores)
     values: dict[str, Value] = {
         "damaged": {(kind,): places for kind, places in damage.found().items()},
@@ -235,12 +235,12 @@ def feature_values(
 def failover_values(
     settings: Settings, *, failover: Failover, prepared: PreparedSessions, service: FailoverService
 ) -> Values:
-    """The controller, and what we do for it."""
+    """The controller, and our part in failover."""
     if not failover.active:
         return {}
     us, takeovers = settings.broker_id, failover.duties.takeovers
     draining = failover.self_state.draining
-    states = Counter(known.state for _, known in failover.presence)
+    states = Counter(member.state for _, member in failover.presence)
     states["draining" if draining else "up"] += 1
     return {
         "controller": failover.controller,
@@ -262,10 +262,10 @@ def topology_values(node: Node, *, wanted: int) -> Values:
     """Links that arrange themselves."""
     if not node.topology.active:
         return {}
-    told = links_told(node)
+    links = links_told(node)
     return {
-        "topology_brokers": len(told),
-        "topology_links": sum(1 for _ in mutual_links(told)),
+        "topology_brokers": len(links),
+        "topology_links": sum(1 for _ in mutual_links(links)),
         "topology_wanted": wanted,
         "topology_given_up": node.topology.changes,
     }
@@ -286,7 +286,7 @@ def datagram_values(service: "DatagramService | None") -> Values:
 
 
 def direct_values(direct: "DirectLinks | None") -> Values:
-    """Links straight to neighbours' agents."""
+    """Direct links to neighbours' agents."""
     if direct is None:
         return {}
     counters = direct.counters()
@@ -298,7 +298,7 @@ def direct_values(direct: "DirectLinks | None") -> Values:
 
 
 def span_values(spans: "SpanReporter | None", *, waiting_max: int) -> Values:
-    """Traces of OpenTelemetry."""
+    """OpenTelemetry traces."""
     if spans is None:
         return {}
     recorder, exporter = spans.recorder, spans.exporter

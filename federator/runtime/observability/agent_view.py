@@ -1,6 +1,6 @@
-"""What an agent tells when asked: readiness, state, routes and counters, read at that moment.
+"""The content of an agent's pages: readiness, state, routes and counters, read at that moment.
 
-Each section is read from the parts that it is about; ``runtime.agent.app`` names them.
+Each section is read from its own parts; ``runtime.agent.app`` supplies them.
 """
 
 import asyncio
@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from federator.runtime.direct.service import DirectLinks
 
 LAGS_KEPT = 60
-"""Of the latest probes of the event loop the worst counts: scrapes are rarer than probes."""
+"""The worst of the latest probes of the event loop counts: scrapes are rarer than probes."""
 
 EXPLAINED_MAX = 100
 """Filters of one topic, and ways of each."""
@@ -131,8 +131,8 @@ class RoutesView:
 
     def _rows(self, filters: Iterable[str], only: Strategy | None = None) -> list[Answer]:
         rows = (row for f in sorted(filters) for row in self._ways(f))
-        wanted = (row for row in rows if only is None or row["strategy"] == only)
-        return list(islice(wanted, LISTED_MAX))
+        selected = (row for row in rows if only is None or row["strategy"] == only)
+        return list(islice(selected, LISTED_MAX))
 
     def _ways(self, filter_: str) -> Iterable[Answer]:
         return (
@@ -180,14 +180,14 @@ class LiveView:
     topology: Callable[[], Answer]
     values: Callable[[], Values]  # by the attributes that the table of metrics names
     links: LinkMetrics
-    tls: Labelled  # when the certificates that we present end, by file
+    tls: Labelled  # expiry of the certificates that we present, by file
 
     def __post_init__(self) -> None:
-        self.http_refused: Callable[[], int] = lambda: 0  # set by whoever listens
+        self.http_refused: Callable[[], int] = lambda: 0  # set by the HTTP server
         self._lags_s: deque[float] = deque([0.0], maxlen=LAGS_KEPT)
 
     async def measure_lag(self, interval_s: float) -> None:
-        """Keep noting how late the event loop runs a timer."""
+        """Keep measuring how late the event loop runs a timer."""
         loop = asyncio.get_running_loop()
         while True:
             rest_s = until_beat_s(interval_s)
@@ -196,7 +196,6 @@ class LiveView:
             self._lags_s.append(max(0.0, loop.time() - due_s))
 
     def metrics(self) -> Iterable[Family]:
-        """Counters and gauges, read now."""
         values: Values = {
             **self.values(),
             "loop_lag_s": max(self._lags_s),
@@ -224,37 +223,37 @@ def links_section(
 ) -> list[Answer]:
     """The connections to neighbours, and what hinders a link over each."""
     links, now_ms = judge.links, monotonic_ms()
-    told: list[Answer] = []
+    section: list[Answer] = []
     for neighbour in neighbours.all[:LISTED_MAX]:
         connection = links.connections.get(neighbour.conn) if neighbour.conn else None
-        found = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
-        known = links.neighbours.get(found.neighbour) if found.neighbour is not None else None
-        rate, capacity = loads.rate(found.neighbour), loads.capacity(found.neighbour)
-        told.append(
+        verdict = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
+        state = links.neighbours.get(verdict.neighbour) if verdict.neighbour is not None else None
+        rate, capacity = loads.rate(verdict.neighbour), loads.capacity(verdict.neighbour)
+        section.append(
             {
-                "neighbour": found.neighbour,
-                "name": "" if found.neighbour is None else name_of(found.neighbour),
+                "neighbour": verdict.neighbour,
+                "name": "" if verdict.neighbour is None else name_of(verdict.neighbour),
                 "address": neighbour.address,
                 "dialled_back": neighbour.dialled_for is not None,
                 "dialled": _dialled(neighbour),
                 "cost": neighbour.cost if connection is None else connection.cost,
                 "connected": neighbour.connected,
-                "state": _state(neighbour, up=found.up),
-                "reason": found.reason,
-                "refuses": found.refuses,
-                "rtt_ms": known and known.round_trip_ms,
+                "state": _state(neighbour, up=verdict.up),
+                "reason": verdict.reason,
+                "refuses": verdict.refuses,
+                "rtt_ms": state and state.round_trip_ms,
                 "rate": None if rate is None else round(rate),
                 "capacity": None if capacity is None else round(capacity),
                 "load": None if rate is None or not capacity else round(rate / capacity, 4),
             }
         )
-        if known is not None:
-            told[-1]["heard_ms_ago"] = now_ms - known.heard_at_ms
+        if state is not None:
+            section[-1]["heard_ms_ago"] = now_ms - state.heard_at_ms
         if datagrams is not None:
-            told[-1]["datagrams"] = datagrams.snapshot(found.neighbour)
+            section[-1]["datagrams"] = datagrams.snapshot(verdict.neighbour)
         if direct is not None:
-            told[-1]["direct"] = direct.snapshot(found.neighbour)
-    return told
+            section[-1]["direct"] = direct.snapshot(verdict.neighbour)
+    return section
 
 
 def flows_section(meter: FlowMeter, forwarder: Forwarder) -> Answer:
@@ -278,7 +277,7 @@ def flows_section(meter: FlowMeter, forwarder: Forwarder) -> Answer:
 
 
 def _dialled(neighbour: NeighbourLink) -> str:
-    """Who opens the connections of a link."""
+    """Which side opens the connections of a link."""
     if neighbour.outbox_of is not None:
         return "by it alone"
     return "by us alone" if neighbour.takes_outbox else "by both"
@@ -297,7 +296,7 @@ def rules_section(
 ) -> Answer:
     """The rules at the edge of our broker and on links, and what they withheld."""
     rules = policy.edge
-    told = {
+    filters_by_rule = {
         "import": rules.imports,
         "export": rules.exports,
         "keep": rules.keep,
@@ -307,7 +306,7 @@ def rules_section(
         ),
     }
     return {
-        **{name: list(filters[:LISTED_MAX]) for name, filters in told.items()},
+        **{name: list(filters[:LISTED_MAX]) for name, filters in filters_by_rule.items()},
         "keep_total": len(rules.keep),
         "not_imported": policy.not_imported,
         "withheld_from_neighbours": link_policies.withheld_out,
@@ -331,7 +330,7 @@ def loops_section(watch: LoopWatch) -> Answer:
 
 
 def retained_section(retained: Retained | None) -> Answer | None:
-    """What is known of retained values; ``None`` where they are left alone."""
+    """The state of retained values; ``None`` if the feature is off."""
     if retained is None:
         return None
     store, counters = retained.store, retained.counters

@@ -1,11 +1,11 @@
-"""What Home Assistant is told of an agent: devices to show, and where their state is said.
+"""An agent's devices at Home Assistant, and the topics of their states.
 
 Our broker is a device, and so is each of its links. Home Assistant builds them from one retained
-message each, and then reads the topics that it names. They begin with ``federator/``, not with
-``$fed/``: so they reach a Home Assistant at another broker as any client's publications do.
+message each, and then subscribes to the topics in it. They begin with ``federator/``, not with
+``$fed/``: so they reach a Home Assistant at another broker like any client's publications.
 
-Nobody can say of a broker that died that it did: its Will dies with it. So a state that is not said
-again within ``EXPIRES_S`` counts for nothing, and Home Assistant shows its device as unavailable.
+The death of a broker is not published: its Will dies with it. So a state that is not repeated
+within ``EXPIRES_S`` is void, and Home Assistant shows its device as unavailable.
 
 Source: Home Assistant's documentation, "MQTT", "Device discovery payload".
 """
@@ -35,9 +35,9 @@ class OwnNames:
 
     Args:
         prefix: Home Assistant's discovery prefix.
-        federation: Its name.
+        federation: The federation's name.
         broker: The id of our broker.
-        release: Of federator.
+        release: The release of federator.
     """
 
     prefix: str
@@ -47,26 +47,26 @@ class OwnNames:
 
     @property
     def availability_topic(self) -> str:
-        """Where stands whether we are there."""
+        """The topic of our availability."""
         return f"federator/{self.federation}/{self.broker}/availability"
 
     def device_id(self, link: BrokerId | None = None) -> str:
-        """Of our broker, or of its link to ``link``; other agents' are other ones."""
+        """The identifier of our broker, or of its link to ``link``; unique among agents."""
         own = f"federator_{_escaped(self.federation)}_{self.broker}"
         return own if link is None else f"{own}_{link}"
 
     def state_topic(self, link: BrokerId | None = None) -> str:
-        """Where the state of our broker, or of a link, is said."""
+        """The topic for the state of our broker, or of a link."""
         own = f"federator/{self.federation}/{self.broker}"
         return f"{own}/state" if link is None else f"{own}/links/{link}"
 
     def discovery_topic(self, link: BrokerId | None = None) -> str:
-        """Where Home Assistant looks for the device."""
+        """The topic on which Home Assistant finds the device."""
         return f"{self.prefix}/device/{self.device_id(link)}/config"
 
 
 def broker_device(names: OwnNames, name: str) -> Payload:
-    """Our broker; ``name`` is what people call it, empty when it has none."""
+    """Our broker as a device; ``name`` may be empty."""
     device = {"name": f"Broker {named(names.broker, name)}", "model": "MQTT broker"}
     ready = _component("binary_sensor", "Ready", "ready", device_class="running")
     standing = _component("sensor", "Standing", "standing")
@@ -74,7 +74,7 @@ def broker_device(names: OwnNames, name: str) -> Payload:
 
 
 def link_device(names: OwnNames, own_name: str, link: BrokerId, name: str) -> Payload:
-    """The link of our broker with another one, of which people call one ``name``."""
+    """The link of our broker with broker ``link``, called ``name``."""
     ends = f"{named(names.broker, own_name)} to {named(link, name)}"
     device = {"name": f"Link {ends}", "model": "Link", "via_device": names.device_id()}
     up = _component("binary_sensor", "Connection", "up", device_class="connectivity")
@@ -84,14 +84,14 @@ def link_device(names: OwnNames, own_name: str, link: BrokerId, name: str) -> Pa
 
 
 def broker_state(why_not_ready: str | None, standing: str | None) -> Payload:
-    """How our broker is; ``standing`` is one word, known once it is ready."""
+    """The state of our broker; ``standing`` is one word, known once it is ready."""
     return {"ready": OFF if why_not_ready else ON, "standing": why_not_ready or standing}
 
 
 def link_state(*, up: bool, round_trip_ms: float | None) -> Payload:
-    """How a link is; how long it takes is told while it is up."""
-    known = round(round_trip_ms, 1) if up and round_trip_ms is not None else None
-    return {"up": ON if up else OFF, "round_trip_ms": known}
+    """The state of a link; with its round trip while it is up."""
+    shown_ms = round(round_trip_ms, 1) if up and round_trip_ms is not None else None
+    return {"up": ON if up else OFF, "round_trip_ms": shown_ms}
 
 
 def _payload(
@@ -116,10 +116,10 @@ def _payload(
 
 def _component(platform: str, name: str, key: str, **more: str) -> Payload:
     template = f"{{{{ value_json.{key} }}}}"
-    told: Payload = {"platform": platform, "name": name, "value_template": template, **more}
-    return told | {"expire_after": EXPIRES_S, "entity_category": "diagnostic"}
+    component: Payload = {"platform": platform, "name": name, "value_template": template, **more}
+    return component | {"expire_after": EXPIRES_S, "entity_category": "diagnostic"}
 
 
 def _escaped(name: str) -> str:
-    """Of letters and digits: Home Assistant takes no dot, and two names stay two."""
+    """``name`` in letters and digits: Home Assistant takes no dot, and two names stay different."""
     return _UNSAFE.sub(lambda found: f"-{ord(found[0]):x}-", name)

@@ -1,7 +1,7 @@
-"""What Prometheus sees of an agent: one table of names, kinds and meanings.
+"""The metrics of an agent for Prometheus: one table of names, kinds and meanings.
 
-``agent_metrics`` reads the values; ``exposition`` makes metric families of both. Which alarm rests
-on which metric is in deploy/prometheus/alerts.yml.
+``agent_metrics`` reads the values; ``exposition`` makes metric families of both.
+deploy/prometheus/alerts.yml lists the alarms on them.
 
 Source: docs/observability.md.
 """
@@ -318,7 +318,7 @@ _HUB: Final = (
         labels=("leaf",),
     )
 )
-"""What the agents do at which leaves hang; at most 256 of these."""
+"""Metrics of a hub's ports; of at most 256 leaves."""
 
 _SPANS: Final = table(
     "gauge",
@@ -354,7 +354,7 @@ _ABOUT: Final = table(
 _PLANES: Final = _ABOUT + _STATE + _TRAFFIC + _CONTROL + _STORAGE + _DISCOVERY
 _FEATURES: Final = _CUSTODY + _RETAINED + _SHARE + _FAILOVER + _TLS + _TOPOLOGY + _TRUST
 AGENT: Final = _PLANES + _FEATURES + _DATAGRAMS + _DIRECT + _STREAM + _SPANS + _HUB
-"""Values of the whole agent."""
+"""Metrics of the whole agent."""
 
 LINK: Final = table(
     "gauge",

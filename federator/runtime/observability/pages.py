@@ -1,9 +1,9 @@
-"""Pages that consoles ask for over MQTT: how an agent is, where topics go, who subscribes what.
+"""Pages for consoles over MQTT: an agent's state, the routes of topics, the subscribers.
 
-A console watches a whole federation, and the HTTP pages of agents are on loopback. So some of what
-they tell is also answered on our broker, to whoever may ask there: in a signed federation, to
-operators. A question costs the work of one page, so their number is bounded; nothing is measured or
-said while nobody asks.
+A console watches a whole federation, and the HTTP pages of agents are on loopback. So some of them
+are also available on our broker, to clients with the right to ask: in a signed federation, to
+operators. A question costs the work of one page, so their number is bounded; without questions
+nothing is measured or sent.
 
 Source: docs/protocol.md 15; docs/console.md.
 """
@@ -30,11 +30,11 @@ from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 from federator.runtime.trust.words import SignedWords
 
 QUESTIONS_PER_S: Final = 20
-"""How many are answered; a further one is dropped: ask again."""
+"""How many are answered; further ones are dropped: ask again."""
 FOUND_MAX: Final = 200
-"""Rows, and filters, in the answer to one search; their totals are told."""
+"""Rows, and filters, in the answer to one search; beside them, their totals."""
 SEARCHED_MAX: Final = 4_000
-"""Rows, and filters, that one search looks at, for which publications wait: 26 ms."""
+"""Rows, and filters, that one search looks at while publications wait: 26 ms."""
 SEARCHES_PER_S: Final = 2
 COMPLAINT_GAP_MS: Final = Millis(60_000)
 
@@ -50,28 +50,28 @@ class PageService:
     federation: str
     broker: BrokerId
     link: MqttLink  # the control connection to our broker
-    words: SignedWords  # judges questions, and signs answers
+    words: SignedWords  # verifies questions, and signs answers
     live: Callable[[], Answer]
     explain: Callable[[str], Answer]  # of a topic, by its name on our broker
     mesh: Callable[[str], Answer]  # of a filter, by its name in the federation
     search: Callable[[str], Answer]
 
     def __post_init__(self) -> None:
-        self.malformed = 0  # questions that mean nothing
+        self.malformed = 0  # questions that do not decode
         self.refused = 0  # questions beyond the bound
         self.answered = 0
         self.topic = topics.page_topic(self.federation)
-        # Whoever has no key takes nothing from those that have one.
+        # Unsigned questions take no room from signed ones.
         self._buckets = {signed: TokenBucket(QUESTIONS_PER_S) for signed in (False, True)}
         self._searches = {signed: TokenBucket(SEARCHES_PER_S) for signed in (False, True)}
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def subscription(self) -> TopicFilter:
-        """What to subscribe on the control connection. A retained question is nobody's: none."""
+        """The control connection's subscription, without retained (senderless) questions."""
         return live_filter(self.topic, no_local=True)
 
     def on_question(self, packet: PublishPacket) -> None:
-        """Answer a question that is believed, if there is room."""
+        """Answer an authentic question, if there is room."""
         try:
             question = json_codec.decode(operators.PageQuestion, packet.payload)
         except DecodeError as error:
@@ -81,7 +81,7 @@ class PageService:
             return
         wanted = Wanted("operator", to=at(self.broker), place=question.token, ages=True)
         if not self.words.believes(self.topic, packet.payload, wanted):
-            return  # it takes nobody's room
+            return  # it uses up no room
         now_ms, is_search = monotonic_ms(), question.page == "search"
         signed = self.words.judges and is_signed(packet.payload)
         buckets = [self._buckets[signed], *([self._searches[signed]] if is_search else [])]
@@ -128,18 +128,19 @@ class PageService:
 
 
 def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], text: str) -> Answer:
-    """Rows of the session flow table that ``broker`` announces, and filters that its clients want,
-    that have to do with ``text``.
+    """The flow table rows of ``broker`` and the filters of its clients that match ``text``.
 
-    A row does whose client or topic contains it, be it in other letters, or whose subscription it
-    is a topic for.
+    A row matches if its client or topic contains it, in any case, or if its subscription covers it
+    as a topic.
     """
-    wanted = text.lower()
+    lowered = text.lower()
     filters = frozenset(filters)
     records = islice(failover.table.texts(broker), SEARCHED_MAX)
-    rows = [row for row in map(row_in, records) if _concerns(row, text, wanted)]
+    rows = [row for row in map(row_in, records) if _concerns(row, text, lowered)]
     looked_at = islice(filters, SEARCHED_MAX)
-    found = sorted(each for each in looked_at if wanted in each.lower() or _takes(each, text))
+    matching = sorted(
+        filter_ for filter_ in looked_at if lowered in filter_.lower() or _takes(filter_, text)
+    )
     return {
         "rows": [
             {
@@ -154,8 +155,8 @@ def search_page(failover: Failover, broker: BrokerId, filters: Iterable[str], te
             for row in sorted(rows)[:FOUND_MAX]
         ],
         "rows_total": len(rows),
-        "filters": found[:FOUND_MAX],
-        "filters_total": len(found),
+        "filters": matching[:FOUND_MAX],
+        "filters_total": len(matching),
         "reported": failover.active,
         "whole": max(failover.table.count(broker), len(filters)) <= SEARCHED_MAX,
     }

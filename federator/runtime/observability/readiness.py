@@ -1,9 +1,9 @@
 """Whether an agent is ready, and how it stands in the federation: two questions, two answers.
 
 Ready: publications of its own broker are taken and delivered, each configured neighbour was tried,
-and none is one that we can never hear the way we are configured. That is what an orchestrator may
-act upon. What a neighbour does is no reason to restart or to take away a broker's only agent: it
-says so beside (``protocol.links.standing``).
+and we could receive from each under our configuration. An orchestrator may act upon that. A
+neighbour's fault is no reason to restart or remove a broker's only agent: the standing reports it
+(``protocol.links.standing``).
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -21,7 +21,7 @@ from federator.runtime.process.clocks import monotonic_ms
 
 
 class Presence(Protocol):
-    """What readiness needs to know of our place at our own broker."""
+    """What readiness needs to know of our presence at our own broker."""
 
     up: bool
 
@@ -57,7 +57,7 @@ class Readiness:
     node: Node
     neighbours: NeighbourLinks
     traffic: ControlTraffic
-    blocks: Iterable[Callable[[], str]]  # each says what keeps publications here, empty: nothing
+    blocks: Iterable[Callable[[], str]]  # each returns what keeps publications here; empty: nothing
     hindrances: Callable[[], Iterable[str]]  # at our own broker, which leave it ready
 
     def __call__(self) -> tuple[bool, str]:
@@ -68,11 +68,11 @@ class Readiness:
     def standing(self) -> Standing:
         """How we stand in the federation."""
         joined = bool(self.node.links.up)
-        ways = [way_of(each, joined=joined) for each in self.neighbours.all]
+        ways = [way_of(neighbour, joined=joined) for neighbour in self.neighbours.all]
         return stand(self.judge(), ways, hindrances=self.hindrances(), now_ms=monotonic_ms())
 
     def judge(self) -> LinkJudge:
-        """What tells of each address what became of it."""
+        """Judges the state of each address."""
         turned_away = self.traffic.turned_away.lately(monotonic_ms())
         leaf = self.neighbours.settings.role == "leaf"
         return LinkJudge(self.node.links, turned_away, leaf=leaf)
@@ -100,11 +100,11 @@ class Readiness:
         return self._unheard()
 
     def _unheard(self) -> str | None:
-        """Which neighbour of the operator's can never be heard as things are, and why."""
+        """The configured neighbour from which we cannot receive as things are, and why."""
         judge, now_ms = self.judge(), monotonic_ms()
         for neighbour in self.neighbours.all:
             if neighbour.kept and neighbour.connected:
-                found = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
-                if found.unheard:
-                    return f"neighbour {neighbour.address}: {found.reason}"
+                verdict = judge.find(way_of(neighbour, joined=True), now_ms=now_ms)
+                if verdict.unheard:
+                    return f"neighbour {neighbour.address}: {verdict.reason}"
         return None

@@ -1,7 +1,7 @@
-"""What an agent tells of the whole graph: what brokers say of their links in the announcements.
+"""The graph of the federation as one agent knows it from announcements.
 
-Those that arrange their links themselves say so in their places, and all that take part in failover
-in their records; both are merged. A link counts when both its ends tell of it.
+Brokers that arrange their links list them in their places, and all in failover in their records;
+both are merged. A link counts when both its ends list it.
 """
 
 from collections.abc import Iterable, Mapping
@@ -17,8 +17,8 @@ Answer = dict[str, object]
 def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
     """Everything ``federator topology --what-if`` needs."""
     manager = node.topology
-    told, names = links_told(node), node.failover.names()
-    address = {id: known.record.address for id, known in node.failover.presence if known.present}
+    links, names = links_told(node), node.failover.names()
+    address = {id: peer.record.address for id, peer in node.failover.presence if peer.present}
     address |= {id: place.address for id, place in manager.directory.present()}
     address[node.links.self_id] = node.links.address
     missed = [id for id, member in manager.directory if member.place is None]
@@ -35,28 +35,30 @@ def topology_page(node: Node, *, mode: str, wanted: int) -> Answer:
                 "address": address[id],
                 "links": len(others),
             }
-            for id, others in sorted(told.items())
+            for id, others in sorted(links.items())
         ][:BROKERS_LISTED_MAX],
         "missed": missed[:BROKERS_LISTED_MAX],
-        "links": [list(link) for link in sorted(mutual_links(told))],
+        "links": [list(link) for link in sorted(mutual_links(links))],
         "names": {str(id): name for id, name in names.items()},
     }
 
 
 def links_told(node: Node) -> dict[BrokerId, frozenset[BrokerId]]:
-    """With whom each broker says that it is linked, we ourselves too."""
-    told = {
-        id: frozenset(known.record.links) for id, known in node.failover.presence if known.present
+    """The links that each broker lists, including ours."""
+    links = {
+        id: frozenset(member.record.links)
+        for id, member in node.failover.presence
+        if member.present
     }
-    told |= {id: frozenset(place.links) for id, place in node.topology.directory.present()}
-    told[node.links.self_id] = frozenset(node.links.up)
-    return told
+    links |= {id: frozenset(place.links) for id, place in node.topology.directory.present()}
+    links[node.links.self_id] = frozenset(node.links.up)
+    return links
 
 
 def mutual_links(
     told: Mapping[BrokerId, frozenset[BrokerId]],
 ) -> Iterable[tuple[BrokerId, BrokerId]]:
-    """The links of which both ends tell, each once, the smaller id first."""
+    """The links that both ends list, each once, the smaller id first."""
     for a, others in told.items():
         for b in others:
             if a < b and a in told.get(b, ()):

@@ -1,4 +1,4 @@
-"""Sends spans to a collector of OpenTelemetry, beside the data path and never in its way.
+"""Sends spans to an OpenTelemetry collector, beside the data path and never in its way.
 
-Source: docs/how-to/opentelemetry.md; what spans say is in ``protocol.opentelemetry``.
+Source: docs/how-to/opentelemetry.md; ``protocol.opentelemetry`` defines the spans.
 """

@@ -1,8 +1,8 @@
 """Hands spans to OpenTelemetry's own library, which sends them in a thread of its own.
 
-Whatever a collector does, whoever adds a span does not wait: what is not sent yet is counted here,
-and beyond a bound nothing more is taken. The library names spans itself; ours have names that other
-agents know, so it is given these in place of its random ones.
+Whatever a collector does, adding a span never blocks: unsent spans are counted here, and refused
+beyond a bound. The library generates random ids; ours must be ids that other agents know, so it is
+given these instead.
 
 Needs the extra ``otel``: imported only where spans are sent. Source: docs/how-to/opentelemetry.md.
 """
@@ -50,8 +50,8 @@ class OtlpExporter:
 
     Args:
         endpoint: The collector, as ``traces_url`` reads it.
-        resource: Who sends, as attributes.
-        timeout_ms: What one batch may take.
+        resource: The sender's attributes.
+        timeout_ms: Time limit of one batch.
         queue_spans_max: Spans that may wait.
     """
 
@@ -63,8 +63,8 @@ class OtlpExporter:
         timeout_ms: int,
         queue_spans_max: int,
     ) -> None:
-        self.added = 0  # spans taken
-        self.dropped = 0  # spans not taken: too many wait
+        self.added = 0  # spans accepted
+        self.dropped = 0  # spans refused: too many wait
         self._queue_spans_max = queue_spans_max
         url = traces_url(endpoint)
         self._sender = _CountingExporter(
@@ -88,7 +88,7 @@ class OtlpExporter:
 
     @property
     def exported(self) -> int:
-        """Spans that the collector took."""
+        """Spans that the collector accepted."""
         return self._sender.exported
 
     @property
@@ -98,16 +98,16 @@ class OtlpExporter:
 
     @property
     def waiting(self) -> int:
-        """Spans that are not sent yet, those on their way included."""
+        """Spans that are not sent yet, including those in flight."""
         return self.added - self._sender.exported - self._sender.failed
 
     @property
     def trouble(self) -> str:
-        """What the library said last about spans that did not arrive; empty: nothing."""
+        """The library's last message about lost spans; empty without one."""
         return self._sender.trouble
 
     def add(self, span: Span) -> bool:
-        """Send ``span`` soon; whether there was room for it. Never waits."""
+        """Queue ``span``; return whether there was room. Never blocks."""
         if self.waiting >= self._queue_spans_max:
             self.dropped += 1
             return False
@@ -131,8 +131,8 @@ class OtlpExporter:
         return True
 
     def close(self, wait_s: float) -> bool:
-        """Send what waits, for ``wait_s`` at most; whether nothing is left. Blocks."""
-        # The library may wait for half a minute; nobody waits for its thread, or for this one.
+        """Send what waits, for ``wait_s`` at most; return whether nothing is left. Blocks."""
+        # The library may wait for half a minute; a daemon thread keeps the process from waiting.
         closing = threading.Thread(target=self._processor.shutdown, name="otel close", daemon=True)
         closing.start()
         closing.join(wait_s)
@@ -140,7 +140,7 @@ class OtlpExporter:
 
 
 def _sound(value: Value) -> Value:
-    """``value`` within what OTLP can say, or a whole batch would be lost: labels may hold lies."""
+    """``value`` within the range of OTLP, or a whole batch would be lost: labels may be forged."""
     return max(-INTEGER_MAX, min(value, INTEGER_MAX)) if isinstance(value, int) else value
 
 
@@ -149,7 +149,7 @@ def _nanoseconds(time_us: int) -> int:
 
 
 class _Planned(IdGenerator, Sampler):
-    """Makes the library's next span the one that is planned: its names, and that it is sent."""
+    """Gives the library's next span the ids of the planned one, and has it sampled."""
 
     span: Span
 
@@ -177,7 +177,7 @@ class _Planned(IdGenerator, Sampler):
 
 
 class _CountingExporter(SpanExporter):
-    """Sends batches, counts what became of them, and complains now and then. In its own thread."""
+    """Sends batches, counts the results, and logs failures now and then. In its own thread."""
 
     def __init__(self, inner: OTLPSpanExporter, url: str) -> None:
         self.exported = self.failed = 0
@@ -194,7 +194,7 @@ class _CountingExporter(SpanExporter):
         result = SpanExportResult.FAILURE
         try:
             result = self._inner.export(spans)
-        except Exception as error:  # of a library: its batch is lost, no more
+        except Exception as error:  # of the library: only its batch is lost
             self._library.last = repr(error)
         if result is SpanExportResult.SUCCESS:
             self.exported += len(spans)
@@ -218,13 +218,13 @@ class _CountingExporter(SpanExporter):
 
 
 class _LibraryLog(logging.Handler):
-    """Keeps what the library logged last, as the reason of a failure, from the agent's own log."""
+    """Keeps the library's last log message, for the reason of a failure, out of our own log."""
 
     last = ""
 
     @classmethod
     def installed(cls) -> "_LibraryLog":
-        """The handler of the library's loggers, of which there is one in a process."""
+        """The handler of the library's loggers, one per process."""
         logger = logging.getLogger("opentelemetry")
         for handler in logger.handlers:
             if isinstance(handler, cls):

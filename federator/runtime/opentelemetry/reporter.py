@@ -1,6 +1,6 @@
-"""Tells a collector of OpenTelemetry what became of sampled frames at this agent.
+"""Reports to an OpenTelemetry collector what happened to sampled frames at this agent.
 
-Hops are gathered while the data path works; twice a second those that are over become spans.
+Hops are collected while the data path works; twice a second finished ones become spans.
 
 Source: docs/how-to/opentelemetry.md.
 """
@@ -23,13 +23,13 @@ if TYPE_CHECKING:
 
 LOOK_S: Final = 0.5
 CLOSE_S: Final = 0.5
-"""How long a leaving agent waits for its last spans to be taken."""
+"""How long a leaving agent waits for its last spans to be sent."""
 
 
 def exporter_of(
     settings: OpenTelemetrySettings, *, federation: str, broker: BrokerId, name: str
 ) -> "OtlpExporter":
-    """What sends the spans of one agent. ``name`` is that of its broker, or empty."""
+    """The exporter of one agent. ``name`` is that of its broker, or empty."""
     from federator.runtime.opentelemetry.exporter import OtlpExporter  # noqa: PLC0415 - an extra
 
     assert settings.endpoint is not None, "it is asked for where there is a collector"
@@ -55,20 +55,19 @@ class SpanReporter:
 
     federation: str
     self_id: BrokerId
-    topics: bool  # whether filters may be told
+    topics: bool  # whether filters may be reported
     recorder: HopRecorder
     exporter: "OtlpExporter"
     forwarder: Forwarder
     transport_to: Callable[[BrokerId], str]
 
     async def run(self) -> None:
-        """Report until cancelled."""
         while True:
             await beat(LOOK_S)
             self._report(self.recorder.take())
 
     async def leave(self) -> None:
-        """Report what is left; a collector that does not answer is not waited for."""
+        """Report what is left, without waiting for a collector that does not answer."""
         self._report(self.recorder.take_all())
         await asyncio.to_thread(self.exporter.close, CLOSE_S)
 
@@ -84,7 +83,7 @@ class SpanReporter:
             self.exporter.add(span)
 
     def _filters_of(self, keys: bytes) -> list[str]:
-        """The filters behind ``keys``; what begins with ``$`` is between agents, and left out."""
+        """The filters behind ``keys``, except those between agents, which begin with ``$``."""
         few = keys_in(keys[: FILTERS_MAX * KEY_BYTES])
         named = [f for key in few for f in self.forwarder.filters_with(key)]
         return [f for f in named if not f.startswith("$")]

@@ -1,1 +1,1 @@
-"""What every daemon of ours shares as a process: clocks, timers, its HTTP page, systemd."""
+"""What all our daemons share as processes: clocks, timers, the HTTP page, systemd."""

@@ -9,34 +9,34 @@ from contextlib import contextmanager
 from federator.protocol.types import Millis, Now
 
 SHARE_MAX = 0.02
-"""Of one core: what repeated work may take."""
+"""The share of one core that repeated work may take."""
 
 
 def monotonic_ms() -> Millis:
-    """The monotonic clock, which only goes forward and which the event loop's timers follow."""
+    """The monotonic clock in ms; the event loop's timers follow it."""
     return Millis(int(time.monotonic() * 1_000))
 
 
 def wall_clock_us() -> int:
-    """The wall clock, on which people agree, in microseconds since 1970."""
+    """The wall clock in microseconds since 1970."""
     return time.time_ns() // 1_000
 
 
 def wall_clock_ms() -> int:
-    """The wall clock, on which people agree, in milliseconds since 1970."""
+    """The wall clock in milliseconds since 1970."""
     return time.time_ns() // 1_000_000
 
 
 def both_clocks() -> Now:
-    """What both say at this moment."""
+    """Both clocks at this moment."""
     return Now(monotonic_ms(), wall_clock_us())
 
 
 _PHASE_S = random.random()
-"""When our beats are within each second: agents of one machine do not all wake up at once."""
+"""The phase of our beats within each second: agents of one machine do not all wake up at once."""
 
 _BEAT_MIN = 0.1
-"""Of a beat: one that is sooner is left out, for a timer may have been early."""
+"""Part of a beat: a beat due sooner is skipped, for a timer may have fired early."""
 
 
 def until_beat_s(every_s: float) -> float:
@@ -46,15 +46,15 @@ def until_beat_s(every_s: float) -> float:
 
 
 async def beat(every_s: float) -> None:
-    """Sleep until the next beat: whoever looks around once a second wakes up with all who do."""
+    """Sleep until the next beat: all tasks that run once a second wake up together."""
     await asyncio.sleep(until_beat_s(every_s))
 
 
 class DeadlineTimer:
-    """One deadline on the event loop: calls ``on_time`` once, when it is time.
+    """One deadline on the event loop: calls ``on_time`` once, when it is due.
 
-    A state machine says when it is due next after every event, and mostly says the same: setting
-    the deadline that stands already costs a comparison.
+    A state machine reports its next deadline after every event, and mostly the same one: setting an
+    unchanged deadline costs a comparison.
 
     Args:
         on_time: May set the timer again.
@@ -63,23 +63,23 @@ class DeadlineTimer:
     def __init__(self, on_time: Callable[[], None]) -> None:
         self._on_time = on_time
         self._handle: asyncio.Handle | None = None
-        # Remembered here, because uvloop's handle of what is due at once does not know its time.
+        # Kept here, because uvloop's handle of an immediate callback does not know its time.
         self._at_ms: Millis | None = None
 
     @property
     def is_set(self) -> bool:
-        """Whether a deadline stands."""
+        """Whether a deadline is set."""
         return self._at_ms is not None
 
     def set_sooner(self, at_ms: Millis) -> None:
-        """As ``set``, unless a deadline stands that is sooner."""
+        """As ``set``, unless an earlier deadline is set."""
         if self._at_ms is None or at_ms < self._at_ms:
             self.set(at_ms)
 
     def set(self, at_ms: Millis | None) -> None:
-        """Wake up at this instant of ``monotonic_ms``, soon when it has passed; ``None``: never.
+        """Wake up at this instant of ``monotonic_ms``, soon if it has passed; ``None``: never.
 
-        The last deadline that was set counts.
+        The deadline set last counts.
         """
         if at_ms == self._at_ms:
             return
@@ -99,7 +99,7 @@ class DeadlineTimer:
 class DutyCycle:
     """How long to rest after work that grows with a table, so that it takes ``SHARE_MAX``.
 
-    Measured in processor time of the calling thread: standing still costs nobody anything.
+    Measured in processor time of the calling thread: time in which the thread is stopped is free.
     """
 
     def __init__(self) -> None:
@@ -107,7 +107,7 @@ class DutyCycle:
 
     @contextmanager
     def working(self) -> Iterator[None]:
-        """The work is done within this context."""
+        """Do the work within this context."""
         started_s = time.thread_time()
         yield
         self.rest_s = (time.thread_time() - started_s) / SHARE_MAX

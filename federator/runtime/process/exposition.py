@@ -1,8 +1,8 @@
-"""What Prometheus is told: definitions, and plain numbers beside them.
+"""Metrics for Prometheus: definitions, and plain numbers beside them.
 
-Whoever counts keeps plain integers; when a scrape comes they are handed over by the attribute names
-of a table of definitions (``scrape`` makes text of both). So counting costs an addition, and a
-metric's name, type and meaning are written once, where docs and tests can read them.
+The counting code keeps plain integers; a scrape collects them by the attribute names of a table of
+definitions (``scrape`` makes text of both). So counting costs an addition, and a metric's name,
+type and meaning are written once, where docs and tests can read them.
 
 Names follow Prometheus: base units, ``_total`` for counters. No label holds a topic, a filter or a
 client; every label has few values.
@@ -54,7 +54,7 @@ class Definition:
 def table(
     kind: Kind, *rows: tuple[str, str, str], prefix: str = "federator_", labels: Sequence[str] = ()
 ) -> tuple[Definition, ...]:
-    """Definitions of one kind, given as (attribute, name without what all share, meaning)."""
+    """Definitions of one kind, given as (attribute, name without prefix and suffix, meaning)."""
     suffix = "_total" if kind == "counter" else ""
     return tuple(
         Definition(attribute, f"{prefix}{name}{suffix}", kind, meaning, tuple(labels))
@@ -65,21 +65,21 @@ def table(
 PROCESS: Final = table(
     "gauge", ("build", "build_info", "1; the labels say what runs."), labels=("version", "python")
 )
-"""Of every process of ours; ``scrape`` adds what there is of any process."""
+"""Metrics of each of our processes; ``scrape`` adds those of any process."""
 
 
 Family = tuple[Definition, Value]
-"""One metric, and what it is now."""
+"""One metric and its current value."""
 
 
 def build_info() -> Iterator[Family]:
-    """The metric that says which release runs, on which Python."""
+    """The metric that shows our release and the Python version."""
     labels = (__version__, platform.python_version())
     return families(PROCESS, {"build": {labels: 1}})
 
 
 def families(definitions: Iterable[Definition], values: Mapping[str, Value]) -> Iterator[Family]:
-    """What was handed over, each with its definition; an absent value is an absent metric.
+    """The values, each with its definition; an absent value is an absent metric.
 
     Raises:
         KeyError: A value has no definition.

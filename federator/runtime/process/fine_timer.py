@@ -1,7 +1,7 @@
-"""Waits of less than a millisecond: the loop's own timers know whole ones, and mostly end late.
+"""Waits of less than a millisecond: the loop's own timers count whole ones, and mostly end late.
 
-Who asks uvloop for a millisecond waits one to two. Linux has timers that are files, and a loop
-watches files anyway; where there are none, the loop's own must do.
+A wait of one millisecond takes one to two on uvloop. Linux has timers that are files, and a loop
+watches files anyway; elsewhere the loop's own timers must do.
 
 Source: timerfd_create(2).
 """
@@ -17,13 +17,13 @@ _FLAGS: Final = os.O_NONBLOCK | os.O_CLOEXEC
 _COUNT_BYTES: Final = 8
 
 _Times = ctypes.c_long * 4
-"""Seconds and nanoseconds: between two ends, which is never here, and to the first."""
+"""Seconds and nanoseconds: of the period, which stays 0, and until the first expiry."""
 
 
 class FineTimer:
-    """Calls ``on_time`` once, so many seconds after ``set``; less than one.
+    """Calls ``on_time`` once, a given number of seconds after ``set``; less than one.
 
-    Its file is open until ``close``, which whoever made it has to call.
+    Its file is open until the owner calls ``close``.
     """
 
     def __init__(self, on_time: Callable[[], None]) -> None:
@@ -39,7 +39,7 @@ class FineTimer:
             self._loop.add_reader(self._file, self._on_readable)
 
     def set(self, delay_s: float) -> None:
-        """Wake up in ``delay_s``, unless that is set already."""
+        """Wake up in ``delay_s``, unless already set."""
         if self.is_set:
             return
         self.is_set = True
@@ -50,7 +50,7 @@ class FineTimer:
         self._libc.timerfd_settime(self._file, 0, self._times, None)
 
     def close(self) -> None:
-        """Never wake up any more."""
+        """Cancel, and close the file."""
         self.is_set = False
         if self._file >= 0:
             self._loop.remove_reader(self._file)
@@ -60,7 +60,7 @@ class FineTimer:
     def _on_readable(self) -> None:
         try:
             os.read(self._file, _COUNT_BYTES)
-        except BlockingIOError:  # set anew since the loop saw it
+        except BlockingIOError:  # set again since the loop saw it
             return
         self._fire()
 

@@ -1,17 +1,16 @@
 """One loopback listener for people and monitors: a page per question, GET only.
 
-The idea: this serves a handful of requests a minute on a gateway, next to a data path that must not
-be disturbed, so it is a page of code rather than a web framework. What makes such a server
-dangerous is what it accepts without end; here every request has a limit in bytes and in time,
-connections have a limit in number, and every answer closes its connection. An answer takes a
-moment, so who is there for the longest is silent, or does not read: that one gives way to who
-comes, and a crowd of them keeps no monitor out.
+This serves a handful of requests a minute on a gateway, next to a data path that must not be
+disturbed, so it is a page of code rather than a web framework. The danger of such a server is
+unbounded input; here every request has a limit in bytes and in time, connections have a limit in
+number, and every answer closes its connection. An answer takes a moment, so the oldest connection
+is silent, or does not read: it gives way to a new one, and a crowd of them keeps no monitor out.
 
-A page in a browser may ask us for pages under a name that its owner lets lead to us (DNS
-rebinding), so we answer only to names that no stranger can own: addresses, names without a dot, our
-machine's, and those that the operator lists.
+A page in a browser may send us requests under a name whose owner points it at us (DNS rebinding).
+So we answer only to names that no stranger can own: addresses, names without a dot, our machine's,
+and those that the operator lists.
 
-What it tells comes from an ``AgentView``; nothing here knows what a core or a route is.
+All content comes from an ``AgentView``; nothing here knows what a core or a route is.
 
 Source: RFC 9112 for the messages; the Prometheus exposition format for /metrics.
 """
@@ -48,12 +47,12 @@ _PAGES = b"/metrics /healthz /readyz /status /routes /explain /controller /topol
 
 
 class AgentView(Protocol):
-    """What a daemon can be asked. Called from the event loop: answer from memory.
+    """The questions a daemon answers. Called from the event loop: answer from memory.
 
-    What only agents know, others leave to the answers here.
+    The defaults here are for daemons other than agents.
 
     Attributes:
-        http_refused: Tells how many connections were refused; set by whoever listens.
+        http_refused: Returns how many connections were refused; set by the listener.
     """
 
     http_refused: Callable[[], int]
@@ -72,7 +71,7 @@ class AgentView(Protocol):
         """The routes, one entry per filter; bounded."""
 
     def controller(self) -> Mapping[str, object]:
-        """Who steps in for which broker, and why; lists are bounded."""
+        """Which broker steps in for which, and why; lists are bounded."""
         return {"enabled": False, "controller": None}
 
     def topology(self) -> Mapping[str, object]:
@@ -99,11 +98,11 @@ class HttpServer:
 
     Args:
         port: 0 takes any free one; see ``port`` once started.
-        names: Names under which we may be asked, beside those that no stranger can own.
+        names: Names under which we answer, beside those that no stranger can own.
         request_seconds_max: How long a client may take over its request and our answer.
 
     Attributes:
-        gave_way: Connections whose place another needed.
+        gave_way: Connections closed to make room for others.
     """
 
     def __init__(
@@ -142,7 +141,7 @@ class HttpServer:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        """Stop listening and cut what is still open."""
+        """Stop listening and abort open connections."""
         self._server.close()
         for task in self._connections:
             task.cancel()
@@ -151,7 +150,7 @@ class HttpServer:
     def _accept(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         host, *_ = writer.get_extra_info("peername") or ("",)
         place = self._antechamber.enter(host, writer.transport.abort)
-        if place is None:  # never: nobody here waits for us
+        if place is None:  # never: no connection here waits for us
             writer.transport.abort()
             return
         task = asyncio.create_task(self._serve(reader, writer), name="http request")
@@ -183,13 +182,13 @@ class HttpServer:
                 writer.close()
                 await writer.wait_closed()
         except (TimeoutError, OSError):
-            pass  # a client that is slow or gone is no news
+            pass  # a slow or lost client is not worth a log line
         finally:
             writer.transport.abort()
 
     def _check_name(self, host: str | None) -> None:
         """Refuse a request for a name that a stranger may own."""
-        if host is None:  # no browser leaves it out
+        if host is None:  # every browser sends it
             return
         name = (urlsplit(f"//{host}").hostname or "").rstrip(".")
         if not a_stranger_may_own(name, self._names):
@@ -198,7 +197,7 @@ class HttpServer:
         raise _RequestError(HTTPStatus.MISDIRECTED_REQUEST, text)
 
     def _answer_or_own_up(self, target: str) -> _Answer:
-        """The answer; a mistake of ours costs one page, not the daemon."""
+        """The answer; an exception of ours costs one page, not the daemon."""
         try:
             return self._answer(target)
         except _RequestError:
@@ -242,7 +241,7 @@ class HttpServer:
 
 
 async def _read_request(reader: asyncio.StreamReader) -> tuple[str, str, str | None]:
-    """Method, target and Host of a request. All other header fields are read and ignored."""
+    """Method, target and Host of a request. All other header fields are ignored."""
     try:
         head = await reader.readuntil(b"\r\n\r\n")
     except asyncio.LimitOverrunError:
@@ -275,7 +274,7 @@ def port_taken(host: str, port: int, error: OSError) -> ConfigError:
 
 
 def a_stranger_may_own(name: str, ours: Collection[str]) -> bool:
-    """Whether a page that is asked for under ``name`` may be asked for by somebody else's page."""
+    """Whether a stranger may own ``name``, and so let a page of theirs request ours."""
     name = name.rstrip(".").lower()
     return "." in name and name not in ours and not _is_address(name)
 

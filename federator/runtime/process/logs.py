@@ -1,7 +1,7 @@
 """Our own log: one event a line on standard error, for people or for machines.
 
-Whatever happens, the log must not fill a disk: every event name has a bucket of lines that fills
-slowly. What did not fit is counted in ``withheld`` of the next line of that name.
+The log must never fill a disk: every event name has a bucket of lines that fills slowly. Lines
+beyond it are counted in ``withheld`` of the next line of that name.
 """
 
 import logging
@@ -18,14 +18,14 @@ LINES_BURST = 60
 """Lines of one event name that may come at once: a broker with as many neighbours starts."""
 
 LINE_EVERY_S = 10.0
-"""How long it takes until one more may come."""
+"""How long it takes until one more line may come."""
 
 NAMES_MAX = 256
 """Event names told apart; the texts of libraries could be endless. The others share a bucket."""
 
 
 class RateLimit:
-    """A processor that drops what exceeds the bounds above; ``clock`` is monotonic, in seconds."""
+    """A processor that drops lines beyond the bounds above; ``clock`` is monotonic, in seconds."""
 
     def __init__(self, *, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -33,7 +33,6 @@ class RateLimit:
         self._withheld: dict[str, int] = {}
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-        """Let ``event`` pass, or drop it."""
         name = str(event.get("event"))
         if name not in self._full_at_s and len(self._full_at_s) >= NAMES_MAX:
             name = ""
@@ -49,9 +48,9 @@ class RateLimit:
 
 
 class LevelGate:
-    """A processor that drops what is below the least level, which may be another at any time.
+    """A processor that drops events below a level, which may change at any time.
 
-    Loggers are bound once and for all, and so could not follow it themselves.
+    Loggers are bound once, and so cannot follow a change themselves.
     """
 
     def __init__(self) -> None:
@@ -59,11 +58,10 @@ class LevelGate:
         self._levels = logging.getLevelNamesMapping()
 
     def set_level(self, name: str) -> None:
-        """Let pass from now on what is of the level ``name``, or above it."""
+        """From now on, pass events of the level ``name`` and above."""
         self._least = self._levels[name.upper()]
 
     def __call__(self, logger: WrappedLogger, method: str, event: EventDict) -> EventDict:
-        """Let ``event`` pass, or drop it."""
         level = "ERROR" if method == "exception" else method.upper()
         if self._levels.get(level, logging.INFO) < self._least:
             raise structlog.DropEvent

@@ -1,4 +1,4 @@
-"""Notices of the pure core become lines of the log."""
+"""Writes the notices of the pure core to the log."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ _log = structlog.get_logger()
 def log_notice(notice: Notice, name_of: Callable[[BrokerId], str] | None = None) -> None:
     """Write ``notice`` to the log, at the level that the core chose.
 
-    A neighbour that ``name_of`` knows by a name is named by it, too.
+    If ``name_of`` knows a name of its neighbour, the line contains that too.
     """
     details, neighbour = notice.details, notice.details.get("neighbour")
     if name_of is not None and isinstance(neighbour, int):

@@ -1,11 +1,11 @@
-"""``SIGHUP``: a daemon reads its configuration again, and follows what may change while it runs.
+"""``SIGHUP``: a daemon reads its configuration again, and applies what may change while it runs.
 
-All of it or nothing: what is read is checked as at the start, in a thread, and only then followed,
-in one turn of the loop. A file that cannot be used is named in one line, and changes nothing. What
-takes a restart waits for one, and is told.
+All or nothing: the configuration is checked as at the start, in a thread, and only then applied, in
+one turn of the loop. A file that cannot be used is logged in one line, and changes nothing. Changes
+that need a restart wait for one, and are logged.
 
-However many signals come, one reading is under way, and the next is no sooner than ``GAP_S`` after
-it. The last signal always counts: a file that changed while it was read is read once more.
+However many signals come, one reading is in progress, and the next starts no sooner than ``GAP_S``
+after it. The last signal always counts: a file that changed while it was read is read once more.
 """
 
 import asyncio
@@ -28,20 +28,20 @@ GAP_S: Final = 1.0
 """Between two readings; reading a large file takes a part of a second of a processor."""
 
 TOLD_MAX: Final = 32
-"""Keys named in one line of the log."""
+"""Keys named in one log line."""
 
 _log = structlog.get_logger()
 
 
 class Root(Protocol):
-    """Everything that a daemon is told."""
+    """All settings of a daemon."""
 
     @property
     def log(self) -> LogSettings:
-        """What is logged, and how."""
+        """The log's level and format."""
 
     def notices(self) -> tuple[Notice, ...]:
-        """What an operator should hear of it."""
+        """Notices about the settings for the operator."""
 
 
 _Root = TypeVar("_Root", bound=Root)
@@ -49,12 +49,12 @@ _Root = TypeVar("_Root", bound=Root)
 
 @dataclass(frozen=True, slots=True)
 class Source(Generic[_Root]):
-    """Where the settings of a daemon come from, and who writes its log.
+    """The source of a daemon's settings, and its log level.
 
     Attributes:
-        read: Reads and checks all of it again; raises ``ConfigError``. May take its time.
+        read: Reads and checks all settings again; raises ``ConfigError``. May take its time.
         reloaded: ``config.reload.reloaded``; may take its time, too.
-        set_log_level: Has what is below this level written no more.
+        set_log_level: Suppresses log lines below this level.
     """
 
     read: Callable[[], _Root]
@@ -70,13 +70,13 @@ def reload_requested() -> asyncio.Event:
 
 
 class Reloader(Generic[_Root]):
-    """Follows one daemon's configuration.
+    """Reloads one daemon's configuration.
 
     Args:
         settings: In effect.
         asked: Is set when they are to be read again.
-        prepare: Gets ready for settings, off the loop; may raise ``OSError`` or ``ValueError``.
-        follow: Goes by settings from now on, with what ``prepare`` gave.
+        prepare: Prepares settings, off the loop; may raise ``OSError`` or ``ValueError``.
+        follow: Applies settings, with the result of ``prepare``.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Reloader(Generic[_Root]):
     ) -> None:
         self.settings: _Root = settings
         self.restart_wanted: tuple[str, ...] = ()  # keys that wait, with both values
-        self.refused: str | None = None  # what to mend of the file that was read last
+        self.refused: str | None = None  # what to correct in the file that was read last
         self.readings = 0
         self._source: Source[_Root] = source
         self._asked = asked
@@ -101,7 +101,7 @@ class Reloader(Generic[_Root]):
     async def following(
         self, telling: Callable[[], AbstractContextManager[None]]
     ) -> AsyncIterator[None]:
-        """Follow signals meanwhile; ``telling`` is entered while one is followed."""
+        """Handle signals meanwhile; ``telling`` is entered during each reload."""
         async with asyncio.TaskGroup() as tasks:
             task = tasks.create_task(self._run(telling), name="reloading")
             try:
@@ -118,7 +118,7 @@ class Reloader(Generic[_Root]):
             await asyncio.sleep(GAP_S)
 
     async def reload(self) -> None:
-        """Read the configuration, and follow it as far as may be; what is wrong is logged."""
+        """Read the configuration and apply what may change; errors are logged."""
         self.readings += 1
         old = self.settings
         try:
@@ -140,7 +140,7 @@ class Reloader(Generic[_Root]):
         self._tell(changes, waiting)
 
     def snapshot(self) -> dict[str, object]:
-        """What an operator sees, as JSON."""
+        """The state for operators, as JSON."""
         return {
             "readings": self.readings,
             "refused": self.refused,
@@ -156,6 +156,6 @@ class Reloader(Generic[_Root]):
 
 
 def _told(changes: Sequence[Change]) -> list[str]:
-    told = [str(each) for each in changes[:TOLD_MAX]]
+    shown = [str(change) for change in changes[:TOLD_MAX]]
     more = len(changes) - TOLD_MAX
-    return [*told, f"and {more} more"] if more > 0 else told
+    return [*shown, f"and {more} more"] if more > 0 else shown

@@ -1,7 +1,7 @@
-"""The text that Prometheus scrapes, by its own client library.
+"""The text that Prometheus scrapes, made by its own client library.
 
-The library keeps no numbers here: it is given ours when a scrape comes. It and what it imports take
-4 MB, so who is never scraped should not import this module.
+The library stores no numbers here: it gets ours at each scrape. With its imports it takes 4 MB, so
+a process that is never scraped should not import this module.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -18,7 +18,7 @@ CONTENT_TYPE: Final = CONTENT_TYPE_LATEST
 
 
 class _Told(Collector):
-    """Metrics that were read for this scrape."""
+    """The metrics that were read for this scrape."""
 
     def __init__(self, metrics: Iterable[Family]) -> None:
         self._metrics = metrics
@@ -28,7 +28,7 @@ class _Told(Collector):
 
 
 def text(metrics: Iterable[Family]) -> bytes:
-    """All of ``metrics``, and what the kernel accounts to this process, as they are scraped."""
+    """The text of ``metrics``, and of what the kernel accounts to this process."""
     registry = CollectorRegistry(auto_describe=False)
     registry.register(_Told(metrics))
     ProcessCollector(registry=registry)

@@ -1,12 +1,12 @@
-"""Tells systemd how we are: that we serve, what we do, that we live, that we stop.
+"""Notifies systemd: that we serve, our state, that we are alive, that we stop.
 
-A watchdog is a dead man's handle: it must be pressed by whoever does the work, or it watches only
-itself. So it is fed from the event loop that carries publications, and only while the connections
-that must not be forgotten are attended to. A broker that is away is no reason to stop: its link is
-attended to by being tried again. A loop that hangs, or a link that nobody tries any more, is.
+A watchdog is a dead man's handle: the code that does the work must press it, or it watches only
+itself. So the event loop that carries publications feeds it, and only while the vital connections
+are attended to. An absent broker is no reason to stop: its link is attended to by retries. A loop
+that hangs, or a link that is no longer retried, is.
 
 The protocol is a datagram of ``NAME=value`` lines. The libraries for it need a compiler and
-libsystemd, or are not kept up; it is less code than what would wrap them.
+libsystemd, or are not maintained; this is less code than a wrapper of them.
 
 Source: sd_notify(3), sd_watchdog_enabled(3); docs/systemd.md.
 """
@@ -29,7 +29,7 @@ from federator.runtime.process.clocks import beat
 
 TICK_S: Final = 1.0
 FEEDS_PER_WATCHDOG: Final = 4
-"""So many chances to be heard before we are taken for hung; sd_watchdog_enabled(3) wants two."""
+"""So many feeds in a watchdog interval; sd_watchdog_enabled(3) wants two."""
 
 OVERDUE_S_MAX: Final = 5.0
 """How late a link may be attended to: a slow machine is late by a second at times."""
@@ -40,11 +40,11 @@ _log = structlog.get_logger()
 
 
 class LinkContext(Protocol):
-    """What watching over a connection needs to know of it."""
+    """What the watchdog needs of a connection."""
 
     @property
     def name(self) -> str:
-        """Ours at its broker, as people are told."""
+        """Its name, as shown to people."""
 
     @property
     def overdue_s(self) -> float:
@@ -55,13 +55,13 @@ class LinkContext(Protocol):
 async def told(
     ready: Callable[[], tuple[bool, str]], links: Callable[[], Iterable[LinkContext]]
 ) -> AsyncIterator[Callable[[], AbstractContextManager[None]]]:
-    """Tell the service manager, if there is one: we serve from here on, and stop at the end.
+    """Notify the service manager, if there is one: we serve from here on, and stop at the end.
 
-    What this gives is entered while the configuration is read again.
+    Enter the yielded context while the configuration is read again.
 
     Args:
         ready: Whether publications flow and otherwise why not, in one line.
-        links: Those whose neglect means that we hang.
+        links: Links whose neglect means that we hang.
     """
     manager = service_manager(os.environ, pid=os.getpid())
     if manager is None:
@@ -79,7 +79,7 @@ async def told(
 
 @dataclass(eq=False, repr=False)
 class ServiceNotifier:
-    """Tells one service manager how we are."""
+    """Notifies one service manager of our state."""
 
     manager: ServiceManager
     ready: Callable[[], tuple[bool, str]]
@@ -96,7 +96,7 @@ class ServiceNotifier:
             faulthandler.enable()  # the watchdog's SIGABRT then leaves in the journal where we hung
 
     async def run(self) -> None:
-        """Tell what there is to tell, until cancelled."""
+        """Notify until cancelled."""
         watchdog_s = self.manager.watchdog_s
         tick_s = TICK_S if watchdog_s is None else min(TICK_S, watchdog_s / FEEDS_PER_WATCHDOG)
         while True:
@@ -104,7 +104,7 @@ class ServiceNotifier:
             await beat(tick_s)
 
     def tick(self) -> None:
-        """One turn: feed the watchdog if all is well, and tell what is new."""
+        """One turn: feed the watchdog if all is well, and send what is new."""
         status = _one_line(self.ready())
         lines = [] if self._said_ready else ["READY=1"]
         lines += [f"STATUS={status}"] if status != self._status else []
@@ -114,8 +114,8 @@ class ServiceNotifier:
 
     @contextlib.contextmanager
     def reloading(self) -> Iterator[None]:
-        """Say that we read the configuration again, and then that we serve by it."""
-        # By the time systemd tells for which of its signals this is.
+        """Report that we read the configuration again, and then that we serve with it."""
+        # The time tells systemd which of its signals this answers.
         self.say("RELOADING=1", f"MONOTONIC_USEC={time.monotonic_ns() // 1_000}")
         try:
             yield
@@ -123,10 +123,10 @@ class ServiceNotifier:
             self.say("READY=1")
 
     def say(self, *lines: str) -> bool:
-        """Send one datagram; whether it was taken. Who does not listen is not waited for."""
+        """Send one datagram; return whether the socket took it. Never waits for the receiver."""
         try:
             self._socket.sendto("\n".join(lines).encode(), self.manager.address)
-        except (OSError, ValueError):  # ValueError: of an impossible address
+        except (OSError, ValueError):  # ValueError: an impossible address
             return False
         return True
 

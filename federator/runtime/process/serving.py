@@ -1,4 +1,4 @@
-"""What our daemons share as processes: their loop, the signals that end them, their HTTP page."""
+"""What our daemons share as processes: event loop, signals, HTTP page."""
 
 import asyncio
 import contextlib
@@ -13,7 +13,7 @@ from federator.runtime.process.notices import log_notice
 
 
 def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes event loops: uvloop where it is installed; 32-bit gateways lack it."""
+    """The factory of event loops: uvloop where it is installed; 32-bit gateways lack it."""
     try:
         import uvloop  # noqa: PLC0415 - optional
     except ImportError:
@@ -24,8 +24,8 @@ def loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
 def run_to_end(main: Coroutine[object, object, None]) -> None:
     """Run ``main`` on a loop of its own.
 
-    Modules and classes stay: Python's collector, for whose looks at everything the loop has to
-    wait, passes over them from here on. They are 60,000 objects, or 30 ms of each look.
+    Modules and classes stay: from here on Python's garbage collector, which stops the loop, ignores
+    them. They are 60,000 objects, or 30 ms of each collection.
     """
     gc.collect()
     gc.freeze()
@@ -45,7 +45,7 @@ def stop_requested(notices: Iterable[Notice]) -> asyncio.Event:
 
 
 async def with_tasks(be: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None:
-    """Run ``be`` with a group for what lasts; when it returns, all of that is ended."""
+    """Run ``be`` with a group for background tasks; when it returns, all of them end."""
     try:
         async with asyncio.TaskGroup() as tasks:
             await be(tasks)
@@ -56,7 +56,7 @@ async def with_tasks(be: Callable[[asyncio.TaskGroup], Awaitable[None]]) -> None
 
 @contextlib.asynccontextmanager
 async def http_page(view: AgentView, settings: HttpSettings) -> AsyncIterator[int | None]:
-    """Serve ``view`` as the settings say; its port, or ``None`` when it is not wanted."""
+    """Serve ``view`` as the settings say; yields the port, or ``None`` when disabled."""
     if not settings.enabled:
         yield None
         return
@@ -66,4 +66,4 @@ async def http_page(view: AgentView, settings: HttpSettings) -> AsyncIterator[in
 
 
 class _StoppedError(Exception):
-    """Raised to end the task group: whatever else runs in it runs for ever."""
+    """Raised to end the task group, in which all other tasks run for ever."""

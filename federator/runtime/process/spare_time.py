@@ -1,8 +1,8 @@
-"""Whether processors have time to spare, so that nobody need wait to save some.
+"""Whether processors have spare time, so that publications need not wait to save some.
 
 Gathering publications for a millisecond saves system calls here and in brokers. That is worth its
-delay where processors are short, and nowhere else. Asked thousands of times a second, it looks a
-few times: at what the kernel counted of the whole machine, and at the time that this thread took.
+delay only where processors are short. This is called thousands of times a second and measures a few
+times: what the kernel counted of the whole machine, and the time that this thread took.
 
 Source: proc(5), ``/proc/stat``.
 """
@@ -14,26 +14,28 @@ from typing import Final
 
 LOOK_S: Final = 0.2
 IDLE_MIN, IDLE_STAYS_MIN = 0.3, 0.15
-"""Of the machine's processor time: so much unused is time to spare, and stays so until less is."""
+"""Share of the machine's processor time: so much idle is spare time, until less than the second
+is."""
 
 OWN_MAX, OWN_STAYS_MAX = 0.4, 0.75
-"""Of one processor: what this thread may take, with and without gathering, which saves most of its
-time in a flood."""
+"""Share of one processor: what this thread may take, with and without gathering, which saves most
+of its time in a flood."""
 
 _STAT: Final = Path("/proc/stat")
 _IDLE: Final = slice(3, 5)  # idle, and waiting for a disk
 
 
 def machine_ticks() -> tuple[int, int]:
-    """Ticks of all processors since the start, unused ones and all. Raises ``OSError``."""
+    """Ticks of all processors since the start: idle ones, and all. Raises ``OSError``."""
     with _STAT.open("rb") as file:
         ticks = [int(field) for field in file.readline().split()[1:9]]
     return sum(ticks[_IDLE]), sum(ticks)
 
 
 class SpareTime:
-    """Looks at most every ``LOOK_S`` while it is asked; what happened before the first look, and
-    while nobody asked, counts as well.
+    """Measures at most every ``LOOK_S`` while it is called.
+
+    The time before the first measurement, and without calls, counts as well.
     """
 
     def __init__(
@@ -48,7 +50,7 @@ class SpareTime:
         self._before = self._read()
 
     def __call__(self) -> bool:
-        """Whether there is time to spare; ``False`` where nobody can tell."""
+        """Whether there is spare time; ``False`` where it cannot be measured."""
         now_s = self._clock()
         if now_s - self._at_s >= LOOK_S:
             self._look(now_s)

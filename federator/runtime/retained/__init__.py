@@ -1,1 +1,1 @@
-"""Retained values at work: what our broker holds is read, compared and filled."""
+"""Retained values at work: what our broker retains is read, compared and filled."""

@@ -1,7 +1,7 @@
-"""Answers to what others ask about retained values, one at a time.
+"""Answers to other agents' requests about retained values, one at a time.
 
-A request is answered only when whatever our clients set from now on is sure to be forwarded: the
-asker gets what was set before from this answer, and what is set after through its mesh.
+A request is answered only when everything our clients set from now on is sure to be forwarded: the
+requester gets earlier values from this answer, and later ones through its mesh.
 
 Source: docs/protocol.md 13.
 """
@@ -42,14 +42,14 @@ SCAN_KEPT_S = 20.0
 COMPLAINT_GAP_MS = Millis(600_000)
 COMPLAINTS_MAX = 256
 VALUE_BYTES_MAX = CONTROL_BYTES_MAX - 1_024
-"""The longest packet with its topic and filter once more, for agents of earlier releases, which
-take no parts: the rest of a letter needs room, too."""
+"""The longest packet with its topic and filter once more, for agents of earlier releases, which do
+not support parts: the rest of a letter needs room, too."""
 
 _log = structlog.get_logger()
 
 
 class _Questions:
-    """What others asked and is not answered yet, in the order in which it came."""
+    """Requests of other agents that are not answered yet, in the order received."""
 
     def __init__(self) -> None:
         self.waiting: deque[tuple[Way, RetainedRequest | RetainedAsk]] = deque(
@@ -62,7 +62,7 @@ class _Questions:
         self.came.set()
 
     def next_requests(self) -> list[tuple[Way, RetainedRequest]]:
-        """The requests in front, as many as one scan shall answer."""
+        """The first requests, as many as one scan shall answer."""
         requests: list[tuple[Way, RetainedRequest]] = []
         while self.waiting and len(requests) < REQUESTS_AT_ONCE_MAX:
             way, about = self.waiting[0]
@@ -75,10 +75,10 @@ class _Questions:
 
 @dataclass(eq=False, repr=False)
 class RetainedAnswers:
-    """Answers requests and asks of other agents in their order, those about large filters apart."""
+    """Answers requests and asks of other agents in their order; those about large filters apart."""
 
     broker: RetainedBroker
-    covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
+    covered: Callable[[str], bool]  # whether we receive what our clients publish below a filter
     write: Write
     keeping: Keeping
 
@@ -89,7 +89,7 @@ class RetainedAnswers:
         )
 
     def ask(self, way: Way, about: RetainedRequest | RetainedAsk) -> None:
-        """Answer ``about``, which came by ``way``, when its turn comes: large filters apart."""
+        """Answer ``about``, received by ``way``, when its turn comes; large filters apart."""
         large = self.broker.large
         if isinstance(about, RetainedAsk):
             (self._slow if about.filter in large else self._quick).put(way, about)
@@ -127,15 +127,15 @@ class RetainedAnswers:
                 _log.warning("retained.failed", reason=str(error))
 
     async def _answer_requests(self, requests: list[tuple[Way, RetainedRequest]]) -> None:
-        """Offer digests of what differs from what the askers have."""
+        """Offer digests of what differs from the requesters' values."""
         wants = [(way, want) for way, request in requests for want in request.wants]
         filters = sorted({want.filter for _, want in wants})
-        # What is set between the scan and the time when the data path forwards it would be missed.
+        # Otherwise values set between the scan and the first forwarding would be missed.
         for _ in range(COVERED_POLLS_MAX):
             if all(map(self.covered, filters)):
                 break
             await asyncio.sleep(COVERED_POLL_S)
-        # What stayed here a moment ago, an earlier scan passed over.
+        # An earlier scan skipped what was kept here until a moment ago.
         valid_s = SCAN_VALID_S if self.keeping.policy is None else 0.0
         await self.broker.recent_scan(filters, valid_s=valid_s)
         digests = await self.broker.digests(filters)
@@ -146,13 +146,14 @@ class RetainedAnswers:
 
     async def _answer_ask(self, way: Way, ask: RetainedAsk) -> None:
         filters = [ask.filter]
-        for valid_s in (SCAN_KEPT_S, SCAN_VALID_S):  # of the longer one much may have changed
+        # Since a scan of the longer one much may have changed.
+        for valid_s in (SCAN_KEPT_S, SCAN_VALID_S):
             scan = await self.broker.recent_scan(filters, valid_s=valid_s)
             if (reply := self._values(ask, scan)).entries:
                 break
-        else:  # changed since, or no room to keep it then
+        else:  # changed since, or there was no room to keep the packet
             reply = self._values(ask, await self.broker.scan(filters, keep=frozenset(ask.topics)))
-        if reply.at + PART_BYTES >= reply.size:  # no part of one that goes on
+        if reply.at + PART_BYTES >= reply.size:  # not a part that is continued
             self.broker.counters.values_given += len(reply.entries)
         self.write(way, reply)
 

@@ -1,7 +1,7 @@
 """What our own broker retains: read, corrected and filled, at a bounded pace.
 
-Values that are fetched go through the data connection, where No Local keeps them from coming back
-as publications of clients. None of them waits in its queue: a newer value could overtake it there.
+Fetched values go through the data connection, where No Local keeps them from returning as
+publications of clients. None of them waits in its queue: a newer value could overtake it there.
 
 Source: docs/protocol.md 13.
 """
@@ -38,18 +38,18 @@ WRITTEN_AT_ONCE_MAX = 32
 REPEATED_AT_ONCE_MAX = 32
 
 LARGE_VALUES = 10_000
-"""A filter with more takes long to look at: others do not wait for it."""
+"""A filter with more values takes long to compare: others do not wait for it."""
 
 SEEN_FILTERS_MAX = 4_096
-"""Filters of which it is remembered when they were scanned last."""
+"""Filters with a remembered time of their last scan."""
 
 LARGE_FILTERS_MAX = 1_024
-"""Filters remembered as large; those found so longest ago are forgotten first."""
+"""Filters remembered as large; the oldest are forgotten first."""
 
 
 @dataclass(slots=True)
 class RetainedCounters:
-    """What happened to retained values since the start."""
+    """Counters of retained values since the start."""
 
     rounds: int = 0
     failed: int = 0
@@ -67,16 +67,16 @@ class RetainedCounters:
 
 @dataclass(eq=False, repr=False)
 class RetainedBroker:
-    """What our broker retains: scanned, and written."""
+    """The broker's retained values: scans and writes them."""
 
     store: RetainedStore
     clock: HybridClock  # kept later than every version that is published here
     scanner: RetainedScanner
     local: MqttLink  # the data connection
-    to_local_names: Callable[[bytes], bytes]  # published on our broker instead of a run
-    values_per_s: int  # published at most
+    to_local_names: Callable[[bytes], bytes]  # a run as it is published on our broker
+    values_per_s: int  # bound of the values published
     counters: RetainedCounters
-    share_of_turn: Callable[[Sequence[str]], int]  # how many of some topics a turn may look at
+    share_of_turn: Callable[[Sequence[str]], int]  # how many of some topics a turn may process
 
     def __post_init__(self) -> None:
         self._checker = RunChecker()
@@ -84,14 +84,14 @@ class RetainedBroker:
         self.large: Recent[str, None] = Recent(LARGE_FILTERS_MAX)
         self._last: dict[bool, tuple[float, frozenset[str], Scan]] = {}  # by whether large ones
         self._pace = asyncio.Lock()
-        # By filter: when all below it was seen, wall clock.
+        # By filter: the wall clock of its last complete scan.
         self._whole_us: Recent[str, int] = Recent(SEEN_FILTERS_MAX)
 
     async def scan(self, filters: Collection[str], *, keep: Collection[str] | None = None) -> Scan:
-        """Read what our broker retains below ``filters``, and bring the store up to date.
+        """Read what our broker retains below ``filters``, and update the store.
 
         Raises:
-            LinkError: Our broker does not tell.
+            LinkError: Our broker does not answer.
         """
         since, began_us = self.store.touched, wall_clock_us()
         scan = await self.scanner.scan(filters, keep=keep)
@@ -123,11 +123,11 @@ class RetainedBroker:
         return scan
 
     def forget_times(self) -> None:
-        """What our broker holds, or what of it may leave, is not what it was when it was seen."""
+        """Forget the scan times: the broker's content, or what may leave it, changed since."""
         self._whole_us.clear()
 
     async def digests(self, filters: Collection[str]) -> dict[str, Buckets]:
-        """What the store knows below each of ``filters``."""
+        """The store's digests below each of ``filters``."""
         digests: dict[str, Buckets] = {}
         for so_far in self.store.digests(filters):
             digests = so_far
@@ -138,7 +138,7 @@ class RetainedBroker:
         """A scan of ``filters`` that is not older than ``valid_s``.
 
         Raises:
-            LinkError: Our broker does not tell.
+            LinkError: Our broker does not answer.
         """
         now_s = time.monotonic()
         large = not self.large.keys().isdisjoint(filters)
@@ -150,7 +150,7 @@ class RetainedBroker:
         return scan
 
     def forget_scan(self, *, older_than_s: float = 0.0) -> None:
-        """Free the memory of the last scans, where they are that old."""
+        """Free the memory of the last scans if they are that old."""
         now_s = time.monotonic()
         for large, (at_s, _, _) in list(self._last.items()):
             if now_s - at_s >= older_than_s:
@@ -164,10 +164,10 @@ class RetainedBroker:
                 self.large.pop(filter, None)
 
     async def publish(self, values: Iterable[tuple[RetainedEntry, bytes]]) -> None:
-        """Publish values on our broker, each if it is what it says to be and still the newest.
+        """Publish values on our broker, each if it matches its entry and is still the newest.
 
         Raises:
-            LinkError: Our broker takes none.
+            LinkError: Our broker accepts none.
         """
         batch = 0
         for entry, packet in values:
@@ -179,10 +179,10 @@ class RetainedBroker:
         await self._rest(batch)
 
     async def repeat(self, topics: Sequence[str]) -> None:
-        """Publish again what our broker retains on ``topics``: subscribers heard older values.
+        """Publish again what our broker retains on ``topics``: subscribers received older values.
 
         Raises:
-            LinkError: Our broker does not tell, or takes none.
+            LinkError: Our broker does not answer, or accepts none.
         """
         for at in range(0, len(topics), REPEATED_AT_ONCE_MAX):
             some = topics[at : at + REPEATED_AT_ONCE_MAX]
@@ -199,7 +199,7 @@ class RetainedBroker:
             await self._rest(len(some))
 
     async def _rest(self, written: int) -> None:
-        """Keep to the pace, together with whoever writes at the same time, in turns."""
+        """Keep to the pace, in turns with concurrent writers."""
         async with self._pace:
             await asyncio.sleep(written / self.values_per_s)
 
@@ -240,7 +240,7 @@ class RetainedBroker:
         return value if is_its and not value.deletes else None
 
     def delete(self, topic: str, version: Version) -> None:
-        """Delete a value here, because it was deleted elsewhere."""
+        """Delete a value here because it was deleted elsewhere."""
         if self.clock.observe(version, wall_clock_us()) and self.erase(topic):
             self.store.put(topic, version, 0, deleted=True, now_us=wall_clock_us())
 
@@ -264,10 +264,10 @@ class RetainedBroker:
 async def _few_last(
     found: Iterable[str], filters: Iterable[str]
 ) -> tuple[Iterator[str], Counter[str]]:
-    """The topics ``found`` below ``filters``, at last those of filters that have few.
+    """The topics ``found`` below ``filters``, those of filters with few topics last.
 
-    Who comes last into a store that is full is in it when it is asked. The other result is how many
-    each filter has.
+    The last ones put into a full store are still there when requested. The second result is the
+    number of topics of each filter.
     """
     trie = FilterTrie()
     for filter in filters:

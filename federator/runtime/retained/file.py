@@ -1,11 +1,10 @@
 """The versions of retained values on disk, so that a restarted agent tells old values from new.
 
 A line with a checksum for each entry (``storage.damage``): a snapshot, and behind it in the same
-file what changed since, appended ``APPEND_GAP_S`` later
-without waiting for the disk: what a process has written outlives it, and when the machine dies the
-broker's own word for what it held is gone, too. When the appendix outgrows the snapshot, the file
-is written anew. A second file says when our broker last gave a sign of life: one that began to run
-before that is still the one we knew.
+file later changes, appended after ``APPEND_GAP_S`` without waiting for the disk: what a process has
+written outlives it, and when the machine dies the broker's own state is gone, too. When the
+appendix outgrows the snapshot, the file is rewritten. A second file holds the time of our broker's
+last sign of life: a broker that started before that is still the same.
 
 Source: docs/protocol.md 13.
 """
@@ -31,17 +30,17 @@ APPEND_GAP_S = 0.05
 APPENDED_AT_ONCE_MAX = 1_000
 CONTACT_GAP_S = 5.0
 APPENDIX_BYTES_MIN = 1_000_000
-"""The file is not written anew for less."""
+"""A shorter appendix causes no rewrite."""
 
 _LENGTH_BYTES = 4
 
 _log = structlog.get_logger()
 
 Part = list[Saved | str]
-"""What is written at once: entries, and topics that were forgotten."""
+"""One write: entries, and forgotten topics."""
 
 _FIRST = b"[]"
-"""The first line: a file of nothing is not empty."""
+"""The first line: a file without entries is not empty."""
 
 _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(Saved | str).decode
@@ -53,7 +52,7 @@ class RetainedFile:
 
     folder: Path
     store: RetainedStore
-    contact_s: Callable[[], float]  # asked for the last sign of life of our broker, wall clock
+    contact_s: Callable[[], float]  # wall clock of our broker's last sign of life
 
     def __post_init__(self) -> None:
         self._path = self.folder / FILE_NAME
@@ -65,7 +64,7 @@ class RetainedFile:
         self._complained = False
 
     def load(self) -> float:
-        """Fill the store; return when our broker last gave a sign of life, 0 if not known."""
+        """Fill the store; return the time of our broker's last sign of life, 0 if unknown."""
         try:
             content = self._path.read_bytes()
         except FileNotFoundError:
@@ -93,7 +92,7 @@ class RetainedFile:
         yield part
 
     async def save_for_ever(self) -> None:
-        """Write what changes, until cancelled."""
+        """Write changes until cancelled."""
         changed = asyncio.Event()
         self.store.on_change = changed.set
         try:
@@ -165,7 +164,7 @@ class RetainedFile:
                 self._complain(error)
 
     def _complain(self, error: OSError) -> None:
-        """Tell that the disk failed, once: it is tried again with the next change."""
+        """Log that the disk failed, once: the next change tries again."""
         if not self._complained:
             self._complained = True
             _log.warning("retained.not_saved", path=str(self._path), why=error.strerror)
@@ -176,7 +175,7 @@ def _lines(part: Part) -> bytes:
 
 
 def _former_parts(content: bytes) -> Iterator[Part]:
-    """What an older release wrote, without an end that it did not write."""
+    """The parts that an older release wrote, without an incomplete one at the end."""
     at = 0
     while at + _LENGTH_BYTES <= len(content):
         start = at + _LENGTH_BYTES

@@ -1,7 +1,7 @@
-"""Retained values across brokers: the occasions to compare, and what passes through the data path.
+"""Retained values across brokers: when to compare them, and their part in the data path.
 
-What to compare and which version wins is decided in ``protocol.retained``. Here are the reasons (a
-new filter, a link that came up, a broker that restarted, time passing), the letters, and the
+``protocol.retained`` decides what to compare and which version wins. This module has the occasions
+(a new filter, a link that came up, a broker that restarted, time passing), the letters, and the
 versions of what our clients set and of what arrives.
 
 Source: docs/protocol.md 13.
@@ -52,26 +52,27 @@ RESYNC_GAP_S = 1.0
 """Least time between two comparisons of all our filters."""
 
 RESYNC_DELAY_S = 0.3
-"""After a link came up. What custody repairs comes first: it has all values, in order."""
+"""After a link came up. Custody's repairs come first: they have all values, in order."""
 
 DOUBT_S = 5.0
-"""Who asks for everything out of doubt fetches everything after so long. Most doubts end before,
-with the broker's first counts: these come within 10 s, and values shall be there by then, too."""
+"""How long a filter that is asked for out of doubt waits before its values are fetched. Most doubts
+end before, with the broker's first counts: these come within 10 s, and values shall be there by
+then, too."""
 
 JITTER_S = 0.1
 REPEAT_S = 0.5
 OVERTAKEN_MAX = 65_536
 CROSSED_US = 1_000_000
-"""A value of our clients so soon after one that we published may have crossed it on its way."""
+"""A value that our clients set so soon after we published one may have crossed it."""
 
 LEFT_S = 1.0
 FORMER_MAX = 64
-"""Filters that nobody wants any more, compared all the same: who left may have changed values."""
+"""Unsubscribed filters that are still compared: leaving clients may have changed values."""
 
 RECHECK_S = 1.0
 RECHECKED_MAX = 1_024
 LOST_US = 5_000_000
-"""What we wrote so shortly before the data connection broke may never have arrived."""
+"""What we wrote so shortly before the data connection broke may be lost."""
 
 COMPLAINT_GAP_MS = Millis(600_000)
 ALARM_S = 1.0
@@ -87,21 +88,21 @@ class Retained:
     self_id: BrokerId
     epoch: Callable[[], Epoch]
     federation: str
-    folder: Path  # where the versions are kept
-    make_link: Callable[[LinkObserver], MqttLink]  # the connection that scans what is retained
+    folder: Path  # where the versions are stored
+    make_link: Callable[[LinkObserver], MqttLink]  # makes the connection that scans
     data_link: MqttLink
     outgoing: Outgoing | None
     hears_log: bool
     policy: BrokerPolicy  # topics are the federation's
-    to_local_names: Callable[[bytes], bytes]  # published on our broker instead of a run
+    to_local_names: Callable[[bytes], bytes]  # a run as it is published on our broker
     link_policies: LinkPolicies
-    covered: Callable[[str], bool]  # whether what our clients publish below a filter reaches us
+    covered: Callable[[str], bool]  # whether we receive what our clients publish below a filter
     send: Callable[[MqttLink, RetainedMessage], None]
     keeping: Keeping
-    keeps: Callable[[str], bool]  # whether what our clients publish on a topic stays here for now
-    # Of how many of some topics that may be asked in a turn.
+    keeps: Callable[[str], bool]  # whether clients' publications on a topic stay here for now
+    # How many of some topics a turn may process.
     share_of_turn: Callable[[Sequence[str]], int]
-    wanted: FilterTrie  # what our clients want by now
+    wanted: FilterTrie  # what our clients want now
 
     def __post_init__(self) -> None:
         settings = self.settings
@@ -147,9 +148,11 @@ class Retained:
         )
         self._post = RetainedPost(self.self_id)
         self._links: dict[BrokerId, MqttLink] = {}
-        self._in_doubt: frozenset[str] = frozenset()  # of ``wanted``: asked for out of doubt alone
-        self._not_fetched: set[str] = set()  # of those: not yet for long enough
-        self._former: dict[str, None] = {}  # wanted before, with values; the newest last
+        # The filters of ``wanted`` that are asked for only out of doubt.
+        self._in_doubt: frozenset[str] = frozenset()
+        # Those among them that are not in doubt for long enough yet.
+        self._not_fetched: set[str] = set()
+        self._former: dict[str, None] = {}  # filters formerly wanted, with values; the newest last
         self._doubt_timer: asyncio.TimerHandle | None = None
         self._number = 0
         self._resynced_s = -RESYNC_GAP_S
@@ -160,7 +163,7 @@ class Retained:
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def load(self) -> None:
-        """Take up what this agent knew before it was restarted."""
+        """Load the state of the process before this one."""
         self.scanner.last_contact_s = self._file.load()
         self._clock.observe(self.store.newest(), wall_clock_us())
 
@@ -176,7 +179,7 @@ class Retained:
     # -- the data path ----------------------------------------------------------------------------
 
     def leave(self, run: bytes) -> int:
-        """Our clients' publications in ``run``, some of them retained, leave in a frame.
+        """Note the versions of the retained publications in ``run``, which leaves in a frame.
 
         Returns:
             The frame's time, which makes their versions.
@@ -191,17 +194,16 @@ class Retained:
             )
             crossed = before is not None and now_us - before.noted_us < CROSSED_US
             if crossed and before is not None and before.version.origin != self.self_id:
-                # Our broker may have taken the two values in the other order: see which it has.
+                # Our broker may have taken the two values in the other order: check.
                 self._recheck.add(packet.topic)
         return time_us
 
     def arrive(self, run: bytes, *, time_us: int, origin: BrokerId) -> bytes:
-        """What of ``run``, about to be published here, may go and in which form.
+        """The part of ``run`` that may be published here, and in which form.
 
-        A value older than the one our broker has goes without its retain flag; then the newest is
-        published here once more, so that subscribers hear it last. One that was published already,
-        because a comparison was faster, does not go again.
-        ``run`` itself is returned when all of it may go as it is.
+        A value older than the one our broker has loses its retain flag; then the newest is
+        published here once more, so that subscribers receive it last. One that a faster comparison
+        already published is dropped. ``run`` itself is returned when nothing changes.
         """
         changed: bytearray | None = None
         cut: list[tuple[int, int]] = []
@@ -238,12 +240,12 @@ class Retained:
         return bytes(changed)
 
     def missed(self, run: bytes) -> None:
-        """Some of ``run`` could not be published here after all."""
+        """Note that some of ``run`` could not be published here after all."""
         for packet in retained_in(run):
             self.store.doubt(packet.topic)
 
     def refused(self, packet: bytes | bytearray) -> None:
-        """Our broker refused ``packet``: what it lacks of that topic, no client deleted."""
+        """Our broker refused ``packet``: if the topic has no value there, no client deleted it."""
         topic = self.policy.renames.outward(publish_topic(packet))
         if packet[0] & RETAIN_BIT and topic is not None:
             self.store.doubt(topic)
@@ -263,14 +265,13 @@ class Retained:
     def on_interest(
         self, added: Iterable[str], removed: Iterable[str], *, doubted: frozenset[str]
     ) -> None:
-        """Our clients want other filters than before: ``wanted`` has them already, or no more.
+        """Our clients' interest changed; ``wanted`` has the new state already.
 
         Args:
-            added: Those that are new,
-            removed: those that are gone,
-            doubted: and of all, those that nobody is known to want. A doubt of a moment, as at a
-                start, is no reason to fetch everything; one that lasts is: somebody subscribed
-                unheard.
+            added: New filters.
+            removed: Filters no longer wanted.
+            doubted: Of all filters, those not known to be wanted. A short doubt, as at a start, is
+                no reason to fetch everything; a lasting one is: a client subscribed unnoticed.
         """
         self._rounds.forget(removed)
         self._part(set(removed) - self._in_doubt)
@@ -308,7 +309,7 @@ class Retained:
             self._rounds.compare(doubted)
 
     def on_neighbour(self, neighbour: BrokerId, link: MqttLink | None) -> None:
-        """A link came up, perhaps between two parts of the federation that were apart; or went."""
+        """A link came up, perhaps joining two parts of the federation; or it was lost."""
         if link is None:
             self._links.pop(neighbour, None)
             return
@@ -317,7 +318,7 @@ class Retained:
         self._resync_soon()
 
     def on_rules(self) -> None:
-        """Exchange what rules kept apart until now, as two parts of the federation that meet."""
+        """Exchange what rules separated until now, like two parts of the federation that meet."""
         self.broker.forget_times()
         self._rounds.compare(rally=True)
         self._resync_soon()
@@ -349,7 +350,7 @@ class Retained:
         return sorted(filter for filter in self.wanted if filter not in self._not_fetched)
 
     async def _patrol(self) -> None:
-        """Compare for ever without a reason, a bounded number of filters at a time, in turns."""
+        """Compare all filters periodically, a bounded number at a time."""
         last = ""
         while True:
             await asyncio.sleep(self.settings.resync_s * random.uniform(0.8, 1.2))
@@ -362,18 +363,18 @@ class Retained:
             self._rounds.compare(list(self._former))
 
     async def _warn(self) -> None:
-        """Tell when there are more topics than places, once until there is room again."""
-        places, told = self.store.places, False
+        """Log when there are more topics than places, once until there is room again."""
+        places, logged = self.store.places, False
         while True:
             await beat(ALARM_S)
-            if places.crowded and not told:
+            if places.crowded and not logged:
                 origin, topics, below = places.culprit()
                 room = self.settings.topics_max
                 _log.error("retained.full", topics_max=room, origin=origin, of=topics, below=below)
-            told = places.crowded
+            logged = places.crowded
 
     def _is_wanted(self, topic: str) -> bool:
-        """Whether our broker must have ``topic``: for its clients, or as its own value ages."""
+        """Whether our broker must have ``topic``: for its clients, or to replace its version."""
         entry = self.store.get(topic)
         held = entry is not None and (entry.here or entry.deleted)
         return held or not self._not_fetched.issuperset(self.wanted.match(topic))
@@ -381,7 +382,7 @@ class Retained:
     # -- messages ---------------------------------------------------------------------------------
 
     def on_message(self, message: RetainedMessage) -> None:
-        """Take a request or a letter from a neighbour."""
+        """Handle a request or a letter from a neighbour."""
         if message.sender not in self._links:
             return
         if isinstance(message, RetainedRequest):
@@ -435,15 +436,15 @@ class Retained:
 
 @dataclass(eq=False, repr=False)
 class _Soon:
-    """Topics that are handed on together, a while after the first of them came."""
+    """Topics that are handed on together, a while after the first of them."""
 
     hand_on: Callable[[list[str]], None]  # gets them, sorted
     delay_s: float
-    topics_max: int  # of more, no notice is taken
+    topics_max: int  # further topics are ignored
     topics: set[str] = field(default_factory=set)
 
     def add(self, topic: str) -> None:
-        """Let ``topic`` be among the next."""
+        """Add ``topic`` to the next batch."""
         if not self.topics:
             asyncio.get_running_loop().call_later(self.delay_s, self._go)
         if len(self.topics) < self.topics_max:

@@ -1,12 +1,12 @@
-"""Comparisons with the others, a bounded number of filters each, in two lanes.
+"""Comparisons with other agents, a bounded number of filters each, in two lanes.
 
-In the quick lane one comparison follows the other, and none is long: a filter that turns out to
-have much to read or to fetch goes over to the slow lane, where such filters are compared one at a
-time. So nobody who wants a few values waits for somebody who wants very many.
+In the quick lane one comparison follows the other, and none is long: a filter with much to read or
+to fetch moves to the slow lane, where such filters are compared one at a time. So a request for a
+few values never waits for one for very many.
 
-Values are asked for in small parts, the next after the last has come and been published: however
-many values differ, little of it is under way at once. What to compare, which version wins and whom
-to ask is decided in ``protocol.retained.round``.
+Values are requested in small parts, each after the last was received and published: however many
+values differ, few are in flight at once. ``protocol.retained.round`` decides what to compare, which
+version wins and which agent to ask.
 
 Source: docs/protocol.md 13.
 """
@@ -39,22 +39,22 @@ from federator.runtime.retained.scanner import NOTHING
 
 QUICK_S = 1.0
 QUICK_LETTERS = 4
-"""Of a comparison that lasts longer, filters about which more letters came leave the quick lane as
+"""In a comparison that lasts longer, a filter with more letters than this leaves the quick lane as
 soon as another filter waits there."""
 
 LONG_FILTERS_MAX = 1_024
 
 SLOW_REST = 4
-"""Who scanned for long leaves our broker to others for so many times as long."""
+"""After a long scan we leave our broker alone for so many times as long."""
 
 GATHER_S = 0.03
 """Filters that come within so long are compared together."""
 
 OFFER_WAIT_S = 0.15
-"""How long offers are awaited before any is decided on. Later ones make another comparison."""
+"""How long we wait for offers before deciding. Later ones make another comparison."""
 
 SILENCE_MAX_S = 3.0
-"""A peer that does not answer for so long is given up in this comparison."""
+"""After so long without an answer, we give up a peer in this comparison."""
 
 HEARD_WAITING_MAX = 1_024
 RETRY_S = 1.0
@@ -66,12 +66,12 @@ Write = Callable[[Way, RetainedBody], None]
 """Sends a letter."""
 
 Flood = Callable[[tuple[RetainedWant, ...], bool], None]
-"""Asks everyone what they know of these filters; and to compare theirs, if so told."""
+"""Asks all agents for their state of these filters; and to compare theirs, if the flag is set."""
 
 
 @dataclass(eq=False, repr=False)
 class RetainedRounds:
-    """Compares what we know with what the others know, when there is a reason."""
+    """Compares our values with the other agents' when there is a reason."""
 
     broker: RetainedBroker
     wanted: Callable[[str], bool]  # whether our broker should have a topic
@@ -85,7 +85,7 @@ class RetainedRounds:
         self._slow = _Lane(*common, None, 1)
 
     def compare(self, filters: Iterable[str] = (), *, rally: bool = False) -> None:
-        """Compare ``filters`` soon; with ``rally``, have everyone compare theirs, too."""
+        """Compare ``filters`` soon; with ``rally``, have all agents compare theirs, too."""
         filters = list(filters)
         self._quick.compare([f for f in filters if f not in self._long], rally=rally)
         if long := [f for f in filters if f in self._long]:
@@ -96,7 +96,7 @@ class RetainedRounds:
         self._quick.repeat(topics)
 
     def forget(self, filters: Iterable[str]) -> None:
-        """Compare ``filters`` no longer: nobody here wants them."""
+        """Stop comparing ``filters``: no client here wants them."""
         filters = list(filters)
         for filter in filters:
             self._long.pop(filter, None)
@@ -104,12 +104,11 @@ class RetainedRounds:
         self._slow.forget(filters)
 
     def on_letter(self, way: Way, body: RetainedBody) -> None:
-        """Take part of a comparison, which came by ``way``."""
+        """Handle a letter of a comparison, received by ``way``."""
         slow = body.filter in self._long or self._slow.is_about(body.filter)
         (self._slow if slow else self._quick).on_letter(way, body)
 
     async def run(self) -> None:
-        """Compare until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             tasks.create_task(self._quick.run(), name="retained comparisons, quick")
             tasks.create_task(self._slow.run(), name="retained comparisons, slow")
@@ -123,13 +122,13 @@ class RetainedRounds:
 
 @dataclass(eq=False, repr=False)
 class _Lane:
-    """Comparisons of which one follows the other."""
+    """A sequence of comparisons."""
 
     broker: RetainedBroker
     wanted: Callable[[str], bool]
     write: Write
     flood: Flood
-    set_aside: Callable[[str], None] | None  # takes a filter that is too long; ``None``: none is
+    set_aside: Callable[[str], None] | None  # takes a filter that is too long; ``None``: no limit
     filters_max: int  # compared together
 
     def __post_init__(self) -> None:
@@ -149,7 +148,7 @@ class _Lane:
         self._values: list[tuple[RetainedEntry, bytes]] | None = None
 
     def compare(self, filters: Iterable[str] = (), *, rally: bool = False) -> None:
-        """Compare ``filters`` soon; with ``rally``, have everyone compare theirs, too."""
+        """Compare ``filters`` soon; with ``rally``, have all agents compare theirs, too."""
         self._due.update(dict.fromkeys(filters))
         self._rally |= rally
         self._work.set()
@@ -160,7 +159,7 @@ class _Lane:
         self._work.set()
 
     def forget(self, filters: Iterable[str]) -> None:
-        """Compare ``filters`` no longer: nobody here wants them."""
+        """Stop comparing ``filters``: no client here wants them."""
         for filter in filters:
             self._due.pop(filter, None)
             self._comparing.pop(filter, None)
@@ -170,12 +169,12 @@ class _Lane:
         return self._round is not None and filter in self._round.own
 
     def on_letter(self, way: Way, body: RetainedBody) -> None:
-        """Take part of a comparison, which came by ``way``."""
+        """Handle a letter of a comparison, received by ``way``."""
         round_ = self._round
         match body:
             case RetainedOffer() if self._collecting and round_ and body.filter in round_.own:
                 self._deliver(round_.on_offer(way, body))
-            case RetainedOffer() | RetainedNews():  # too late for this round: of the next one
+            case RetainedOffer() | RetainedNews():  # too late for this round: kept for the next
                 self._heard.append((way, body))
                 self._work.set()
                 return
@@ -203,7 +202,6 @@ class _Lane:
             self.write(way, body)
 
     async def run(self) -> None:
-        """Compare until cancelled."""
         while True:
             await self._work.wait()
             await asyncio.sleep(GATHER_S)
@@ -214,12 +212,12 @@ class _Lane:
             self._comparing = dict.fromkeys(filters)
             self._letters.clear()
             rally, self._rally = self._rally, False
-            heard = list(self._heard)
+            letters = list(self._heard)
             self._heard.clear()
             repeat, self._repeat = sorted(self._repeat), set()
             try:
                 await self.broker.repeat(repeat)
-                if not await self._compare(filters, heard, rally=rally):
+                if not await self._compare(filters, letters, rally=rally):
                     await asyncio.sleep(UNFINISHED_GAP_S)
                     self.compare(self._comparing)
             except LinkError as error:
@@ -241,8 +239,8 @@ class _Lane:
         *,
         rally: bool,
     ) -> bool:
-        """Scan, ask everyone, read what they have, fetch what is newer; whether all came."""
-        below = sorted({*filters, *(each.filter for _, each in heard)})
+        """Scan, ask all agents, read their answers, fetch newer values; return whether all came."""
+        below = sorted({*filters, *(letter_body.filter for _, letter_body in heard)})
         self._began_s = time.monotonic()
         scan = await self.broker.scan(below) if below else NOTHING
         self._scanned_s = time.monotonic() - self._began_s
@@ -259,7 +257,7 @@ class _Lane:
         self.broker.counters.rounds += 1
         for way, body in heard:
             if body.filter not in own:
-                continue  # it went to the other lane
+                continue  # it moved to the other lane
             if isinstance(body, RetainedOffer):
                 self._deliver(round_.on_offer(way, body))
             else:
@@ -268,8 +266,8 @@ class _Lane:
             digests = [digest_of_buckets(own[filter]) for filter in filters]
             self.flood(tuple(map(RetainedWant, filters, digests)), rally)
         if filters:
-            # Whoever has the newest version must have offered before anybody is asked for a value:
-            # so a late joiner gets each value once.
+            # The agent with the newest version must have offered before we ask any for a value: so
+            # a late joiner gets each value once.
             await asyncio.sleep(OFFER_WAIT_S)
         while round_.reading and await self._progressed():
             pass
@@ -283,7 +281,7 @@ class _Lane:
         return fetched and not unread
 
     async def _fetch(self, round_: Round) -> bool:
-        """Bring our broker up to date; whether all that was asked for came."""
+        """Update our broker; return whether everything requested came."""
         while round_.undecided:
             erase, adopted = round_.decide(wall_clock_us())
             self.broker.counters.adopted += adopted
@@ -301,7 +299,7 @@ class _Lane:
         return True
 
     async def _progressed(self) -> bool:
-        """Wait for news; ``False`` when none came for ``SILENCE_MAX_S``."""
+        """Wait for a letter; ``False`` when none came for ``SILENCE_MAX_S``."""
         try:
             async with asyncio.timeout(SILENCE_MAX_S):
                 await self._progress.wait()

@@ -1,16 +1,15 @@
-"""Scans what our own broker retains: a connection of its own that subscribes, reads and leaves.
+"""Scans our own broker's retained messages over a connection of its own: subscribe, read, leave.
 
-A stored value and one that is published right now look the same to a subscriber that asks for
-Retain As Published, so the data connection never asks for stored ones, and this one asks for
+A subscriber that asks for Retain As Published cannot distinguish a stored value from one that is
+published right now. So the data connection never asks for stored ones, and this one asks for
 nothing else. It subscribes at QoS 0 first: a broker queues only a thousand messages of QoS 1 or 2
-for one client and drops the rest without a word, while QoS 0 goes straight into the socket. When
-few values came it asks again at QoS 2, to learn the QoS they are stored with.
+for one client and drops the rest silently, while QoS 0 goes straight into the socket. If few values
+came it asks again at QoS 2, to learn the QoS they are stored with.
 
-Two marks fence a scan. One goes through the data connection before: what we published there is
-stored by the time it comes. The other follows the values and says that these were all. When there
-are more bytes of them than the socket takes, Mosquitto drops even QoS 0, and says so in its log,
-once per connection. So that mark is awaited on the control connection, too, behind any such line,
-and the connection is renewed after one.
+Two marks fence a scan. One goes through the data connection before: when it comes, what we
+published there is stored. The other follows the values and ends them. When they exceed what the
+socket takes, Mosquitto drops even QoS 0, and logs that once per connection. So we also wait for the
+second mark on the control connection, behind any such line, and renew the connection after one.
 
 Source: docs/protocol.md 13.
 """
@@ -37,16 +36,16 @@ from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms
 
 QOS_ASKED_MAX = 500
-"""Up to so many values are asked for again, to learn their QoS: less than the broker's 1,000."""
+"""Up to so many values are requested again, to learn their QoS: less than the broker's 1,000."""
 
 PACKETS_BYTES_MAX = 64 * 1024 * 1024
 """Bytes of packets kept of one scan."""
 
 SILENCE_MAX_S = 5.0
-"""How long our broker may send nothing of what is awaited."""
+"""How long our broker may send none of the messages we wait for."""
 
 FENCE_MAX_S = 30.0
-"""How long a mark may wait in the data connection, behind what clients flood it with."""
+"""How long a mark may wait in the data connection, behind a flood from clients."""
 
 UPTIME_TIMEOUT_S = 2.0
 UPTIME_TOPIC = "$SYS/broker/uptime"
@@ -55,7 +54,7 @@ COMPLAINT_GAP_MS = Millis(600_000)
 _log = structlog.get_logger()
 
 Outgoing = Callable[[memoryview, Sequence[Inbound]], tuple[memoryview, Sequence[Inbound]]]
-"""Gives publications of our broker the federation's names; none where they have them."""
+"""Gives publications of our broker the federation's names; ``None`` without renames."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,24 +62,24 @@ class Found:
     """One retained value."""
 
     digest: int  # of its payload
-    packet: bytes | None  # as stored; ``None`` where nobody asked for it or there was no room
+    packet: bytes | None  # as stored; ``None`` if it was not requested or there was no room
 
 
 @dataclass(frozen=True, slots=True)
 class Scan:
-    """What our broker retains, by topic."""
+    """Our broker's retained values, by topic."""
 
     found: dict[str, Found]
-    qos_known: bool  # the packets tell the QoS; otherwise all say 0
-    whole: frozenset[str] = frozenset()  # filters of which nothing was dropped nor refused
+    qos_known: bool  # the packets have the right QoS; otherwise all have 0
+    whole: frozenset[str] = frozenset()  # filters without dropped values or refusals
 
     def digest(self, topic: str) -> int | None:
-        """The digest of what was found on ``topic``."""
+        """The digest of the value on ``topic``."""
         found = self.found.get(topic)
         return None if found is None else found.digest
 
     def packet(self, topic: str, digest: int) -> bytes | None:
-        """The value of ``topic`` if it is the one meant, at QoS 1 where its QoS is not known."""
+        """The value of ``topic`` if the digest matches, at QoS 1 where its QoS is not known."""
         found = self.found.get(topic)
         if found is None or found.packet is None or found.digest != digest:
             return None
@@ -92,7 +91,7 @@ NOTHING = Scan({}, qos_known=True)
 
 @dataclass(slots=True)
 class _Mark:
-    """A mark that is awaited on some of our connections."""
+    """A mark that we wait for on some of our connections."""
 
     number: int
     on_scanner: asyncio.Event
@@ -101,10 +100,10 @@ class _Mark:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class RetainedScanner:
-    """Reads what our broker retains, over a connection whose observer it is.
+    """Reads what our broker retains, over a connection that it observes.
 
     Args:
-        came_up: Told when the connection is up; whether the broker has run since
+        came_up: Called when the connection is up; whether the broker has run since
             ``last_contact_s``, as far as can be known.
     """
 
@@ -114,13 +113,13 @@ class RetainedScanner:
     outgoing: Outgoing | None
     came_up: Callable[[bool], None]
     hears_log: bool  # the control connection brings log lines and marks
-    here: Callable[[str], tuple[str, ...]]  # subscribed here for a filter of the federation
+    here: Callable[[str], tuple[str, ...]]  # the local filters for a filter of the federation
 
     def __post_init__(self) -> None:
         self.link = self.make_link(self)
-        self.last_contact_s = 0.0  # wall clock of the last sign of life of this broker
+        self.last_contact_s = 0.0  # wall clock of this broker's last sign of life
         self.count = 0
-        self.incomplete = 0  # scans that the broker did not answer in whole
+        self.incomplete = 0  # scans without a complete answer
         self.mark_topic = retained_mark_topic(self.federation)
         client_id = self.link.client_id
         self._drop_line = f"Outgoing messages are being dropped for client {client_id}.".encode()
@@ -139,10 +138,9 @@ class RetainedScanner:
         self._found: dict[str, Found] | None = None
         self._keep: Collection[str] | None = None
         self._bytes = 0
-        self._heard = 0  # values, to see whether our broker goes on telling
+        self._heard = 0  # count of values, to notice when our broker falls silent
 
     async def run(self) -> None:
-        """Keep connected until cancelled."""
         uptime = TopicFilter(UPTIME_TOPIC, max_qos=QoS.AT_MOST_ONCE)
         self.link.subscribe([self.mark_filter(), uptime])
         await self.link.run()
@@ -159,7 +157,7 @@ class RetainedScanner:
             keep: Keep the packets of these topics only; ``None``: of all, as long as there is room.
 
         Raises:
-            LinkError: The broker did not tell in time.
+            LinkError: The broker did not answer in time.
         """
         async with self._busy:
             named = {filter: self.here(filter) for filter in filters}
@@ -172,21 +170,21 @@ class RetainedScanner:
                 async with asyncio.timeout(FENCE_MAX_S):
                     await self._fence(self.data_link)
                 while refused := await self._pass(asked, QoS.AT_MOST_ONCE):
-                    names -= refused  # what those contain may still be allowed
+                    names -= refused  # filters that these contain may still be allowed
                     asked = _broadest(names)
                 few = len(self._found) <= QOS_ASKED_MAX
-                if self._found and few:  # only QoS 2 tells the QoS that values are stored with
+                if self._found and few:  # only QoS 2 shows the QoS that values are stored with
                     self._bytes = 0
                     await self._pass(asked, QoS.EXACTLY_ONCE)
                 self.count += 1
-                # Without its log, whether the broker dropped any of many values cannot be known.
+                # Without its log, we cannot know whether the broker dropped any of many values.
                 complete = not self._dropped and (few or self.hears_log)
                 if not complete:
                     self.incomplete += 1
                     if self._complaints.allow(None, monotonic_ms()):
                         came, so_far = len(self._found), self.incomplete
                         _log.warning("retained.look_incomplete", came=came, so_far=so_far)
-                if self._dropped:  # Mosquitto says it once per connection
+                if self._dropped:  # Mosquitto logs it once per connection
                     self._renewing = True
                     self.link.drop("our broker drops values")
                 read = FilterTrie()
@@ -201,7 +199,7 @@ class RetainedScanner:
                 self.link.unsubscribe(asked)
 
     async def _pass(self, filters: Collection[str], qos: QoS) -> set[str]:
-        """Subscribe ``filters`` and read what they bring; those that our broker refuses us."""
+        """Subscribe ``filters`` and read their values; return the refused filters."""
         link = self.link
         self._subscribed.clear()
         link.subscribe(
@@ -224,7 +222,7 @@ class RetainedScanner:
         return refused
 
     async def _fence(self, link: MqttLink) -> None:
-        """Wait until our broker has handled what ``link`` sent, and we have what it sent back."""
+        """Wait until our broker handled what ``link`` sent, and we received what it sent back."""
         self._number += 1
         mark = self._mark = _Mark(self._number, asyncio.Event(), asyncio.Event())
         if not link.publish(self.mark_topic, self._own_words.say(mark.number), qos=1):
@@ -238,16 +236,16 @@ class RetainedScanner:
         self._check_connection()
 
     async def _hear(self, event: asyncio.Event) -> None:
-        """Wait for ``event``, as long as our broker goes on telling.
+        """Wait for ``event``, as long as our broker goes on sending.
 
         Raises:
             TimeoutError: It fell silent.
         """
-        heard = -1
+        count = -1
         while not event.is_set():
-            if heard == self._heard:
+            if count == self._heard:
                 raise TimeoutError
-            heard = self._heard
+            count = self._heard
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(SILENCE_MAX_S):
                     await event.wait()
@@ -256,10 +254,10 @@ class RetainedScanner:
         if self._broke:
             raise LinkError("the connection broke while we looked")
 
-    # -- what the control connection hears --------------------------------------------------------
+    # -- called for the control connection --------------------------------------------------------
 
     def on_control(self, packet: PublishPacket) -> None:
-        """Take a mark, or a line of the broker's log."""
+        """Handle a mark, or a line of the broker's log."""
         if packet.topic == self.mark_topic:
             if self._mark is not None and self._own_words.hear(packet) == self._mark.number:
                 self._mark.on_control.set()
@@ -269,7 +267,7 @@ class RetainedScanner:
     # -- as a LinkObserver ------------------------------------------------------------------------
 
     def on_up(self, link: MqttLink, session_present: bool) -> None:
-        """Wait for the broker's uptime before anything is scanned."""
+        """Wait for the broker's uptime before the first scan."""
         self._judged = self._dropped = False
         loop = asyncio.get_running_loop()
         self._judging = loop.call_later(UPTIME_TIMEOUT_S, self._judge, None)
@@ -279,7 +277,7 @@ class RetainedScanner:
         self._subscribed.set()
 
     def on_down(self, link: MqttLink, reason: str) -> None:
-        """Give up the scan that runs: the connection is lost."""
+        """Give up the current scan: the connection is lost."""
         self._ready.clear()
         self._broke = True
         self._subscribed.set()
@@ -290,7 +288,7 @@ class RetainedScanner:
             self._judging.cancel()
 
     def on_publishes(self, link: MqttLink, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take values, marks and the broker's uptime."""
+        """Handle values, marks and the broker's uptime."""
         named: Sequence[Inbound] = publishes
         if self.outgoing is not None:
             chunk, named = self.outgoing(chunk, publishes)
@@ -328,7 +326,7 @@ class RetainedScanner:
             self._judge(uptime_s)
 
     def _judge(self, uptime_s: float | None) -> None:
-        """Tell whether this is still the broker that we knew."""
+        """Decide whether this is still the same broker."""
         self._judged = True
         if self._judging is not None:
             self._judging.cancel()
@@ -337,7 +335,7 @@ class RetainedScanner:
         self.last_contact_s = now_s
         self._ready.set()
         expected, self._renewing = self._renewing, False
-        if not (same and expected):  # a connection that we renewed ourselves is no news
+        if not (same and expected):  # a connection that we renewed ourselves changes nothing
             self.came_up(same)
 
 

@@ -1,7 +1,6 @@
 """Answers gateways that ask whether a subscription is known across the federation.
 
-What is decided, is decided in ``protocol.settling.waves``; this knows where in a running agent its
-questions are answered.
+``protocol.settling.waves`` decides; this module supplies the state of a running agent.
 
 Source: docs/protocol.md 14.
 """
@@ -36,32 +35,33 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class SettlingService:
-    """Where gateways' questions are asked and answered: the surroundings of ``Settling``."""
+    """Receives and answers gateways' questions: the context of ``Settling``."""
 
     settings: Settings
     node: Node
     policy: BrokerPolicy
     has_own_members: Callable[[str], bool]  # whether ours share a filter with members elsewhere
-    covers: Callable[[str], bool]  # whether what our clients publish below a filter comes to us
-    tell: Callable[[BrokerId, Wave | Echo], None]  # a neighbour, if there is a way
-    link: MqttLink  # the control connection to our broker, by which gateways are answered
-    is_gateways: Callable[[PublishPacket, str], bool]  # whether the gateway of that name said it
-    sign: Callable[[str, bytes], bytes]  # adds our proof to what is said on a topic
+    covers: Callable[[str], bool]  # whether we receive what our clients publish below a filter
+    tell: Callable[[BrokerId, Wave | Echo], None]  # sends to a neighbour, if there is a way
+    link: MqttLink  # the control connection to our broker, over which gateways are answered
+    is_gateways: Callable[[PublishPacket, str], bool]  # whether that gateway sent it
+    sign: Callable[[str, bytes], bytes]  # adds our proof to a message on a topic
 
     def __post_init__(self) -> None:
         self.malformed = 0
-        # Tokens to be answered: by gateway, whether all is known, and whether it asked signed.
+        # tokens to be answered: by gateway, whether all is known, and whether the question was
+        # signed
         self._answers: defaultdict[tuple[str, bool, bool], list[int]] = defaultdict(list)
         self.topic = topics.settle_topic(self.settings.federation)
         self._links = self.node.links
         self._routes = SettledRoutes(self.node)
-        self.send = self.tell  # what the machine asks of us, besides what is defined below
+        self.send = self.tell  # part of the machine's context, like the methods below
         self.settling = Settling(self.settings.broker_id, self._links.epoch, self._routes, self)
         self._timer = DeadlineTimer(self._on_time)
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=2)
 
     def on_question(self, packet: PublishPacket) -> None:
-        """Take a gateway's question, and answer it when all is settled, or in vain."""
+        """Handle a gateway's question; answer it when all is settled, or in vain."""
         now_ms = monotonic_ms()
         try:
             asked = json_codec.decode(gateways.Settle, packet.payload)
@@ -83,7 +83,7 @@ class SettlingService:
         self._arm(now_ms)
 
     def on_message(self, message: SettlingMessage) -> None:
-        """Take a wave that a neighbour passes on, or its answer to one."""
+        """Handle a wave from a neighbour, or its answer to one."""
         if self._links.cost_to(message.sender) is None:
             return
         now_ms = monotonic_ms()
@@ -94,11 +94,11 @@ class SettlingService:
         self._arm(now_ms)
 
     def on_link_down(self, neighbour: BrokerId) -> None:
-        """Wait no more for a neighbour that is out of reach."""
+        """Stop waiting for a neighbour that is out of reach."""
         self.settling.on_link_down(neighbour, now_ms=monotonic_ms())
 
     def proceed(self) -> None:
-        """See whether something has come that a question waits for."""
+        """Check whether something that a question waits for has come."""
         if self._timer.is_set:
             self._on_time()
 
@@ -111,31 +111,30 @@ class SettlingService:
         self._timer.set(self.settling.next_deadline_ms(now_ms))
 
     def _texts(self, filter: str) -> list[str]:
-        """What of a client's filter the federation hears, as it stands in waves."""
+        """A client's filter as the federation gets it, in the form for waves."""
         validate_filter(filter)
         if is_match_all(filter) and self.settings.discovery.match_all == "local":
             return []
-        return [self._routes.text(each) for each in self.policy.exported_filters(filter)]
+        return [self._routes.text(exported) for exported in self.policy.exported_filters(filter)]
 
-    # What the machine asks
+    # The machine's context
 
     def neighbours(self) -> list[BrokerId]:
-        """The neighbours whose links are up."""
         return list(self._links.up)
 
     def standing(self, filter: str) -> Standing:
-        """What has become of a filter that our own clients want."""
+        """The state of a filter that our own clients want."""
         if self._routes.is_told(filter):
             return Standing.ANNOUNCED
         shared = self.has_own_members(plain_filter(filter))
         return Standing.NEEDLESS if shared else Standing.UNHEARD
 
     def is_routed(self, filter: str, to: BrokerId) -> bool:
-        """Whether matching publications of our clients come to us, and go towards ``to``."""
+        """Whether matching publications of our clients reach us, and go towards ``to``."""
         return self._routes.leads(filter, to) and self.covers(plain_filter(filter))
 
     def answer(self, question: Question, *, known: bool) -> None:
-        """Tell the gateway whether all is settled, with what else is answered in this turn."""
+        """Tell the gateway whether all is settled, together with other answers of this turn."""
         if not self._answers:
             asyncio.get_running_loop().call_soon(self._tell_answers)
         self._answers[question.gateway, known, question.signed].append(question.token)

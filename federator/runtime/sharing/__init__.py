@@ -1,1 +1,1 @@
-"""Shared groups at work: stand-ins, parcels, and what is known of members."""
+"""Shared groups at work: stand-ins, parcels, and the known members."""

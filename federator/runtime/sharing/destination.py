@@ -25,17 +25,17 @@ from federator.runtime.process.clocks import monotonic_ms
 from federator.runtime.sharing.origin import SendTo, ShareCounters
 
 POLL_S: Final = 0.005
-"""Between two checks of what our broker has acknowledged, while something is due."""
+"""Between two checks of what our broker acknowledged, while parcels are due."""
 
 WAITING_MAX: Final = 4_096
-"""Parcels that wait for room in our connection; the origin sends again what does not fit."""
+"""Parcels that wait for room in our connection; the origin resends what does not fit."""
 
 SETTLE_S: Final = 5.0
-"""After this long, everybody knows that ordinary subscribers here want a filter."""
+"""After this long, all agents know that ordinary subscribers here want a filter."""
 
 
 class Returned(Enum):
-    """What became of a publication that a stand-in got."""
+    """The fate of a publication that a stand-in got."""
 
     NOT_OURS = "not ours"
     PUBLISHED_AGAIN = "published again"
@@ -53,10 +53,10 @@ class _Arrived:
 
 @dataclass(kw_only=True, eq=False)
 class ShareDestination:
-    """Publishes what arrives at this broker for shared groups, and confirms it."""
+    """Publishes parcels for shared groups at this broker, and confirms them."""
 
     assignment: Assignment
-    wanted: FilterTrie  # what ordinary subscribers of ours want
+    wanted: FilterTrie  # what our ordinary subscribers want
     data_link: MqttLink
     counters: ShareCounters
     send_to: SendTo
@@ -68,14 +68,14 @@ class ShareDestination:
         self._returns = Returns()
         self._checker = RunChecker()
         self._waiting: deque[_Arrived] = deque()
-        self._settling: dict[str, float] = {}  # when each does, the first to do so first
+        self._settling: dict[str, float] = {}  # when each settles, the earliest first
         self._settle_timer: asyncio.Handle | None = None
         self._poll: asyncio.Handle | None = None
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """Ordinary subscribers of ours want other filters: what comes for them serves members.
+        """Our ordinary subscribers want other filters: publications for them also serve members.
 
-        ``wanted`` has them already, or no more.
+        ``wanted`` has the new state already.
         """
         for filter in removed:
             self._settling.pop(filter, None)
@@ -84,7 +84,7 @@ class ShareDestination:
         self._await_settled()
 
     def on_parcel(self, frame: Frame, parcel: Parcel) -> None:
-        """Take a parcel for our members; one that came already is not published again."""
+        """Handle a parcel for our members; a duplicate is not published again."""
         run = bytes(parcel.run)
         numbered = parcel.number > 0
         count = frame.publications if run else 0
@@ -108,7 +108,7 @@ class ShareDestination:
         self._work()
 
     def take_back(self, packet: Inbound, raw: memoryview) -> Returned:
-        """Publish again, up to a bound, what a stand-in got of what we published for members."""
+        """Publish again, up to a bound, what a stand-in got of our publications for members."""
         publication = packet[0]
         name = publication_name(publication.topic, publication.payload or b"")
         tries = self._returns.take(name, now_ms=monotonic_ms())
@@ -121,7 +121,7 @@ class ShareDestination:
         return Returned.PUBLISHED_AGAIN
 
     def _work(self) -> None:
-        """Hand what waits to our broker, as far as there is room."""
+        """Publish waiting packets on our broker, as far as there is room."""
         while self._waiting:
             arrived = self._waiting[0]
             while arrived.packets:
@@ -135,10 +135,10 @@ class ShareDestination:
         self._watch()
 
     def _publish(self, packet: bytes, tries: int) -> bool:
-        """Publish ``packet`` for members here, if it must be; whether this is done with."""
+        """Publish ``packet`` for members here, if necessary; return whether it is done with."""
         topic = publish_topic(packet)
         if not self._settling.keys() >= set(self.wanted.match(topic)):
-            # It comes as an ordinary publication, too: not twice.
+            # It also comes as an ordinary publication: not twice.
             self.counters.left_to_others += 1
             return True
         share = self.assignment.share(topic)
@@ -161,7 +161,7 @@ class ShareDestination:
         return True
 
     def _watch(self) -> None:
-        """Check soon what our broker has acknowledged."""
+        """Check soon what our broker acknowledged."""
         if self._poll is None and (self._waiting or self._arrivals.busy):
             self._poll = asyncio.get_running_loop().call_later(POLL_S, self._on_poll)
 
@@ -177,7 +177,7 @@ class ShareDestination:
         self._watch()
 
     def _await_settled(self) -> None:
-        """Look when the next filters have been wanted for long enough."""
+        """Set a timer for the next filter that settles."""
         if self._settle_timer is None and self._settling:
             at_s = next(iter(self._settling.values()))
             self._settle_timer = asyncio.get_running_loop().call_at(at_s, self._on_settled)
@@ -189,5 +189,5 @@ class ShareDestination:
         for filter in [*takewhile(lambda each: settling[each] <= now_s, settling)]:
             del settling[filter]
         if not settling:
-            self._settling = {}  # the other one keeps its room
+            self._settling = {}  # a fresh dictionary: a drained one keeps its memory
         self._await_settled()

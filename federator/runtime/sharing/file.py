@@ -1,4 +1,4 @@
-"""Groups with members elsewhere, on disk: what we took for them before a restart we take after it.
+"""Groups with members elsewhere, on disk: after a restart we go on taking publications for them.
 
 Source: docs/protocol.md 12.
 """
@@ -17,7 +17,7 @@ from federator.runtime.storage import damage
 
 FILE_NAME: Final = "shared_groups.json"
 SAVE_AFTER_S: Final = 0.2
-"""Changes that come together are written together."""
+"""Changes within this time are written together."""
 
 _log = structlog.get_logger()
 
@@ -32,12 +32,12 @@ class ShareFile:
         self._timer: asyncio.Handle | None = None
 
     def load(self) -> list[GroupKey]:
-        """The groups that were listed; none when the list cannot be read."""
+        """The listed groups; none when the list cannot be read."""
         self._saved = self._groups = damage.read(self._path, _decode) or frozenset()
         return sorted(self._saved)
 
     def save(self, groups: Iterable[GroupKey]) -> None:
-        """Write ``groups`` soon, unless they are what the file holds."""
+        """Write ``groups`` soon, unless the file has them already."""
         self._groups = frozenset(groups)
         if self._groups != self._saved and self._timer is None:
             loop = asyncio.get_running_loop()

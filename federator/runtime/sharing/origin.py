@@ -1,7 +1,7 @@
 """Publications for shared groups elsewhere, from our clients to the brokers that serve them.
 
-Who is served is decided in ``protocol.sharing``: this cuts what was read into parcels, sends them,
-and carries out what the ledger says.
+``protocol.sharing`` decides which member gets one: this module cuts each read into parcels, sends
+them, and carries out the ledger's orders.
 
 Source: docs/protocol.md 12.
 """
@@ -21,19 +21,19 @@ from federator.runtime.mqtt.wire import Inbound
 from federator.runtime.process.clocks import DeadlineTimer, monotonic_ms
 
 SendTo = Callable[[BrokerId, Sequence[bytes | memoryview], int, int], bool]
-"""Sends a frame to a broker's inbox: parts, bytes, publications. Whether there is a way."""
+"""Sends a frame to a broker's inbox: parts, bytes, publications. Returns whether there is a way."""
 
 _log = structlog.get_logger()
 
 
 @dataclass(slots=True)
 class ShareCounters:
-    """What the sharing of groups counts, in publications."""
+    """Counters of group sharing, in publications."""
 
-    sent: int = 0  # taken up for members elsewhere, those served again included
+    sent: int = 0  # accepted for members elsewhere, including those served again
     delivered: int = 0  # published on our broker for its members
     returned: int = 0  # among those, published again: one of our stand-ins had got it
-    # Not published for members here: ordinary subscribers get them, and so do they.
+    # Not published for members here: they get them with ordinary subscribers.
     left_to_others: int = 0
     passed_on: int = 0  # came for members that had left, and went to others
     resent: int = 0  # sent again for want of a confirmation
@@ -45,7 +45,7 @@ class ShareCounters:
 
 @dataclass(kw_only=True, eq=False)
 class ShareOrigin:
-    """Sends what leaves this broker for shared groups."""
+    """Sends publications from this broker to shared groups elsewhere."""
 
     self_id: BrokerId
     epoch: Epoch  # ours; numbers of parcels belong to it
@@ -54,14 +54,14 @@ class ShareOrigin:
     counters: ShareCounters
     send_to: SendTo
     publish_here: Callable[[bytes], None]  # a run, for members here
-    allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
-    want_inbox: Callable[[], None]  # called before something is sent that must be confirmed to us
+    allows_export: Callable[[str], bool]  # whether clients' publications on a topic may leave
+    want_inbox: Callable[[], None]  # called before we send a parcel that must be confirmed to us
 
     def __post_init__(self) -> None:
         self._timer = DeadlineTimer(self._on_time)
 
     def renew_epoch(self, epoch: Epoch) -> None:
-        """Number parcels in another epoch of ours. What is on its way may come twice."""
+        """Number parcels in another epoch of ours. Parcels in flight may come twice."""
         self.epoch = epoch
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
@@ -81,7 +81,7 @@ class ShareOrigin:
     def on_taken(self, taken: Iterable[tuple[str, memoryview, bool]]) -> None:
         """Send what our stand-ins got in place of members elsewhere.
 
-        With each topic and packet: whether members here seem to be no more.
+        With each topic and packet: whether members here seem to be gone.
         """
         runs = _Runs()
         for topic, packet, given_up in taken:
@@ -90,12 +90,12 @@ class ShareOrigin:
                 runs.add(pick, packet)
             elif given_up:
                 self._lose(1, "no members are left")
-            else:  # our own members, for nobody else is left, or may hear of it
+            else:  # to our own members: there are no others, or it may not leave
                 self.publish_here(bytes(packet))
         self._send_runs(runs)
 
     def pass_on(self, topic: str, packet: bytes) -> bool:
-        """Send elsewhere what came for members that have left; whether there are any elsewhere."""
+        """Send elsewhere what came for members that have left; return whether there are any."""
         share = self.assignment.share(topic)
         if share.served_here or not share.picks:
             return False
@@ -113,15 +113,15 @@ class ShareOrigin:
             self._arm()
 
     def on_members(self, gone: Iterable[BrokerId]) -> None:
-        """Serve others in place of brokers that are ``gone``, and what waited for members."""
+        """Serve others in place of ``gone`` brokers, and release what waited for members."""
         gone = sorted(set(gone))
         again = [owed for broker in gone for owed in self.ledger.gone(broker)]
         if again:
             count = sum(owed.count for owed in again)
             self.counters.reassigned += count
             _log.warning("share.reassigned", brokers=gone, publications=count)
-        for each in (*self.ledger.take_held(), *again):
-            self._reassign(each)
+        for entry in (*self.ledger.take_held(), *again):
+            self._reassign(entry)
         self._arm()
 
     def _send_runs(self, runs: "_Runs") -> None:
@@ -169,7 +169,7 @@ class ShareOrigin:
             self.counters.no_way += count
 
     def _reassign(self, owed: Held) -> None:
-        """Give to others what a broker that is gone should have served, or hold it for members."""
+        """Give the publications of a broker that is gone to others, or hold them for members."""
         now_ms = monotonic_ms()
         picks = self.assignment.again(owed.groups)
         for pick in picks:
@@ -199,7 +199,7 @@ class ShareOrigin:
 
 
 class _Runs:
-    """Publications of one read, by who gets them."""
+    """Publications of one read, by receiver."""
 
     def __init__(self) -> None:
         self.parts: dict[tuple[BrokerId, tuple[GroupKey, ...], bool], list[bytes | memoryview]] = {}

@@ -1,8 +1,8 @@
-"""Shared groups that span brokers, at work: what is known of members, and who acts on it.
+"""Shared groups that span brokers, at work: tracks the members, and drives the parts.
 
-What is decided is decided in ``protocol.sharing``. ``ShareOrigin`` sends what is published here to
-members elsewhere, ``ShareDestination`` publishes what comes for members here, ``StandIns`` take
-their share out of groups here. Nothing of this runs while no broker has members of a group.
+``protocol.sharing`` decides. ``ShareOrigin`` sends what is published here to members elsewhere,
+``ShareDestination`` publishes parcels for members here, ``StandIns`` take their share out of groups
+here. Nothing of this runs while no broker has members of a group.
 
 Source: docs/protocol.md 12.
 """
@@ -43,10 +43,10 @@ LISTED_MAX: Final = 1_000
 """Groups in one answer about our state."""
 
 INEXACT_TOLD_MAX: Final = 1_000
-"""Groups of which it is remembered that it was said."""
+"""Inexact groups that we remember as logged."""
 
 INEXACT_AT_ONCE_MAX: Final = 16
-"""Groups looked at in one turn, each of which may overlap all others."""
+"""Groups checked in one turn, each of which may overlap all others."""
 
 MakeLink = Callable[[int, LinkObserver], MqttLink]
 """Makes and runs our stand-in number ``i``."""
@@ -70,21 +70,21 @@ class StandIns(LinkObserver):
         self.links: list[MqttLink] = []  # of all stand-ins there ever were
 
     def want(self, stand_ins: Mapping[GroupKey, int]) -> None:
-        """Stand in these groups, so many in each."""
+        """Stand in these groups, with the given number of stand-ins in each."""
         for number in range(len(self.links), max(stand_ins.values(), default=0)):
             self.links.append(self._make_link(number, self))
         for number, link in enumerate(self.links):
-            wanted = {
+            filters = {
                 f"$share/{group}/{filter}"
                 for (group, filter), count in stand_ins.items()
                 if count > number
             }
             before = set(link.wanted_filters)
-            if wanted != before:
-                link.unsubscribe(sorted(before - wanted))
+            if filters != before:
+                link.unsubscribe(sorted(before - filters))
                 link.subscribe(
                     live_filter(filter, QoS.EXACTLY_ONCE, as_published=True)
-                    for filter in sorted(wanted - before)
+                    for filter in sorted(filters - before)
                 )
 
     @property
@@ -107,11 +107,11 @@ class Sharing:
     data_link: MqttLink
     make_link: MakeLink
     announce: Callable[[frozenset[str], frozenset[str]], None]  # besides clients' own: added, gone
-    announces: Callable[[str], bool]  # whether the federation may hear that we want a filter
-    allows_export: Callable[[str], bool]  # whether what our clients publish on a topic may leave
+    announces: Callable[[str], bool]  # whether the federation may know that we want a filter
+    allows_export: Callable[[str], bool]  # whether clients' publications on a topic may leave
     parameters: LedgerParameters
     file: ShareFile
-    wanted: FilterTrie  # what ordinary subscribers of ours want: we keep it, others only read it
+    wanted: FilterTrie  # what our ordinary subscribers want: updated here, read elsewhere
     stand_ins_max: int
 
     def __post_init__(self) -> None:
@@ -119,8 +119,9 @@ class Sharing:
         self.membership.reach(self.self_id)
         self.assignment = Assignment(self.self_id, stand_ins_max=self.stand_ins_max)
         self.counters = ShareCounters()
-        self._members: dict[GroupKey, int] = {}  # all there are among our clients, and those of
-        self._own_members: dict[GroupKey, int] = {}  # groups that rules let the federation know of
+        self._members: dict[GroupKey, int] = {}  # all members among our clients
+        # Those of groups that our rules let the federation know.
+        self._own_members: dict[GroupKey, int] = {}
         self._watched = False
         self._own_filters = FilterTrie()  # of groups with members among our clients
         self._crossings: dict[str, int] = {}  # by such a filter
@@ -160,14 +161,14 @@ class Sharing:
         self._changed = True
         self.on_routes_set()
 
-    # What is known
+    # State
 
     def has_own_members(self, filter: str) -> bool:
         """Whether some group with ``filter`` has members among our own clients."""
         return any(key[1] == filter for key in self._own_members)
 
     def snapshot(self) -> dict[str, object]:
-        """What an operator sees, as JSON."""
+        """The state for operators, as JSON."""
         return {
             **self.counts(),
             "groups": [self._told(key) for key in islice(self.membership.groups, LISTED_MAX)],
@@ -178,7 +179,7 @@ class Sharing:
         }
 
     def counts(self) -> dict[str, int]:
-        """What is counted, for ``/metrics``."""
+        """The counters for ``/metrics``."""
         return {
             "groups": len(self.membership),
             "owed": len(self.origin.ledger),
@@ -194,16 +195,16 @@ class Sharing:
         return {
             "group": key[0],
             "filter": key[1],
-            "members": {str(broker): each.count for broker, each in brokers.items()},
-            "crossed": [broker for broker, each in brokers.items() if each.crossed],
+            "members": {str(broker): share.count for broker, share in brokers.items()},
+            "crossed": [broker for broker, share in brokers.items() if share.crossed],
             "stand_ins": self.assignment.stand_ins.get(key, 0),
             "inexact": self._told_inexact.get(key),
         }
 
-    # What changes
+    # Changes
 
     def on_members(self, members: Mapping[GroupKey, int], *, watched: bool) -> None:
-        """Note how many members groups that changed have among our own clients now.
+        """Note the new member counts of groups that changed among our own clients.
 
         ``watched``: clients here see all that is published here.
         """
@@ -224,7 +225,7 @@ class Sharing:
         self._say_what_we_have()
 
     def on_rules(self) -> None:
-        """Tell of groups that may be told of by now, and take back what no longer may."""
+        """Announce groups that the new rules allow, and withdraw the others."""
         self.on_members(dict(self._members), watched=self._watched)
 
     def on_interest(self, added: frozenset[str], removed: frozenset[str]) -> None:
@@ -262,7 +263,7 @@ class Sharing:
         self._changed = True
 
     def on_routes_set(self) -> bool:
-        """Act on the changes of one event, which have all been told; whether there were any."""
+        """Act on the changes of one event, which are all known; return whether there were any."""
         if not self._changed:
             return False
         self._changed = False
@@ -280,17 +281,17 @@ class Sharing:
 
     def _on_orphans_old(self) -> None:
         self._changed |= self._orphans.expire(now_ms=monotonic_ms())
-        self.announce(frozenset(), frozenset())  # with which the change is acted on
+        self.announce(frozenset(), frozenset())  # which applies the change
         self._orphans_timer.set(self._orphans.next_deadline_ms())
 
-    # What passes
+    # Publications
 
     def on_publishes(self, chunk: memoryview, publishes: Sequence[Inbound]) -> None:
         """Send to groups elsewhere what our clients published."""
         self.origin.on_publishes(chunk, publishes)
 
     def on_parcel(self, frame: Frame) -> None:
-        """Take a frame for our inbox: a parcel, or a confirmation."""
+        """Handle a frame for our inbox: a parcel, or a confirmation."""
         try:
             content = unpack_parcel(frame.body)
         except DecodeError:
@@ -302,7 +303,7 @@ class Sharing:
             self.destination.on_parcel(frame, content)
 
     def _on_taken(self, chunk: memoryview, publishes: list[Inbound]) -> None:
-        """Take what our stand-ins got instead of a member."""
+        """Handle what our stand-ins got instead of a member."""
         elsewhere: list[tuple[str, memoryview, bool]] = []
         for inbound in publishes:
             packet, start, end = inbound
@@ -312,23 +313,23 @@ class Sharing:
                 elsewhere.append((packet.topic, chunk[start:end], given_up))
         self.origin.on_taken(elsewhere)
 
-    # What we say
+    # Announcements
 
     def _want_inbox(self) -> None:
         if not self._needs_inbox:
             self._needs_inbox = True
-            # Not now: announcing may change what is being acted on.
+            # Not now: announcing may change the state in use.
             asyncio.get_running_loop().call_soon(self._say_what_we_have)
 
     def _say_what_we_have(self) -> None:
-        """Announce our members, and an inbox when anybody may have something for it."""
+        """Announce our members, and an inbox when other brokers may send to it."""
         records: dict[str, MemberRecord] = {}
         for key, count in sorted(self._own_members.items()):
             record = MemberRecord(self.self_id, count, self._crossings[key[1]] > 0, *key)
             if (text := record.encode()) is not None:
                 records[text] = record
         filters = frozenset(records)
-        self._needs_inbox |= bool(filters)  # for good: an inbox that vanishes means we are gone
+        self._needs_inbox |= bool(filters)  # for good: without the inbox we count as gone
         if self._needs_inbox:
             filters |= {inbox_filter(self.self_id)}
         before, self._announced = self._announced, filters
@@ -342,20 +343,20 @@ class Sharing:
             self.announce(filters - before, before - filters)
 
     def _tell_inexact(self) -> None:
-        """Say which groups cannot be served exactly once, and why, once for each reason; soon."""
+        """Log which groups cannot be served exactly once, and why, once for each reason; soon."""
         if not self._untold:
             asyncio.get_running_loop().call_soon(self._tell_some_inexact)
         self._untold.update(dict.fromkeys((*self.membership.groups, *self._told_inexact)))
 
     def _tell_some_inexact(self) -> None:
-        told = self._told_inexact
+        logged = self._told_inexact
         for key in list(islice(self._untold, INEXACT_AT_ONCE_MAX)):
             del self._untold[key]
             reason = self.membership.why_inexact(key)
             if reason is None:
-                told.pop(key, None)
-            elif told.get(key) != reason and (key in told or len(told) < INEXACT_TOLD_MAX):
-                told[key] = reason
+                logged.pop(key, None)
+            elif logged.get(key) != reason and (key in logged or len(logged) < INEXACT_TOLD_MAX):
+                logged[key] = reason
                 _log.warning("share.inexact", group=key[0], filter=key[1], reason=reason)
         if self._untold:
             asyncio.get_running_loop().call_soon(self._tell_some_inexact)

@@ -1,1 +1,1 @@
-"""Takes a steerer's plans from our broker, and tells it what we carry."""
+"""Receives a steerer's plans from our broker, and reports our load to it."""

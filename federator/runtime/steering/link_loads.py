@@ -1,4 +1,4 @@
-"""The load of our links, sampled once a second: who is up, what left, what waits, what may pass.
+"""The load of our links, sampled once a second: bytes sent and waiting, and the capacity.
 
 Source: docs/observability.md, "How full links are".
 """
@@ -26,7 +26,7 @@ SAMPLE_S: Final = 1.0
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LinkLoads:
-    """What goes over each link of ours, and what it can carry."""
+    """The load of each of our links, and its capacity."""
 
     links: Links
     connections: NeighbourLinks
@@ -40,13 +40,12 @@ class LinkLoads:
         self._capacities: Mapping[BrokerId, int | None] = {}
 
     async def run(self) -> None:
-        """Sample until cancelled."""
         while True:
             self.sample(monotonic_ms())
             await beat(SAMPLE_S)
 
     def sample(self, now_ms: Millis) -> None:
-        """See what has left to each neighbour, and what waits."""
+        """Sample the bytes sent to each neighbour, and those waiting."""
         by_datagrams = self.datagrams.bytes_to if self.datagrams is not None else lambda id: 0
         samples: dict[BrokerId, LinkSample] = {}
         for id in self.links.up:
@@ -60,7 +59,7 @@ class LinkLoads:
         self._meter.take(samples)
 
     def rate(self, neighbour: BrokerId | None) -> float | None:
-        """bit/s of data of late; ``None`` while nobody can tell."""
+        """Recent data rate in bit/s; ``None`` while unknown."""
         return None if neighbour is None else self._meter.rate(neighbour)
 
     def capacity(self, neighbour: BrokerId | None) -> float | None:
@@ -86,22 +85,22 @@ class LinkLoads:
         )
 
     def _configured_of(self, neighbour: BrokerId) -> int | None:
-        """bit/s."""
+        """In bit/s."""
         configured = self._configured().get(neighbour)
         if configured is None and (link := self._data_link(neighbour)) is not None:
             dialled = self.connections.having(link)
-            return None if dialled is None else dialled.capacity  # named by address alone
+            return None if dialled is None else dialled.capacity  # configured by address alone
         return configured
 
     def _configured(self) -> Mapping[BrokerId, int | None]:
-        """What is configured of neighbours that are named by id, as the last reload has it."""
+        """The configured capacities by id, as of the last reload."""
         named = self.connections.settings.neighbours
         if named is not self._named:
             self._named = named
-            known = [(each.id, each.capacity) for each in reversed(named) if each.id is not None]
-            self._capacities = {BrokerId(id): capacity for id, capacity in known}
+            capacities = [(n.id, n.capacity) for n in reversed(named) if n.id is not None]
+            self._capacities = {BrokerId(id): capacity for id, capacity in capacities}
         return self._capacities
 
     def _data_link(self, neighbour: BrokerId) -> MqttLink | None:
-        known = self.links.neighbours.get(neighbour)
-        return self.connections.data_of(known.conn) if known and known.conn is not None else None
+        peer = self.links.neighbours.get(neighbour)
+        return self.connections.data_of(peer.conn) if peer and peer.conn is not None else None

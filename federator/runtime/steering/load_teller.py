@@ -1,4 +1,4 @@
-"""Tells what we carry on our own broker, while somebody steers; see ``messages.steering``.
+"""Publishes our load on our own broker while a plan holds; see ``messages.steering``.
 
 Source: docs/observability.md, "How full links are".
 """
@@ -30,7 +30,7 @@ from federator.runtime.trust.words import SignedWords
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class LoadTeller:
-    """Tells our load every ``LOAD_EVERY_MS`` while a plan holds."""
+    """Publishes our load every ``LOAD_EVERY_MS`` while a plan holds."""
 
     settings: Settings
     epoch: Callable[[], Epoch]
@@ -39,14 +39,13 @@ class LoadTeller:
     forwarder: Forwarder
     flows: FlowMeter
     loads: LinkLoads
-    holding: Callable[[], Plan | None]  # the plan that holds now
+    holding: Callable[[], Plan | None]  # the current plan
     wants: Callable[[str], bool]  # whether our clients want a filter in its mesh
     edge: EdgeFollower
-    in_doubt: Callable[[], bool]  # whether it is not known for sure what our clients want
+    in_doubt: Callable[[], bool]  # whether our clients' interest is uncertain
     kept: KeptMeter
 
     async def run(self) -> None:
-        """Tell until cancelled."""
         while True:
             await beat(LOAD_EVERY_MS / 1_000)
             self.kept.look(monotonic_ms())
@@ -54,14 +53,14 @@ class LoadTeller:
             self.tell()
 
     def tell(self) -> None:
-        """Tell now, if a plan holds."""
+        """Publish our load now, if a plan holds."""
         plan = self.holding()
         if plan is not None and self.link.connected:
             topic = load_topic(self.settings.federation)
             self.link.publish(topic, self._payload(topic, self._load(plan)))
 
     def _load(self, plan: Plan) -> Load:
-        """What we carry while ``plan`` holds."""
+        """Our load while ``plan`` holds."""
         flows, rest = self.flows.told(self.forwarder, steerable=True)
         return Load(
             version=STEERING_VERSION,
@@ -88,7 +87,7 @@ class LoadTeller:
         )
 
     def _payload(self, topic: str, load: Load) -> bytes:
-        """``load``, signed where we have keys, with as many flows as a message has room for."""
+        """``load``, signed if we have keys, with as many flows as fit into a message."""
         while True:
             payload = self.words.sign(topic, json_codec.encode(load))
             if len(payload) <= json_codec.MESSAGE_BYTES_MAX or not (load.flows or load.meshes):

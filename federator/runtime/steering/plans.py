@@ -1,6 +1,6 @@
-"""The agent's end of steering: plans that are retained on our broker, and trees that are torn.
+"""The agent's end of steering: plans retained on our broker, and reports of torn trees.
 
-What is decided, is decided in ``protocol.steering``.
+``protocol.steering`` decides.
 
 Source: docs/protocol.md 18.
 """
@@ -29,25 +29,24 @@ from federator.runtime.process.notices import log_notice
 from federator.runtime.trust.words import SignedWords
 
 PLAN_GAP_MS: Final = Millis(200)
-"""Between two times at which plans are followed: a steerer could otherwise have us do nothing else.
-Of those that come meanwhile, and are believed, the last of each steerer waits.
-"""
+"""Between two times at which plans are applied: a steerer could otherwise keep us busy with nothing
+else. Of the authentic plans in between, the last of each steerer waits."""
 
 WAITING_MAX: Final = 8
-"""Steerers of which one waits; of further ones none does."""
+"""Steerers with a waiting plan; plans of further ones are dropped."""
 
 TORN_PER_S: Final = 1_000
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class Plans:
-    """Follows the plans for one broker."""
+    """Applies the plans for one broker."""
 
     federation: str
     broker: BrokerId
     data_path: DataPath
     words: SignedWords
-    tell: Callable[[BrokerId, TreeTorn], None]  # says something to a neighbour
+    tell: Callable[[BrokerId, TreeTorn], None]  # sends a message to a neighbour
     edge: EdgeFollower
 
     def __post_init__(self) -> None:
@@ -62,24 +61,24 @@ class Plans:
         )
         self.data_path.plane.plans = self.follower
         self._timer = DeadlineTimer(self._on_time)
-        self._waiting: dict[str, Plan | None] = {}  # by steerer; None, of nobody: the end of one
-        self._next_ms = Millis(0)  # from when on they are followed
+        self._waiting: dict[str, Plan | None] = {}  # by steerer; None under "": the end of a plan
+        self._next_ms = Millis(0)  # when the waiting plans may be applied
         self._torn = TokenBucket(TORN_PER_S)
 
     def subscription(self) -> TopicFilter:
-        """What to subscribe on the control connection: what is retained, too."""
+        """The subscription of the control connection, with retained plans."""
         return TopicFilter(self.topic, max_qos=QoS.AT_LEAST_ONCE, no_local=True)
 
     def holding(self) -> Plan | None:
         return self.follower.plan(monotonic_ms())
 
     def priority(self) -> int | None:
-        """Ours as a core, as the plan that holds says."""
+        """Our priority as a core in the current plan."""
         plan = self.holding()
         return None if plan is None else plan.priority
 
     def snapshot(self) -> dict[str, object]:
-        """Who steers here, and what is followed."""
+        """The current steerer, and what we apply of its plan."""
         plan = self.holding()
         return {
             "steerer": None if plan is None else plan.steerer,
@@ -94,20 +93,20 @@ class Plans:
         }
 
     def allow(self, placed: bool) -> None:
-        """The operator lets a steerer place topics, or no longer."""
+        """Allow a steerer to place topics, or no longer."""
         self.edge.allow(placed, both_clocks())
 
     def doubt(self, in_doubt: bool) -> None:
-        """It is not known for sure what our clients want, or it is again."""
+        """Note whether our clients' interest is uncertain."""
         self.edge.doubt(in_doubt, both_clocks())
 
     def on_publish(self, packet: PublishPacket) -> None:
-        """A plan, or, in a federation without keys, the end of one.
+        """Handle a plan or, in a federation without keys, the end of one.
 
-        It is judged before it waits: anybody's junk would otherwise take a plan's place.
+        It is verified before it waits: otherwise any client's junk could take a plan's place.
         """
         if not packet.payload:
-            if not self.words.judges:  # else it runs out: anybody can take it off the broker
+            if not self.words.judges:  # else it expires: any client can delete it on the broker
                 self._waiting = {"": None}
         else:
             plan = self._believed(bytes(packet.payload))
@@ -118,7 +117,7 @@ class Plans:
         self._on_time()
 
     def on_torn(self, told: TreeTorn) -> None:
-        """A neighbour says that a tree does not hold there."""
+        """Handle a neighbour's report that a tree does not hold there."""
         if self._torn.take(monotonic_ms()):
             self.follower.on_message(told, both_clocks())
             self._arm()

@@ -1,14 +1,13 @@
-"""What of a kept file is damaged: found by checksums, passed over, told.
+"""Damage in stored files: found by checksums, skipped, reported.
 
-A disk gives back other bytes than it took, a power cut takes the end of a file, a hand deletes one.
-Whoever reads a kept file takes all that is sound, in front of the damage and behind it, and tells
-of the rest here: one event and one metric for all kinds of files.
+A disk returns wrong bytes, a power cut takes the end of a file, a person deletes one. A reader of a
+stored file takes all that is sound, in front of the damage and behind it, and reports the rest
+here: one event and one metric for all kinds of files.
 
-Three forms have checksums. *Records* of any size are found again behind damage by looking at every
+Three forms have checksums. *Records* of any size are found again behind damage by checking every
 byte for the next sound one. *Lines* hold no line end, so the next begins behind the next line end.
-*Whole* files have one seal; those of older releases have none. A seal stands in front, so that what
-is cut off is never taken for one of these. What a file begins with, and the rest could not be read
-without, stands there *twice*.
+*Whole* files have one seal; those of older releases have none. A seal stands in front, so that a
+truncated file still has one. A header without which the rest could not be read is written *twice*.
 """
 
 import contextlib
@@ -35,7 +34,7 @@ _U32 = struct.Struct("<I")
 _pack, _unpack = _U32.pack, _U32.unpack_from
 _SIZE_BYTES: Final = 4
 PIECE_BYTES: Final = _SIZE_BYTES + _CRC_BYTES
-"""What a record has beside its content."""
+"""The bytes of a record beside its content."""
 
 T = TypeVar("T")
 
@@ -45,30 +44,30 @@ _gone: set[Path] = set()
 
 
 def kind_of(path: Path) -> str:
-    """What operators call the file: its name, or that of its folder where each holds a part."""
+    """How operators call the file: its name, or that of its folder if each file holds a part."""
     return path.parent.name if path.name.lstrip(".")[:1].isdigit() else path.name
 
 
 def tell(path: Path, reason: str, *, lost_bytes: int = 0, places: int = 1) -> None:
-    """Say that ``path`` is damaged in so many places, and count them."""
+    """Log and count that ``path`` is damaged in so many places."""
     _found[path.parent, kind_of(path)] += places
     _log.error("storage.damaged", path=str(path), reason=reason, lost_bytes=lost_bytes)
 
 
 def tell_gone(path: Path, reason: str, *, lost_bytes: int = 0) -> None:
-    """Say, once, that ``path``, or its end, is gone without a trace in what is left."""
+    """Report, once, that ``path``, or its end, is gone without a trace in the rest."""
     if path not in _gone:
         _gone.add(path)
         tell(path, reason, lost_bytes=lost_bytes)
 
 
 def is_gone(path: Path) -> bool:
-    """Whether ``path``, files in it, or their ends are gone without a trace in what is left."""
+    """Whether ``path``, files in it, or their ends are gone without a trace in the rest."""
     return any(path in {gone, gone.parent} for gone in _gone)
 
 
 def found(folder: Path | None = None) -> Counter[str]:
-    """Damaged places by kind, in this process; in ``folder`` and below it where one is named."""
+    """Damaged places by kind, in this process; with ``folder`` only in it and below."""
     counts: Counter[str] = Counter()
     for (at, kind), places in _found.items():
         if folder is None or folder in {at, *at.parents}:
@@ -85,15 +84,15 @@ def next_sound(
     """Where the first sound record begins behind the damaged one at ``at``; ``total``: nowhere.
 
     Args:
-        guess: Where the damaged one says that it ends: looked at first. What it holds may look
-            like a record.
+        guess: Where the damaged record claims to end: checked first. Its content may look like
+            a record.
         least: Bytes of the smallest record.
         is_sound: Whether the record that begins there is.
     """
     last = total - least
     if at < guess <= last and is_sound(guess):
         return guess
-    return next((each for each in range(at + 1, last + 1) if is_sound(each)), total)
+    return next((start for start in range(at + 1, last + 1) if is_sound(start)), total)
 
 
 def piece(content: bytes) -> bytes:
@@ -105,9 +104,9 @@ def piece(content: bytes) -> bytes:
 def read_pieces(
     content: bytes, at: int, end: int, lost: Callable[[int, int], None]
 ) -> Iterator[tuple[int, int]]:
-    """(start, end) of what each sound ``piece`` holds, in ``content`` from ``at`` to ``end``.
+    """(start, end) of the content of each sound ``piece``, in ``content`` from ``at`` to ``end``.
 
-    ``lost`` is called with the same of all that is none, also behind the end of ``content``.
+    ``lost`` is called with the same of all other bytes, also behind the end of ``content``.
     """
     total = min(end, len(content))
 
@@ -144,7 +143,7 @@ def are_same(content: bytes, size: int) -> bool:
 
 
 def either(content: bytes, size: int) -> bytes | None:
-    """The ``size`` bytes of fields at the beginning of ``content``, from a copy that is sound."""
+    """The ``size`` bytes of fields at the beginning of ``content``, from a sound copy."""
     step = size + _CRC_BYTES
     for at in (0, step):
         fields, checksum = content[at : at + size], content[at + size : at + step]
@@ -162,7 +161,7 @@ def sealed(content: bytes) -> bytes:
 
 
 def unsealed(stored: bytes) -> bytes | None:
-    """What ``sealed`` made ``stored`` of, ``None`` when it is damaged; as it is without a seal."""
+    """The content of a ``sealed`` file, ``None`` when it is damaged; unchanged without a seal."""
     seal = _SEAL.match(stored)
     if seal is None:
         return stored
@@ -173,9 +172,9 @@ def unsealed(stored: bytes) -> bytes | None:
 def lines(contents: Iterable[bytes]) -> bytes:
     """``contents``, none of which holds a line end, each in a line of its own.
 
-    It begins and ends with a line end: when one is damaged, the other still parts the lines.
+    Each begins and ends with a line end: when one is damaged, the other still separates the lines.
     """
-    return b"".join(b"\n%s\n" % sealed(each) for each in contents)
+    return b"".join(b"\n%s\n" % sealed(content) for content in contents)
 
 
 def read_lines(stored: bytes) -> Iterator[bytes | None]:
@@ -184,14 +183,14 @@ def read_lines(stored: bytes) -> Iterator[bytes | None]:
 
 
 def is_sealed(path: Path) -> bool:
-    """Whether ``path`` is there and, unlike files of older releases, has a seal."""
+    """Whether ``path`` exists and, unlike files of older releases, has a seal."""
     with contextlib.suppress(OSError):
         return _SEAL.match(path.read_bytes()) is not None
     return False
 
 
 def write(path: Path, content: bytes) -> None:
-    """Replace the kept file ``path`` by ``content``, sealed and on the disk.
+    """Replace the stored file ``path`` by ``content``, sealed and synchronised.
 
     Raises:
         OSError: The old file is still there.
@@ -200,12 +199,12 @@ def write(path: Path, content: bytes) -> None:
 
 
 def read(path: Path, decode: Callable[[bytes], T]) -> T | None:
-    """What was written to ``path``; ``None`` when there is none, or it is damaged.
+    """The content of ``path``; ``None`` if the file is missing or damaged.
 
-    A damaged file is told of and put aside.
+    A damaged file is reported and renamed.
 
     Args:
-        decode: Raises ``ValueError``, or an error of a decoder, when the content is none.
+        decode: Raises ``ValueError``, or a decoder's error, if the content is not valid.
     """
     try:
         content = unsealed(path.read_bytes())

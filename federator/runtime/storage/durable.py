@@ -1,8 +1,8 @@
 """Bytes on disk: written whole or not at all.
 
-What a write took survives a ``kill -9`` of ours, because the kernel holds it; it survives a power
-cut only once synchronised. So a file that was last written in another *boot* of the machine may
-have lost its end without a trace, and whoever numbers things in a file compares boots.
+Written bytes survive a ``kill -9`` of ours, because the kernel holds them; they survive a power cut
+only once synchronised. So a file last written in another *boot* of the machine may have lost its
+end without a trace, and code that numbers things in a file compares boots.
 """
 
 import contextlib
@@ -42,7 +42,7 @@ _log = structlog.get_logger()
 
 
 def this_boot() -> bytes | None:
-    """The identity of this boot of the machine; ``None`` where no one can say."""
+    """The identity of this boot of the machine; ``None`` if it is unknown."""
     try:
         boot = bytes.fromhex(BOOT_FILE.read_text().strip().replace("-", ""))
     except (OSError, ValueError):
@@ -51,15 +51,15 @@ def this_boot() -> bytes | None:
 
 
 def private_folder(folder: Path, *, key: str) -> None:
-    """Make ``folder`` when missing, and what it lies in, readable by our user alone.
+    """Create ``folder`` and its parents if missing, readable by our user alone.
 
     Raises:
         ConfigError: It cannot be made or written; the text names it and begins with ``key``.
     """
     try:
-        missing = [each for each in (folder, *folder.parents) if not each.exists()]
-        for each in reversed(missing):  # `parents=True` would leave all but the last open
-            each.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
+        missing = [parent for parent in (folder, *folder.parents) if not parent.exists()]
+        for parent in reversed(missing):  # `parents=True` would leave all but the last open
+            parent.mkdir(mode=PRIVATE_FOLDER, exist_ok=True)
         folder.mkdir(exist_ok=True)
         if not os.access(folder, os.W_OK | os.X_OK):
             raise PermissionError(errno.EACCES, os.strerror(errno.EACCES))
@@ -74,7 +74,7 @@ def unusable(folder: Path, error: OSError, *, key: str) -> ConfigError:
 
 
 def open_private(path: Path, flags: int) -> int:
-    """A descriptor of ``path``; a file that is made is readable by our user alone."""
+    """A descriptor of ``path``; a new file is readable by our user alone."""
     return os.open(path, flags | os.O_CLOEXEC, PRIVATE_FILE)
 
 
@@ -87,7 +87,7 @@ def write_at(fd: int, content: bytes, at: int) -> None:
     size = len(content)
     try:
         written = os.pwrite(fd, content, at)
-        while written < size:  # a full disk takes a part; the next call says why
+        while written < size:  # a full disk takes a part; the next call raises the reason
             more = os.pwrite(fd, memoryview(content)[written:], at + written)
             if not more:
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -101,12 +101,12 @@ def write_at(fd: int, content: bytes, at: int) -> None:
 def replace_file(
     path: Path, parts: Sequence[bytes], *, sync: bool, mode: int = PRIVATE_FILE
 ) -> int:
-    """Put a new file in the place of ``path``: a crash of ours leaves the old or the new one.
+    """Replace ``path`` by a new file: a crash of ours leaves the old or the new one.
 
     Args:
         sync: The new file is on the disk when this returns, and a power cut, too, leaves the old
             or the new one. Otherwise it may leave anything.
-        mode: Who may read a new file, as ``os.open`` takes it.
+        mode: Permissions of a new file, as ``os.open`` takes them.
 
     Returns:
         A descriptor of the new file, for reading and writing.
@@ -133,12 +133,12 @@ def replace_file(
 
 
 def write_whole(path: Path, content: bytes, *, mode: int = PRIVATE_FILE) -> None:
-    """Replace ``path`` by ``content``, on the disk, as ``replace_file`` does, and close it."""
+    """Replace ``path`` by ``content``, synchronised, as ``replace_file`` does, and close it."""
     os.close(replace_file(path, [content], sync=True, mode=mode))
 
 
 def sync_folder(folder: Path) -> None:
-    """Put the names in ``folder`` on the disk."""
+    """Synchronise the names in ``folder``."""
     fd = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(fd)
@@ -147,26 +147,26 @@ def sync_folder(folder: Path) -> None:
 
 
 class DiskTrouble:
-    """Tells once a minute that a file cannot be written, however often it is tried."""
+    """Logs once a minute that a file cannot be written, however often we retry."""
 
     def __init__(self) -> None:
         self.failures = 0
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=8)
 
     def on_error(self, event: str, error: OSError) -> None:
-        """A file could not be written, or read: log the ``event``, unless it was logged lately."""
+        """Count a failed write or read, and log ``event`` unless it was logged lately."""
         self.failures += 1
         if self._complaints.allow(event, monotonic_ms()):
             _log.error(event, reason=error.strerror or str(error))
 
 
 class Syncing:
-    """Synchronises a growing file by policy; ``interval`` in a thread, so that nobody waits.
+    """Synchronises a growing file by policy; ``interval`` in a thread, so that no caller waits.
 
     Args:
-        policy: ``never``: the kernel does when it likes. ``interval``: ``FSYNC_INTERVAL_S`` after
-            it was written, while ``written`` or ``tick`` are called that often. ``always``: before
-            ``written`` returns.
+        policy: ``never``: the kernel decides. ``interval``: ``FSYNC_INTERVAL_S`` after a write,
+            while ``written`` or ``tick`` are called that often. ``always``: before ``written``
+            returns.
     """
 
     def __init__(self, policy: FsyncPolicy) -> None:
@@ -177,7 +177,7 @@ class Syncing:
         self._running: Future[None] | None = None
 
     def written(self, fd: int) -> None:
-        """Note that something was written to ``fd``, and synchronise it when it is due.
+        """Note that ``fd`` was written, and synchronise it when it is due.
 
         Raises:
             OSError: The disk failed, now or in the thread since the last call.
@@ -208,13 +208,12 @@ class Syncing:
         self._last_s, self._dirty = now_s, -1
 
     def finish(self, fd: int) -> None:
-        """Put ``fd``, which is complete, on the disk, unless by policy nobody does."""
+        """Synchronise ``fd``, which is complete, unless the policy is ``never``."""
         if self.policy != "never":
             os.fdatasync(fd)
             self._dirty = -1
 
     def close(self) -> None:
-        """End the thread."""
         if self._thread is not None:
             self._thread.shutdown()
             self._thread = None

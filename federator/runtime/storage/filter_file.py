@@ -1,9 +1,9 @@
 """Filters and a time for each, on disk: what an agent must know after a restart.
 
-One list says what is wanted or still owed, another what our broker may hold in our session. Both
-are kept alike: append a line for each change, and write the list anew when it is twice as long as
-it need be. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``, and a checksum;
-those of older releases have none. A first line keeps a list of nothing from being empty.
+One list holds what is wanted or still owed, another what our broker may hold in our session. Both
+work alike: each change appends a line, and the list is rewritten when it is twice as long as
+necessary. A line is a JSON array, ``["a/b", 0]`` or, to forget, ``["a/b", null]``, and a checksum;
+those of older releases have none. A first line keeps a list without filters from being empty.
 """
 
 import contextlib
@@ -20,7 +20,7 @@ OWED = "owed"
 SUBSCRIBED = "subscribed"
 CONFIG_KEY = "custody"
 SPARE_LINES = 1_024
-"""Superfluous lines that are not worth writing the file anew."""
+"""So many superfluous lines do not cause a rewrite."""
 
 _FIRST = damage.lines([b"[]"])
 
@@ -33,8 +33,8 @@ class FilterFile:
     """One list of filters with their times, on disk, for one thread.
 
     Args:
-        folder: Where the file is; made when missing.
-        filters_max: Filters listed; more are turned away.
+        folder: The file's folder; created if missing.
+        filters_max: Filters listed; more are refused.
 
     Attributes:
         is_new: Whether there never was a file.
@@ -58,7 +58,7 @@ class FilterFile:
             raise durable.unusable(folder, error, key=CONFIG_KEY) from error
 
     def load(self) -> dict[str, int]:
-        """The time of each filter that is listed."""
+        """The time of each listed filter."""
         return dict(self._times_us)
 
     def note(self, filter_: str, time_us: int) -> bool:
@@ -70,11 +70,11 @@ class FilterFile:
         return self.alter(dict.fromkeys(filters, time_us))
 
     def forget(self, filter_: str) -> None:
-        """Take ``filter_`` off the list."""
+        """Remove ``filter_`` from the list."""
         self.alter({filter_: None})
 
     def alter(self, changes: Mapping[str, int | None]) -> bool:
-        """List filters with their times, or take those with ``None`` off, in one write.
+        """List filters with their times, or remove those with ``None``, in one write.
 
         Returns ``False`` when some found no room.
         """
@@ -84,12 +84,12 @@ class FilterFile:
         noted = {f: at_us for f, at_us in changed.items() if at_us is not None}
         room = max(0, self._filters_max - len(times_us) + len(gone))
         refused = [f for f in noted if f not in times_us][room:]
-        for each in refused:
-            del noted[each]
+        for filter_ in refused:
+            del noted[filter_]
         if gone or noted:
             self._append(*((f, None) for f in gone), *noted.items())
-            for each in gone:
-                del times_us[each]
+            for filter_ in gone:
+                del times_us[filter_]
             times_us.update(noted)
             self._tidy()
         return not refused
@@ -108,7 +108,7 @@ class FilterFile:
     def _tidy(self) -> None:
         if self._lines > 2 * len(self._times_us) + SPARE_LINES:
             self._lines = len(self._times_us)
-            with contextlib.suppress(OSError):  # the long file is as good; tried again in a while
+            with contextlib.suppress(OSError):  # the long file is as good; tried again later
                 self._write_anew()
 
     def _write_anew(self) -> None:
@@ -118,7 +118,7 @@ class FilterFile:
         self._fd, self._size = fd, len(content)
 
     def _recover(self) -> None:
-        """Read the file; one that is damaged, or of an older release, is written anew."""
+        """Read the file; rewrite it if it is damaged, or of an older release."""
         stored = self._path.read_bytes()
         damaged = 0
         for line in damage.read_lines(stored):

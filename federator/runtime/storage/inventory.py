@@ -1,8 +1,8 @@
-"""Which files a state folder has and how long they are, so that one that is missing is missed.
+"""The files of a state folder and their sizes, so that a missing file is noticed.
 
 A file that is gone, or that ends where a record ended, looks as if there had never been more. So a
-process that leaves writes down what it leaves; while it runs, the names of what is always there.
-What is found missing, or shorter, when the next one begins is told as damage.
+process writes down all files when it leaves and, while it runs, the names of the permanent ones.
+The next process reports missing or shorter files as damage.
 """
 
 import contextlib
@@ -35,7 +35,7 @@ class Inventory:
         self._noted: _Sizes | None = None
 
     def compare(self) -> None:
-        """Tell of what is missing, or shorter than when its process left; before it is opened."""
+        """Report files missing, or shorter than when the last process left; call it first."""
         try:
             noted = msgspec.json.decode(
                 damage.unsealed(self._path.read_bytes()) or b"", type=_Sizes
@@ -57,7 +57,7 @@ class Inventory:
                 damage.tell_gone(path, reason, lost_bytes=size - sizes[name])
 
     def note_names(self) -> None:
-        """Write down what is there and stays, if that has changed; a full disk costs no more."""
+        """Write down the permanent files if they changed; a full disk costs no more."""
         names = {
             name: min(1, size)
             for name, size in self._sizes()
@@ -67,13 +67,13 @@ class Inventory:
         self._note(names)
 
     async def follow(self) -> None:
-        """Note the names of what comes to be there, until cancelled."""
+        """Note the names of new files, until cancelled."""
         while True:
             await beat(NOTED_EVERY_S)
             self.note_names()
 
     def note_all(self) -> None:
-        """Write down what is there and how long it is; the process leaves."""
+        """Write down all files and their sizes; the process leaves."""
         self._note(dict(self._sizes()))
 
     def _note(self, sizes: _Sizes) -> None:

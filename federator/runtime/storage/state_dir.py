@@ -1,11 +1,11 @@
-"""A folder that one process uses at a time; an agent's holds its epoch and its names' secret.
+"""A folder that one process uses at a time; an agent's holds its epoch and its client ids' secret.
 
-The epoch is the wall clock in milliseconds, unless that would not be greater than the last one: a
-clock that was set back must not make a restart look like a replay.
+The epoch is the wall clock in milliseconds, unless that would not exceed the last one: a clock that
+was set back must not make a restart look like a replay.
 
-The secret part of the agent's client ids at its broker is drawn once: under another it would not
-find its session again. A folder from before names had a secret has none. What waits under the
-name of that time is taken once (``data.former_session``), and a file says so till then.
+The secret part of the agent's client ids at its broker is drawn once: under another the agent would
+not find its session again. A folder from before there was a secret has none. Data that waits under
+the old id is taken once (``data.former_session``), and a file marks that until then.
 """
 
 import contextlib
@@ -26,7 +26,7 @@ from federator.runtime.storage.inventory import Inventory
 
 TOKEN_FILE = "client-token"
 KEPT = ("lock", TOKEN_FILE, "epoch")
-"""Files that each agent writes anew; of another user they keep it from starting."""
+"""Files that each agent rewrites; if another user owns them, it cannot start."""
 
 ROOM_BYTES_MIN = 1_048_576
 IN_USE = 75
@@ -35,15 +35,15 @@ IN_USE = 75
 
 @dataclass(eq=False, repr=False)
 class LockedFolder:
-    """A folder that nobody else uses while we do. Use as a context manager.
+    """A folder that no other process uses while we do. Use as a context manager.
 
     Args:
-        path: The folder; made when missing.
-        name: Of the lock's file in it.
+        path: The folder; created if missing.
+        name: The lock's file in it.
         key: The setting that names the folder.
-        taken: What to say, and how to mend it, when somebody else uses it.
-        access: What we must be allowed to do there, as ``os.access`` takes it.
-        mode: Who may look into it when we make it, less what the umask takes away.
+        taken: The error text, with the remedy, when another process uses it.
+        access: The access we need, as ``os.access`` takes it.
+        mode: Permissions of a new folder, less what the umask takes away.
 
     Raises:
         ConfigError: It cannot be written, or is in use; raised when it is entered.
@@ -78,13 +78,13 @@ class LockedFolder:
 
 
 def require_room(key: str, path: Path) -> None:
-    """Look whether we could use the folder ``path``, which ``key`` names, without making it.
+    """Check whether we could use the folder ``path``, which ``key`` names, without creating it.
 
     Raises:
         ConfigError: It can be neither written nor made, holds another user's files, or is full.
     """
     try:
-        there = next(each for each in (path, *path.absolute().parents) if each.exists())
+        there = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
         if not there.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
         kept = [path / name for name in KEPT if (path / name).exists()]
@@ -109,8 +109,8 @@ class StateDir(LockedFolder):
     """The state folder of one agent, locked while it runs.
 
     Attributes:
-        former_session: Is there while publications may wait under our name that had no secret.
-        inventory: Of its files; what is missing is told when the folder is entered.
+        former_session: Exists while publications may wait under our old id without a secret.
+        inventory: Its files; entering the folder reports missing ones.
     """
 
     def __init__(self, path: Path) -> None:
@@ -130,7 +130,7 @@ class StateDir(LockedFolder):
         super().__exit__(*error)
 
     def client_token(self) -> str:
-        """The secret part of our names at our broker. To be asked before ``next_epoch``.
+        """The secret part of our client ids at our broker. Call it before ``next_epoch``.
 
         Raises:
             ConfigError: It cannot be read or written.
@@ -154,21 +154,20 @@ class StateDir(LockedFolder):
         """An epoch greater than every one before, written down."""
         last = damage.read(self.path / "epoch", int) or 0
         if not 0 <= last < EPOCH_MAX:
-            last = 0  # damaged: neighbours who know the true one will say so
+            last = 0  # damaged: neighbours that know the true one will report it
         epoch = Epoch(max(wall_clock_ms(), last + 1))
         self.save_epoch(epoch)
         return epoch
 
     def save_epoch(self, epoch: Epoch) -> None:
-        """Write ``epoch`` down."""
         damage.write(self.path / "epoch", b"%d" % epoch)
 
 
 def _token(path: Path) -> str | None:
-    """The secret in ``path``, which stands there twice; once in one of an older release."""
+    """The secret in ``path``, which holds two copies; one in a file of an older release."""
     lines = damage.read_lines(path.read_bytes())
     copies = [(line or b"").decode(errors="replace") for line in lines]
-    sound = [each for each in copies if is_secret(each)]
+    sound = [copy for copy in copies if is_secret(copy)]
     if not sound or len(sound) < len(copies):
         damage.tell(path, "the secret of our client ids is damaged")
     return sound[0] if sound else None

@@ -1,4 +1,4 @@
-"""The metrics stream of one agent: recorded beside the data path, kept in a spool, told live.
+"""The metrics stream of one agent: recorded beside the data path, spooled, published live.
 
-Source: docs/metrics.md; what the records are is in ``protocol.telemetry``.
+Source: docs/metrics.md; ``protocol.telemetry`` defines the records.
 """

@@ -1,6 +1,6 @@
-"""The heaviest flows of our clients as rows of one window: what makes the load of links.
+"""The heaviest flows of our clients as rows of one window: the causes of link load.
 
-Clients choose how many flows there are and how long their filters, so few are told, by short names.
+Clients choose the number of flows and the length of filters, so few are reported, by short names.
 
 Source: docs/metrics.md, "flows".
 """

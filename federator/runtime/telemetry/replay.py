@@ -1,10 +1,10 @@
-"""The spool told over MQTT: batches as they are written, and again to those who ask.
+"""The spool over MQTT: batches pushed as they are written, and sent again on request.
 
-A push is a courtesy, not a promise: it is left out while our broker is away or slow. ``head`` says
-what there is, and whoever misses a part asks for it. Answers go a page at a time, in turn, so that
-whoever wants the whole spool keeps nobody waiting. Anybody may publish on our broker, so the queue
-of asks is bounded, and what waits in it costs nothing until its turn. From the first ask on that a
-collector signed, the others have no place there.
+A push is best effort: it is skipped while our broker is away or slow. ``head`` lists what there is,
+and a reader asks for missing parts. Answers go a page at a time, in turn, so that a reader of the
+whole spool delays no other. Any client may publish on our broker, so the queue of asks is bounded,
+and a waiting ask costs nothing until its turn. From the first ask on that a collector signed, the
+unsigned ones have no place there.
 
 Source: docs/metrics.md, "Live" and "Replay"; docs/security.md, "Roles".
 """
@@ -43,7 +43,7 @@ UNACKNOWLEDGED_MAX: Final = 256
 
 
 def publish(link: MqttLink, topic: str, payload: bytes, *, retain: bool = False) -> bool:
-    """Publish at QoS 1 behind whatever waits; whether it was taken."""
+    """Publish at QoS 1 behind whatever waits; ``False`` when it was not accepted."""
     if not link.connected or link.unacknowledged >= UNACKNOWLEDGED_MAX:
         return False
     packet = PublishPacket(topic, payload, qos=QoS.AT_LEAST_ONCE, retain=retain, packet_id=1)
@@ -54,7 +54,7 @@ def publish(link: MqttLink, topic: str, payload: bytes, *, retain: bool = False)
 ASKS_MAX: Final = 16
 WINDOW_MS: Final = 50
 JUDGED_MAX: Final = 64
-"""Proofs, 0.13 ms each, in one window. A collector whose ask is passed over asks again."""
+"""Proofs, 0.13 ms each, in one window. A collector asks again if its ask is ignored."""
 MESSAGE_BYTES_MAX: Final = 262_144
 LINES_BYTES_MAX: Final = MESSAGE_BYTES_MAX - HEADER_BYTES_MAX - 1
 PAUSE_S: Final = 0.05
@@ -72,7 +72,7 @@ _log = structlog.get_logger()
 
 @dataclass(slots=True)
 class _Order:
-    """What is left of an ask."""
+    """The rest of an ask."""
 
     spool: str
     next: int
@@ -82,22 +82,22 @@ class _Order:
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class ReplayService:
-    """Tells our broker's clients what was written, and sends parts of it to those who ask."""
+    """Pushes new batches to our broker's clients, and sends older ones on request."""
 
     link: MqttLink
     federation: str
     broker: BrokerId
-    tables: bool  # push the batches, not the head alone
+    tables: bool  # push the batches, not only the head
     read: Read
-    words: SignedWords  # signs heads and answers, and judges asks
+    words: SignedWords  # signs heads and answers, and verifies asks
 
     def __post_init__(self) -> None:
-        self.malformed = 0  # asks that mean nothing
-        self.refused = 0  # asks that found the queue full, or nobody to judge them
+        self.malformed = 0  # asks that do not decode
+        self.refused = 0  # asks beyond the bound of the queue or of verifications
         self.answered = 0  # messages sent
         self.topic = topics.metrics_ask_topic(self.federation)
         self._orders: deque[_Order] = deque()
-        self._proven = False  # whether those who wait have shown that they are collectors
+        self._proven = False  # whether the waiting asks are proven to come from collectors
         self._judged: WindowCounter[str] = WindowCounter(window_ms=WINDOW_MS)
         self._asked = asyncio.Event()
         self._complaints: RateLimiter[None] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
@@ -105,7 +105,7 @@ class ReplayService:
     def push(
         self, batches: Sequence[Batch], spool: str, held: tuple[int, int], now_us: int
     ) -> None:
-        """Push ``batches``, and say what ``spool`` holds."""
+        """Push ``batches``, and publish what ``spool`` holds."""
         for batch in batches if self.tables else ():
             for table, lines in batch.items():
                 topic = topics.metrics_table_topic(self.federation, table)
@@ -116,11 +116,11 @@ class ReplayService:
         publish(self.link, topic, self.words.sign(topic, encode(head)), retain=True)
 
     def subscription(self) -> TopicFilter:
-        """What the control connection subscribes. A retained ask is nobody's: none."""
+        """What the control connection subscribes. Without retained asks: they have no sender."""
         return live_filter(self.topic, no_local=True)
 
     def on_ask(self, packet: PublishPacket) -> None:
-        """Queue an ask that is believed; a malformed one is counted, and told once a minute."""
+        """Queue an authentic ask; count malformed ones, and log that once a minute."""
         try:
             ask = decode_ask(packet.payload)
         except DecodeError as error:
@@ -136,12 +136,12 @@ class ReplayService:
             return
         if signed and not self._proven:
             self._proven = True
-            self._orders.clear()  # of the others none is believed from now on
+            self._orders.clear()  # unproven ones are no longer accepted
         self._orders.append(_Order(ask.spool, ask.first, ask.last, ask.to))
         self._asked.set()
 
     def _has_room(self, *, signed: bool) -> bool:
-        """Whether an ask can have a place, and be judged now if it is signed."""
+        """Whether an ask can have a place, and be verified now if it is signed."""
         if len(self._orders) >= ASKS_MAX and (self._proven or not signed):
             return False
         judged = self._judged.so_far(monotonic_ms())
@@ -149,7 +149,6 @@ class ReplayService:
         return not signed or judged[_PROOFS] <= JUDGED_MAX
 
     async def run(self) -> None:
-        """Answer until cancelled."""
         while True:
             await self._asked.wait()
             self._asked.clear()
@@ -161,7 +160,7 @@ class ReplayService:
         """Send one message of an answer."""
         link = self.link
         if not link.connected:
-            return  # who still wants it asks again
+            return  # the reader asks again
         if link.unacknowledged > WAITING_MAX:
             self._orders.append(order)
             return

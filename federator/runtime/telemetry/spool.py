@@ -1,7 +1,7 @@
-"""A small numbered log on disk: what an agent told of itself, for whoever comes to read it.
+"""A small numbered log on disk: an agent's records, for readers that come later.
 
 Like a ship's log: pages are numbered, written in ink, and filed when full; when the shelf is full
-the oldest volume goes, and the log says so. Whoever missed pages asks for them by number.
+the oldest volume goes, and the log notes that. A reader asks for missing pages by number.
 
 Everything here blocks, and belongs to one thread.
 
@@ -22,7 +22,7 @@ from federator.runtime.telemetry import spool_files as files
 from federator.runtime.telemetry.spool_files import Numbering, Segment
 
 BATCH_BYTES_MAX: Final = 196_608
-"""A flush of more becomes several batches, so that each fits in one message of an answer."""
+"""A longer flush becomes several batches, so that each fits in one message of an answer."""
 CLAIM_NAME: Final = "spool"
 
 
@@ -32,7 +32,7 @@ Batch = dict[str, list[bytes]]
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Whole batches: those from ``first`` to ``last`` that there are."""
+    """Whole batches: the existing ones from ``first`` to ``last``."""
 
     first: int
     last: int
@@ -59,7 +59,7 @@ class Spool:
         ConfigError: The folder cannot be used.
     """
 
-    folder: Path  # where it is; made when missing
+    folder: Path  # created if missing
     broker: int
     bytes_max: int  # of all files together
     segment_bytes_max: int
@@ -69,10 +69,10 @@ class Spool:
         folder, broker = self.folder, self.broker
         private_folder(folder, key="state_dir")
         self.written = self.dropped = 0  # batches, since the start; dropped for room
-        self.torn = 0  # segments whose end a crash had torn off
+        self.torn = 0  # segments that a crash left with a torn end
         self.oversized = 0  # records too long to be kept
         self._open: _Open | None = None
-        self._damaged: set[Path] = set()  # of segments, those that are told to be
+        self._damaged: set[Path] = set()  # segments already reported as damaged
         self._at = (0, 0, 0)  # first batch of a segment, next batch there to read, its offset
         try:
             self.torn = files.finish_open(folder, broker)
@@ -88,12 +88,12 @@ class Spool:
 
     @property
     def id(self) -> str:
-        """Names this spool among all others."""
+        """The spool's unique id."""
         return self._numbering.spool
 
     @property
     def bytes_held(self) -> int:
-        """The bytes of all files together. May be asked from another thread."""
+        """The bytes of all files together. Thread-safe."""
         now = self._open
         return self._bytes + (now.bytes if now is not None else 0)
 
@@ -127,10 +127,10 @@ class Spool:
         return batches
 
     def tend(self, *, now_ms: int) -> int:
-        """Finish a segment that is full or old, and keep within bounds; batches dropped for room.
+        """Finish a full or old segment; return how many batches were dropped for room.
 
         Raises:
-            OSError: A file cannot be finished; it is tried again next time.
+            OSError: A file cannot be finished; the next call tries again.
         """
         segment = self._open
         if segment is not None:
@@ -140,7 +140,7 @@ class Spool:
         return self._make_room()
 
     def close(self) -> None:
-        """Finish what is open.
+        """Finish the open segment.
 
         Raises:
             OSError: It cannot be finished now, and will be at the next start.
@@ -159,7 +159,7 @@ class Spool:
                 return None
             try:
                 part = self._read(segment.path, segment.first, first, last, bytes_max)
-            except FileNotFoundError:  # somebody took it away, as they may
+            except FileNotFoundError:  # another program may remove segments
                 self._whole.remove(segment)
                 self._bytes -= segment.bytes
                 continue
@@ -236,22 +236,22 @@ class Spool:
         with path.open("rb") as file:
             offset = self._offset_of(file, start, first)
             file.seek(offset)
-            wanted = bytes_max + BATCH_BYTES_MAX
-            content = file.read(wanted)
+            read_bytes = bytes_max + BATCH_BYTES_MAX
+            content = file.read(read_bytes)
         ends: dict[int, int] = {}
         lines: dict[int, list[bytes]] = {}
         damaged = 0
         for end, place, line in files.read_lines(content):
             if place is None:
-                damaged += end < wanted
+                damaged += end < read_bytes
             elif place.batch >= first:
                 ends[place.batch] = end
                 lines.setdefault(place.batch, []).append(line)
         if damaged and path not in self._damaged:
             self._damaged.add(path)
             damage.tell(path, "records in it are damaged", places=damaged)
-        if len(content) == wanted and len(ends) > 1:
-            ends.popitem()  # it may go on behind what was read
+        if len(content) == read_bytes and len(ends) > 1:
+            ends.popitem()  # it may continue behind what was read
         through = cut = 0
         for batch, end in ends.items():
             if batch > last or (cut and end > bytes_max):

@@ -1,12 +1,12 @@
-"""Files of a spool: segments whose names tell what is inside, and the claim on batch numbers.
+"""Files of a spool: segments with their content in their names, and the claim on batch numbers.
 
-A segment is written under a hidden name and gets its own when it is whole, so whoever lists the
-folder sees whole files only. The hidden one tells what it holds by its lines.
+A segment is written under a hidden name and renamed when it is whole, so a listing of the folder
+shows whole files only. The lines of the hidden one show its content.
 
-A batch number must never be given out twice, or a reader would take a new batch for one that it
-has. The files say which numbers were given out, unless the machine lost its power, or they are
-damaged: then the last of them may be gone. So the next numbers are claimed on disk a block at a
-time, and another boot goes on behind the block. Who reads finds no batches there, and goes on too.
+A batch number must never be used twice, or a reader would mistake a new batch for one that it has.
+The files show the used numbers, unless the machine lost power, or they are damaged: then the last
+numbers may be gone. So the next numbers are claimed on disk a block at a time, and another boot
+goes on behind the block. A reader finds no batches there, and goes on too.
 
 Source: docs/metrics.md, "The spool".
 """
@@ -43,7 +43,7 @@ class Segment:
 
 
 class Place(msgspec.Struct, gc=False):
-    """The place of a line in its spool; its other fields are passed over."""
+    """The place of a line in its spool; its other fields are ignored."""
 
     spool: str
     batch: int
@@ -53,16 +53,16 @@ class Place(msgspec.Struct, gc=False):
 _place: Final = msgspec.json.Decoder(Place)
 _CRC: Final = b',"crc":"'
 _END: Final = re.compile(rb'%s([0-9a-f]{8})"\}(?s:.)|\n' % _CRC)
-"""Of a line: its checksum, whatever became of the line end behind it; or a line end alone."""
+"""Part of a line: its checksum, whatever became of the line end behind it; or a line end alone."""
 
 
 def whole_name(broker: int, spool: str, first: int, last: int) -> str:
-    """What a whole segment is called."""
+    """The file name of a whole segment."""
     return f"{broker}-{spool}-{first}-{last}.jsonl"
 
 
 def open_name(broker: int, spool: str, first: int) -> str:
-    """What a segment is called while it is written."""
+    """The file name of a segment while it is written."""
     return f".{broker}-{spool}-{first}.open"
 
 
@@ -72,7 +72,7 @@ def whole_segments(folder: Path, broker: int) -> list[Segment]:
     Raises:
         OSError: The folder cannot be read.
     """
-    found: dict[str, list[Segment]] = {}
+    segments: dict[str, list[Segment]] = {}
     oldest: dict[str, float] = {}
     with os.scandir(folder) as entries:
         for entry in entries:
@@ -83,14 +83,14 @@ def whole_segments(folder: Path, broker: int) -> list[Segment]:
             segment = Segment(
                 Path(entry.path), match[2], int(match[3]), int(match[4]), stat.st_size
             )
-            found.setdefault(segment.spool, []).append(segment)
+            segments.setdefault(segment.spool, []).append(segment)
             oldest[segment.spool] = min(oldest.get(segment.spool, stat.st_mtime), stat.st_mtime)
-    spools = sorted(found, key=lambda spool: (oldest[spool], spool))
-    return [s for spool in spools for s in sorted(found[spool], key=lambda s: s.first)]
+    spools = sorted(segments, key=lambda spool: (oldest[spool], spool))
+    return [s for spool in spools for s in sorted(segments[spool], key=lambda s: s.first)]
 
 
 def finish_open(folder: Path, broker: int) -> int:
-    """Give every unfinished segment its name, without a torn end; how many ends were cut off.
+    """Rename every unfinished segment, without a torn end; return how many ends were cut off.
 
     Raises:
         OSError: The folder cannot be read or written.
@@ -113,27 +113,27 @@ def finish_open(folder: Path, broker: int) -> int:
 
 
 def stored(line: bytes) -> bytes:
-    """``line``, an object, as it stands on disk: with a checksum as its last field."""
+    """``line``, an object, as stored on disk: with a checksum as its last field."""
     return b'%s%s%08x"}\n' % (line[:-1], _CRC, crc32(line))
 
 
 def read_lines(content: bytes) -> Iterator[tuple[int, Place | None, bytes]]:
     """The end of each line, its place, and what was ``stored``, with its line end.
 
-    There is no place where a line, or its line end, is damaged or torn off. Older releases wrote no
+    The place is missing if a line, or its line end, is damaged or torn off. Older releases wrote no
     checksums.
     """
     start, is_former = 0, _CRC not in content
-    for found in _END.finditer(content):
-        line, start = content[start : found.start()], found.end()
-        if found[1]:
+    for end in _END.finditer(content):
+        line, start = content[start : end.start()], end.end()
+        if end[1]:
             line += b"}"
         place = None
-        if is_former or (found[1] and crc32(line) == int(found[1], 16)):
+        if is_former or (end[1] and crc32(line) == int(end[1], 16)):
             with contextlib.suppress(msgspec.DecodeError, UnicodeDecodeError):
                 place = _place.decode(line)
         yield start, place, line + b"\n"
-        if not found[0].endswith(b"\n"):
+        if not end[0].endswith(b"\n"):
             yield start, None, b""
     if start < len(content):
         yield len(content), None, b""
@@ -158,13 +158,13 @@ CLAIM: Final = 4_096
 
 
 class Claim(msgspec.Struct, frozen=True):
-    """The claim as it stands in the file."""
+    """The claim as stored in the file."""
 
-    spool: SpoolId  # the spool's id
-    # In which boot of the machine this was written; empty where no one can say.
+    spool: SpoolId
+    # The boot of the machine in which this was written; empty where it is unknown.
     boot: Annotated[str, msgspec.Meta(max_length=64)]
     last: Natural  # the last batch of the last whole segment then
-    through: Natural  # no number beyond has been given out
+    through: Natural  # no number beyond has been used
 
 
 class Numbering:
@@ -177,7 +177,7 @@ class Numbering:
 
     @classmethod
     def open(cls, path: Path, held: dict[str, int], *, end_lost: bool) -> Self:
-        """Go on where an earlier life ended, or begin anew.
+        """Go on where an earlier process ended, or begin anew.
 
         Args:
             held: Each spool's last batch.
@@ -198,10 +198,10 @@ class Numbering:
         return self._claim.spool
 
     def claim(self, through: int) -> None:
-        """Numbers up to ``through`` are about to be given out.
+        """Numbers up to ``through`` are about to be used.
 
         Raises:
-            OSError: This cannot be written down; they must not be.
+            OSError: This cannot be written down; do not use them.
         """
         if through > self._claim.through:
             self._write(self._claim.last, through + CLAIM)

@@ -1,6 +1,6 @@
 """The agent's state as rows: links, flows, control traffic, announcements, and the agent itself.
 
-Counters that the agent keeps since its start are told as differences between two windows.
+Counters since the start are reported as differences between two windows.
 
 Source: docs/metrics.md, "links", "flows", "control", "announcements", "agents".
 """
@@ -58,11 +58,12 @@ class AgentState:
     node: Node
     parameters: Parameters
     neighbours: NeighbourLinks
-    neighbour_at: Callable[[MqttLink], BrokerId | None]  # who is at the other end, once it said so
+    # The neighbour at the other end, once its hello named it.
+    neighbour_at: Callable[[MqttLink], BrokerId | None]
     own_links: Sequence[MqttLink]  # to our own broker
     data_path: DataPath
     discovery: Discovery
-    clients: Callable[[], int | None]  # connected to our broker; ``None`` where nobody counts them
+    clients: Callable[[], int | None]  # connected to our broker; ``None`` if they are not counted
     peers: PeerTraffic
     echo: BrokerEcho
     capacity: Callable[[BrokerId], float | None]  # of the link to a neighbour, in bit/s
@@ -70,7 +71,7 @@ class AgentState:
     _sys: dict[str, int] = field(default_factory=dict, init=False)
 
     def on_sys(self, packet: PublishPacket) -> None:
-        """Take one of the counts that our broker tells of itself."""
+        """Note one of the counts that our broker publishes."""
         topic, payload = packet.topic, packet.payload
         if len(payload) <= 18 and payload.isdigit():
             self._sys[topic] = int(payload)
@@ -85,15 +86,15 @@ class AgentState:
         rows += self._control(when)
         made = self._since("announcements", self.node.announcements.own.seq)
         if made:
-            told = {"announcements": made, "links_known": self._links_known()}
-            rows.append((Announcements, when | told))
+            counts = {"announcements": made, "links_known": self._links_known()}
+            rows.append((Announcements, when | counts))
         rows.append((Agents, when | self._self(lag_us)))
         return rows
 
     # Within
 
     def _since(self, name: str, now: int) -> int:
-        """How much a counter grew; one that began anew, all of it."""
+        """The growth of a counter since the last call; all of it if it was reset."""
         before, self._before[name] = self._before.get(name, 0), now
         return now - before if now >= before else now
 
@@ -102,13 +103,13 @@ class AgentState:
         queues = {self._broker_of(n.data): n for n in self.neighbours.all}
         rows: list[Row] = []
         for id_ in sorted({*links.neighbours, *carried}):
-            known, link = links.neighbours.get(id_), queues.get(id_)
-            round_trip_ms = known.round_trip_ms if known is not None else None
+            neighbour, link = links.neighbours.get(id_), queues.get(id_)
+            round_trip_ms = neighbour.round_trip_ms if neighbour is not None else None
             capacity = self.capacity(id_)
             counts = carried.get(id_, Neighbour())
             fields: dict[str, Any] = {
                 "neighbour": id_,
-                "up": int(known is not None and known.up),
+                "up": int(neighbour is not None and neighbour.up),
                 "cost": links.cost_to(id_) or 0,
                 "round_trip_us": None if round_trip_ms is None else 1_000 * max(0, round_trip_ms),
                 "queue_bytes": 0 if link is None else sum(k.queued_bytes for k in link.links),
@@ -127,30 +128,32 @@ class AgentState:
         ]
 
     def _broker_of(self, peer: Hashable) -> BrokerId | None:
-        """Whose broker a connection leads to; a broker's id is itself."""
+        """The broker that a connection leads to; a broker's id is itself."""
         if not isinstance(peer, MqttLink):
             return BrokerId(peer) if isinstance(peer, int) else None
-        said = self.neighbour_at(peer)
+        hello_sender = self.neighbour_at(peer)
         neighbour = self.neighbours.having(peer)
-        return said if said is not None or neighbour is None else neighbour.expected_id
+        return (
+            hello_sender if hello_sender is not None or neighbour is None else neighbour.expected_id
+        )
 
     def _links_known(self) -> int | None:
-        """Links of the federation: each is told by both its ends."""
+        """Links of the federation: each is reported by both its ends."""
         failover = self.node.failover
         if not failover.active:
             return None
-        ends = sum(len(known.record.links) for _, known in failover.presence if known.present)
+        ends = sum(len(member.record.links) for _, member in failover.presence if member.present)
         return (ends + len(self.node.links.up) + 1) // 2
 
     def _self(self, lag_us: int) -> dict[str, Any]:
         data_path, parameters = self.data_path, self.parameters
         links = [link for n in self.neighbours.all for link in n.links]
         links += self.own_links
-        told: dict[str, Any] = {
+        counts: dict[str, Any] = {
             name: self._since(name, getattr(data_path.counters, attribute))
             for name, attribute in _COUNTED.items()
         }
-        return told | {
+        return counts | {
             "clients": self.clients(),
             "filters": len(data_path.forwarder),
             "local_filters": self.discovery.known.wanted_count,

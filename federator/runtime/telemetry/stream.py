@@ -1,7 +1,7 @@
-"""The metrics stream of one agent: adds up, writes a batch a second, tells it live, answers asks.
+"""The metrics stream of one agent: aggregates, writes a batch a second, pushes it, answers asks.
 
-The disk is touched in one thread of its own, so that a slow one delays no publication. A batch is
-told live only once it is written: its number is then taken for good.
+A single thread does all disk access, so that a slow disk delays no publication. A batch is pushed
+only once it is written: its number is then used for good.
 
 Source: docs/metrics.md.
 """
@@ -35,10 +35,10 @@ from federator.runtime.telemetry.window_aggregator import WindowAggregator
 from federator.runtime.trust.words import SignedWords
 
 FOLD_S: Final = 0.1
-"""Between two times that frame events are added up."""
+"""Between two aggregations of frame events."""
 
 EVENTS_MAX: Final = 2_048
-"""In one window; what is more is counted."""
+"""In one window; further ones are only counted."""
 DETAIL_CHARS_MAX: Final = 1_024
 
 _WITH: Final = {"neighbour": "neighbour", "detail": "reason"}
@@ -51,8 +51,8 @@ NOTICES: Final = {
     "epoch.renewed": ("epoch_renewed", {"value": "epoch"}),
     "id.conflict": ("id_conflict", {"value": "other_epoch"}),
 }
-"""Notices of the node that are told: the kind of event each is, and from which of its details the
-fields of the event are."""
+"""Recorded notices of the node: the kind of event of each, and the detail that each field of the
+event comes from."""
 
 KINDS: Final = (
     *(kind for kind, _ in NOTICES.values()),
@@ -72,18 +72,18 @@ KINDS: Final = (
     "records_lost",
     "events_lost",
 )
-"""All kinds there are."""
+"""All kinds of events."""
 
 
 class EventRecorder:
-    """What changed in one window: effects of the node, events of meshes, and the agent's own."""
+    """Changes of one window: effects of the node, events of meshes, and the agent's own."""
 
     def __init__(self) -> None:
         self._rows: list[dict[str, Any]] = []
         self._missed = 0
 
     def note(self, kind: str, **fields: int | str | None) -> None:
-        """Something changed just now; ``fields`` as in ``Events``."""
+        """Record a change; ``fields`` as in ``Events``."""
         assert kind in KINDS, kind
         if len(self._rows) >= EVENTS_MAX:
             self._missed += 1
@@ -93,11 +93,13 @@ class EventRecorder:
         self._rows.append({"at_us": wall_clock_us(), "kind": kind, **fields})
 
     def on_effect(self, effect: e.Effect) -> None:
-        """Something the node ordered, which may be news."""
+        """Record an effect of the node if it is of interest."""
         match effect:
             case e.Notice(name, _, details) if name in NOTICES:
-                kind, told = NOTICES[name]
-                self.note(kind, **{field: details.get(detail) for field, detail in told.items()})
+                kind, detail_of = NOTICES[name]
+                self.note(
+                    kind, **{field: details.get(detail) for field, detail in detail_of.items()}
+                )
             case e.StepIn(broker, _, sessions):
                 self.note("takeover", subject=broker, value=len(sessions))
             case e.StepBack(broker):
@@ -108,7 +110,7 @@ class EventRecorder:
                 pass
 
     def on_mesh_events(self, entries: Iterable[MeshEntry], missed: int) -> None:
-        """What happened to meshes."""
+        """Record events of meshes."""
         self._missed += missed
         fields: dict[str, int | str | None]
         for entry in entries:
@@ -125,7 +127,7 @@ class EventRecorder:
             self.note(entry.kind, subject=entry.core, **fields)
 
     def rows(self) -> list[Row]:
-        """All since this was last asked."""
+        """All changes since the last call."""
         if self._missed:
             missed, self._missed = self._missed, 0
             self._rows.append({"at_us": wall_clock_us(), "kind": "events_lost", "value": missed})
@@ -151,7 +153,7 @@ class MetricsStream:
     state: AgentState  # read at the end of each window
     link: MqttLink
     folder: Path
-    words: SignedWords  # signs what we tell readers, and judges what they ask
+    words: SignedWords  # signs messages to readers, and verifies their asks
 
     def __post_init__(self) -> None:
         settings, us = self.settings, self.links.self_id
@@ -186,28 +188,27 @@ class MetricsStream:
         self._since = (wall_clock_us(), monotonic_ms())
         self._lag_s = 0.0
         self._lost = 0
-        self.records_lost = 0  # for want of room, in memory or on disk, as far as told
+        self.records_lost = 0  # for want of room, in memory or on disk, as far as reported
         self.events.note("agent_started", value=self.links.epoch)
         if self.spool.torn:
             self.events.note("spool_torn", value=self.spool.torn)
 
     def subscriptions(self) -> list[TopicFilter]:
-        """What the control connection subscribes: the broker's counts, and asks."""
-        told = [TopicFilter(topic, max_qos=QoS.AT_MOST_ONCE) for topic in SYS_TOPICS]
-        return [*told, self.replay.subscription()]
+        """The subscriptions of the control connection: the broker's counts, and asks."""
+        counts = [TopicFilter(topic, max_qos=QoS.AT_MOST_ONCE) for topic in SYS_TOPICS]
+        return [*counts, self.replay.subscription()]
 
     def on_interest(self, added: Iterable[str], removed: Iterable[str]) -> None:
-        """Our clients want these filters from now on, and those no longer."""
+        """Our clients want ``added`` from now on, and ``removed`` no longer."""
         self._terms.change(added, removed, now_us=wall_clock_us())
 
     def on_handled(self) -> None:
-        """The node saw an event: see what it did to meshes."""
+        """The node handled an event: record what it did to meshes."""
         entries, missed = self.mesh_events.take()
         if entries or missed:
             self.events.on_mesh_events(entries, missed)
 
     async def run(self) -> None:
-        """Flush until cancelled."""
         loop = asyncio.get_running_loop()
         due_s = loop.time() + self._flush_s
         while True:
@@ -220,7 +221,7 @@ class MetricsStream:
                 await self.flush()
 
     async def leave(self) -> None:
-        """Write what there is, whole; nothing is written after this."""
+        """Write the rest as whole segments; nothing is written after this."""
         self.events.note("agent_stopped")
         self._fold()
         await self.flush()
@@ -229,7 +230,7 @@ class MetricsStream:
             await loop.run_in_executor(self._disk, self.spool.close)
 
     async def flush(self) -> None:
-        """Write and tell what came together since the last time."""
+        """Write and push the rows since the last call."""
         async with self._flushing:
             rows = self._rows()
             shared = {"federation": self.federation, "epoch": int(self.links.epoch)}
@@ -264,7 +265,7 @@ class MetricsStream:
         rows = self._window.rows(when)
         rows += self.state.rows(self._window.take_links(), when, lag_us=lag_us)
         now_us = self._since[0]
-        rows += [(Wants, {"at_us": now_us} | told) for told in self._terms.rows(now_us=now_us)]
+        rows += [(Wants, {"at_us": now_us} | want) for want in self._terms.rows(now_us=now_us)]
         return rows + self.events.rows()
 
     def _write(

@@ -1,7 +1,6 @@
-"""Traces at one agent: sent for an operator, carried on for others, answered home.
+"""Traces at one agent: sent for an operator, passed on for others, answered to the origin.
 
-What is decided, is decided in ``protocol.telemetry.tracing``; this knows where in a running agent
-things are.
+``protocol.telemetry.tracing`` decides; this module supplies the parts of a running agent.
 
 Source: docs/observability.md, "A topic on its way".
 """
@@ -37,11 +36,11 @@ from federator.runtime.mqtt.subscriptions import live_filter
 from federator.runtime.process.clocks import monotonic_ms, wall_clock_us
 
 TRACES_PER_S: Final = 5
-"""How many orders of operators at this broker are carried out."""
+"""Bound of the orders of operators at this broker."""
 ECHOES_PER_S: Final = 200
-"""How many echoes are sent, our own and those passed on; more are dropped."""
+"""Bound of the echoes sent, our own and those passed on; more are dropped."""
 ASKED_MAX: Final = 64
-"""Traces whose echoes are awaited; the oldest is given up first."""
+"""Traces that wait for echoes; the oldest is given up first."""
 COMPLAINT_GAP_MS = Millis(60_000)
 
 _log = structlog.get_logger()
@@ -49,24 +48,25 @@ _log = structlog.get_logger()
 
 @dataclass(kw_only=True, eq=False, repr=False)
 class TraceService:
-    """Where traces begin, pass and come home."""
+    """Handles traces where they begin, pass and come home."""
 
     settings: Settings
     links: Links
     connections: NeighbourLinks
     traffic: ControlTraffic
-    link: MqttLink  # the control connection to our broker, by which operators are answered
+    link: MqttLink  # the control connection to our broker, over which operators are answered
     policy: BrokerPolicy
     link_policies: LinkPolicies
     forwarder: Forwarder
-    name_of: Callable[[BrokerId], str]  # of a broker, empty when it has none
-    straight_to: Callable[[BrokerId], MqttLink | None]  # where frames go past a neighbour's broker
-    transport_to: Callable[[BrokerId], Transport]  # how frames reach a neighbour just now
+    name_of: Callable[[BrokerId], str]  # of a broker, empty without one
+    # The link for frames that bypass a neighbour's broker.
+    straight_to: Callable[[BrokerId], MqttLink | None]
+    transport_to: Callable[[BrokerId], Transport]  # how frames reach a neighbour now
     send: Callable[[TopicRoute, Sends, bytes], int]  # a trace's body to next hops; its number
 
     def __post_init__(self) -> None:
         self.malformed = 0  # orders that could not be read
-        # Told what others say of traces of ours.
+        # Called with other agents' reports on traces of ours.
         self.on_home: Callable[[TraceEcho], None] = lambda heard: None
         self._self_id = self.settings.broker_id
         self.topic = topics.trace_topic(self.settings.federation)
@@ -76,7 +76,7 @@ class TraceService:
         self._complaints: RateLimiter[str] = RateLimiter(gap_ms=COMPLAINT_GAP_MS, keys_max=1)
 
     def subscription(self) -> TopicFilter:
-        """What to subscribe on the control connection. A retained order is nobody's: none."""
+        """The control connection's subscription, without retained orders: they have no sender."""
         return live_filter(self.topic, no_local=True)
 
     def on_order(self, packet: PublishPacket) -> None:
@@ -106,11 +106,11 @@ class TraceService:
         if route is not None and sends:
             number = self.send(route, sends, tracing.write_logbook(logbook))
             self._asked.put((epoch, number), order.token)
-        told = tracing.echo(logbook, onward, epoch=epoch, number=0)
-        self._answer(order.token, told, now_us)
+        echo = tracing.echo(logbook, onward, epoch=epoch, number=0)
+        self._answer(order.token, echo, now_us)
 
     def on_frame(self, frame: Frame, route: FrameRoute | None) -> tuple[Sends, bytes]:
-        """Carry a trace on, and tell its origin; see ``Traces``."""
+        """Pass a trace on, and report to its origin; see ``Traces``."""
         logbook = tracing.read_logbook(frame.body, sender=frame.sender)
         logbook = logbook.at(self._self_id, wall_clock_us())
         sends: Sends = ()
@@ -126,43 +126,43 @@ class TraceService:
             sends, why = (), "its hops are spent"
         transports = self._transports(sends)
         onward = Onward(route is not None, delivers, self._waiting(sends), why, transports)
-        told = tracing.echo(logbook, onward, epoch=frame.epoch, number=frame.seq)
-        self._send(frame.sender, told)
+        echo = tracing.echo(logbook, onward, epoch=frame.epoch, number=frame.seq)
+        self._send(frame.sender, echo)
         return sends, tracing.write_logbook(logbook)
 
     def on_echo(self, heard: TraceEcho) -> None:
-        """Pass an echo on, or tell who asked."""
+        """Pass an echo on, or answer the operator."""
         if self.links.cost_to(heard.sender) is None:
             return
-        told = tracing.towards_origin(heard, self._self_id)
-        if told is None:
+        echo = tracing.towards_origin(heard, self._self_id)
+        if echo is None:
             return
-        if told.at > 0:
-            self._send(told.path[told.at - 1], told)
+        if echo.at > 0:
+            self._send(echo.path[echo.at - 1], echo)
             return
-        if told.epoch == self.links.epoch:
-            self.on_home(told)
-        token = self._asked.get((told.epoch, told.number))
+        if echo.epoch == self.links.epoch:
+            self.on_home(echo)
+        token = self._asked.get((echo.epoch, echo.number))
         if token is not None:
-            self._answer(token, told, wall_clock_us())
+            self._answer(token, echo, wall_clock_us())
 
     # Within
 
     def _allowed(self, topic: str, sends: Sends) -> Sends:
         rules_of = self.link_policies.rules_of
-        return tuple(each for each in sends if rules_of(each[0]).allows_export(topic))
+        return tuple(send for send in sends if rules_of(send[0]).allows_export(topic))
 
     def _waiting(self, sends: Sends) -> list[tuple[BrokerId, int]]:
-        """Next hops, and what waits to be sent there."""
+        """Next hops, and the bytes that wait to be sent there."""
         known_neighbours = self.links.neighbours
-        found = []
+        queued = []
         for hop, _ in sends:
-            known = known_neighbours.get(hop)
+            neighbour = known_neighbours.get(hop)
             link = self.straight_to(hop)
-            if link is None and known and known.conn:
-                link = self.connections.data_of(known.conn)
-            found.append((hop, 0 if link is None else link.queued_bytes))
-        return found
+            if link is None and neighbour and neighbour.conn:
+                link = self.connections.data_of(neighbour.conn)
+            queued.append((hop, 0 if link is None else link.queued_bytes))
+        return queued
 
     def _transports(self, sends: Sends) -> list[str]:
         return [self.transport_to(hop) for hop, _ in sends]

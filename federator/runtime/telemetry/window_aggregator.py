@@ -1,8 +1,8 @@
-"""Frame events of one window, added up: rows of traffic, links and sampled hops.
+"""Frame events of one window, aggregated: rows of traffic, links and sampled hops.
 
-Delays are kept as they are until the window ends, because the histogram is laid at the smallest.
-So that a window of many frames stays small, its rows are written out early when it has seen
-``DELAYS_MAX`` of them: two rows of one key say the same as one.
+Delays are kept unchanged until the window ends, because the histogram starts at the smallest. To
+keep a window of many frames small, its rows are written out early when it has seen ``DELAYS_MAX``
+of them: two rows of one key mean the same as one.
 
 Source: docs/metrics.md.
 """
@@ -30,10 +30,10 @@ from federator.protocol.types import BrokerId
 
 DELAYS_MAX: Final = 65_536
 KEYS_MAX: Final = 16_384
-"""Rows of one table in one window, and what is remembered between windows."""
+"""Rows of one table in one window, and entries remembered between windows."""
 HOPS_MAX: Final = 4_096
 DELAY_US_MAX: Final = 86_400_000_000
-"""Of a frame that says it was made longer ago, or that much later, nobody believes when."""
+"""If a frame is dated further in the past or future, we do not believe its time."""
 
 _K = TypeVar("_K", bound=Hashable)
 
@@ -64,7 +64,7 @@ class _Traffic:
 
 @dataclass(slots=True)
 class _Group:
-    """Deliveries of one key: the events themselves, added up only when the row is made."""
+    """Deliveries of one key: the events themselves, aggregated only when the row is made."""
 
     out_of_order: int = 0
     events: list[Delivered] = field(default_factory=list)
@@ -72,10 +72,10 @@ class _Group:
 
 @dataclass(slots=True)
 class _Origin:
-    """An origin's incarnation: where its sampling begins, and its latest numbers delivered."""
+    """An origin's incarnation: the offset of its sampling, and its latest numbers delivered."""
 
     salt: int
-    latest: list[int] = field(default_factory=lambda: [-1, -1])  # plain, under custody
+    latest: list[int] = field(default_factory=lambda: [-1, -1])  # without and with custody
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -85,7 +85,7 @@ class WindowAggregator:
     self_id: BrokerId
     forwarder: Forwarder
     parameters: Parameters
-    sample: int  # one frame in so many is told hop by hop; 0: none
+    sample: int  # one frame in so many is recorded hop by hop; 0: none
 
     def __post_init__(self) -> None:
         self.links: defaultdict[BrokerId, Neighbour] = defaultdict(Neighbour)
@@ -97,14 +97,14 @@ class WindowAggregator:
         self._early: list[dict[str, Any]] = []
         self._delays = 0
         self._origins: dict[tuple[BrokerId, int], _Origin] = {}
-        # What frames alike are added to, while no route can have changed:
+        # The totals that equal frames add to, while no route can have changed.
         self._made_to: dict[tuple[bytes, int, int | None], list[_Traffic]] = {}
         self._delivered_to: dict[
             tuple[BrokerId, int, bytes, int, int | None], tuple[_Group, list[_Traffic]]
         ] = {}
 
     def add(self, events: Sequence[FrameEvent]) -> None:
-        """Add up ``events``."""
+        """Aggregate ``events``."""
         self._made_to.clear()
         self._delivered_to.clear()
         for event in events:
@@ -127,7 +127,7 @@ class WindowAggregator:
                     link.dropped += event.publications
 
     def rows(self, when: dict[str, Any]) -> list[Row]:
-        """What came together since this was last asked, but for the links.
+        """The rows since the last call, except for the links.
 
         ``when``: ``at_us`` and ``window_ms``.
         """
@@ -145,7 +145,7 @@ class WindowAggregator:
         return rows
 
     def take_links(self) -> dict[BrokerId, Neighbour]:
-        """What each link carried since this was last asked."""
+        """What each link carried since the last call."""
         links, self.links = self.links, defaultdict(Neighbour)
         return links
 
@@ -197,7 +197,7 @@ class WindowAggregator:
     # Within
 
     def _where(self, event: Delivered, made_us: int | None) -> tuple[_Group, list[_Traffic]]:
-        """What an event like this is added to."""
+        """The group and the totals for events like this one."""
         custody = event.flags & CUSTODY_FLAG
         _, local, strategy = self._filters_of(event.keys)
         key = (event.origin, event.hops, custody, strategy)
@@ -214,12 +214,12 @@ class WindowAggregator:
         return group, totals
 
     def _origin(self, origin: BrokerId, epoch: int) -> _Origin:
-        known = self._origins.get((origin, epoch))
-        if known is None:
+        state = self._origins.get((origin, epoch))
+        if state is None:
             if len(self._origins) >= KEYS_MAX:
                 self._origins.clear()
-            known = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
-        return known
+            state = self._origins[origin, epoch] = _Origin(salt_of(origin, epoch))
+        return state
 
     def _traffic(
         self, filter_: str, qos: int, made_us: int | None, total: _Traffic
@@ -234,7 +234,7 @@ class WindowAggregator:
         }
 
     def _hop(self, event: Came | Made, hop: int, sender: BrokerId | None, at_us: int) -> None:
-        """Tell of the frame here, if it is a sample."""
+        """Record the frame here, if it is a sample."""
         origin = event.origin if isinstance(event, Came) else self.self_id
         if not self.sample:
             return
@@ -261,7 +261,7 @@ class WindowAggregator:
     def _filters_of(self, keys: bytes) -> tuple[list[str], list[str], str]:
         """The filters behind ``keys``, those of them that are local, and the strategy of the first.
 
-        What begins with ``$`` is between agents, and left out.
+        Filters that begin with ``$`` are between agents, and left out.
         """
         named = [f for key in keys_in(keys) for f in self.forwarder.filters_with(key)]
         all_ = [f for f in named if not f.startswith("$")]
@@ -303,12 +303,12 @@ def _window_of(time_us: int) -> int:
 
 
 def _known(totals: dict[_K, _Traffic], key: _K, window: WindowAggregator) -> _Traffic:
-    """The total of ``key``; one that nobody reads when there are too many."""
-    known = totals.get(key)
-    if known is None:
-        known = _Traffic()
+    """The total of ``key``; beyond the bound a fresh one that is discarded."""
+    total = totals.get(key)
+    if total is None:
+        total = _Traffic()
         if len(totals) < KEYS_MAX:
-            totals[key] = known
+            totals[key] = total
         else:
             window.lost += 1
-    return known
+    return total

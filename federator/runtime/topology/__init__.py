@@ -1,1 +1,1 @@
-"""Links that arrange themselves, at work: seeds, measurements, and what is remembered."""
+"""Links that arrange themselves, at work: seeds, measurements, and known brokers."""

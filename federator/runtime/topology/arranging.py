@@ -1,4 +1,4 @@
-"""What ``protocol.topology`` asks for: measurements, known brokers on disk, who may be dialled.
+"""Services for ``protocol.topology``: measurements, known brokers on disk, checks of addresses.
 
 Source: docs/topology.md; docs/protocol.md 16.
 """
@@ -35,17 +35,17 @@ _brokers: Final = msgspec.json.Decoder(tuple[tuple[BrokerId, str], ...])
 
 @dataclass(eq=False, repr=False)
 class ConfiguredAddressVerifier:
-    """Vouches for our address with our key, and judges others' by theirs and by our rules."""
+    """Signs our address with our key, and verifies others' by their keys and our rules."""
 
     settings: Settings
     trust: Trust | None
 
     def sign(self, address: str, epoch: Epoch) -> bytes:
-        """Our signature, if we sign."""
+        """Our signature, if we have a key."""
         return b"" if self.trust is None else self.trust.guard.prove_address(address, epoch)
 
     def objection(self, id: BrokerId, place: Place) -> str:
-        """Why nobody may connect there; empty when all is well."""
+        """Why no agent may connect there; empty when all is well."""
         try:
             if self.trust is not None:
                 guard = self.trust.guard
@@ -58,29 +58,29 @@ class ConfiguredAddressVerifier:
 
 
 def known_brokers(folder: Path) -> tuple[tuple[BrokerId, str], ...]:
-    """The brokers that we knew when we ran before; none when that cannot be read."""
+    """The brokers known to an earlier process; none when the file cannot be read."""
     return damage.read(folder / BROKERS_FILE, _brokers.decode) or ()
 
 
 @dataclass(eq=False, repr=False)
 class Arranger:
-    """Measures ways, and remembers brokers over a restart."""
+    """Measures round trips, and remembers brokers over a restart."""
 
     folder: Path
     measured: Callable[[Measured], None]
 
     def __post_init__(self) -> None:
-        self._asked: asyncio.Queue[Measure] = asyncio.Queue()  # the protocol asks one at a time
+        self._asked: asyncio.Queue[Measure] = asyncio.Queue()  # the protocol requests one at a time
         self.measure = self._asked.put_nowait
 
     async def run(self) -> None:
-        """Measure what is asked, one after another."""
+        """Measure what is requested, one after another."""
         while True:
             order = await self._asked.get()
             self.measured(Measured(order.id, await round_trip(order.address)))
 
     def remember(self, brokers: tuple[tuple[BrokerId, str], ...]) -> None:
-        """Write down whom we know, for ``known_brokers``."""
+        """Write down known brokers, for ``known_brokers``."""
         path = self.folder / BROKERS_FILE
         try:
             damage.write(path, msgspec.json.encode(brokers))
@@ -89,16 +89,16 @@ class Arranger:
 
 
 async def round_trip(url: str) -> int | None:
-    """Milliseconds there and back, from how long TCP takes to connect; ``None``: no answer.
+    """Round trip in milliseconds, from how long TCP takes to connect; ``None``: no answer.
 
-    Nothing is said over the connection, so whoever answers learns no more than that somebody asked.
+    Nothing is sent over the connection, so the other end learns only that it was tried.
     """
     took_s: list[float] = []
     loop = asyncio.get_running_loop()
     with contextlib.suppress(OSError, ValueError, TimeoutError):
         address = Address.parse(url)
         async with asyncio.timeout(TRY_SECONDS_MAX):
-            # The name is looked up first: that is not part of the way.
+            # The name is resolved first: that is not part of the way.
             host = str((await loop.getaddrinfo(address.host, address.port))[0][4][0])
         for _ in range(TRIES):
             started_s = loop.time()

@@ -1,1 +1,1 @@
-"""Keys and certificates at work: read from files, kept up with them, and used by the guard."""
+"""Keys and certificates at work: read from files, kept up to date, and used by the guard."""

@@ -1,10 +1,10 @@
-"""What ``protocol.trust`` asks of cryptography, done by pyca/cryptography.
+"""The cryptography for ``protocol.trust``, by pyca/cryptography.
 
-Ed25519 signs, X25519 agrees, HKDF-SHA256 makes keys of it, AES-256-GCM seals: with an empty text
-it is a keyed MAC, and on processors with AES and carry-less multiplication cheaper than any hash.
+Ed25519 signs, X25519 agrees, HKDF-SHA256 derives keys, AES-256-GCM seals: with an empty text it is
+a keyed MAC, and on processors with AES and carry-less multiplication cheaper than any hash.
 
-Measured here, 150 B and 8 kB: GMAC 0.6 and 1.1 us, keyed BLAKE2b 0.9 and 12 us, HMAC-SHA256 2.1
-and 10 us; Ed25519 signs in 39 us and verifies in 133 us.
+Measured here, 150 B and 8 kB: GMAC 0.6 and 1.1 us, keyed BLAKE2b 0.9 and 12 us, HMAC-SHA256 2.1 and
+10 us; Ed25519 signs in 39 us and verifies in 133 us.
 """
 
 from cryptography.exceptions import InvalidSignature, InvalidTag
@@ -36,7 +36,7 @@ class AesGcm:
         self.encrypt = self._aead.encrypt
 
     def decrypt(self, nonce: bytes, data: bytes, associated_data: bytes, /) -> bytes | None:
-        """The text that was encrypted; ``None`` when ``data`` is not what ``encrypt`` made."""
+        """The decrypted text; ``None`` when ``data`` is not from ``encrypt``."""
         try:
             return self._aead.decrypt(nonce, data, associated_data)
         except InvalidTag:
@@ -57,7 +57,7 @@ class SecretIdentity:
 
     @classmethod
     def new(cls) -> "SecretIdentity":
-        """An identity with secrets that are freshly drawn."""
+        """An identity with new random secrets."""
         return cls(
             Ed25519PrivateKey.generate().private_bytes_raw(),
             X25519PrivateKey.generate().private_bytes_raw(),
@@ -79,13 +79,12 @@ class SecretIdentity:
         return self._exchange.public_key().public_bytes_raw()
 
     def sign(self, text: bytes) -> bytes:
-        """Our signature of ``text``."""
         return self._signing.sign(text)
 
     def agree(self, exchange_key: bytes, *, salt: bytes, info: bytes) -> AesGcm | None:
         """A cipher under a key that only we and the holder of ``exchange_key`` can derive."""
         try:
             secret = self._exchange.exchange(X25519PublicKey.from_public_bytes(exchange_key))
-        except ValueError:  # a point of small order: the secret would be known to all
+        except ValueError:  # a point of small order: every attacker would know the secret
             return None
         return AesGcm(HKDF(SHA256(), length=KEY_BYTES, salt=salt, info=info).derive(secret))

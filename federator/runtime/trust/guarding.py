@@ -1,8 +1,9 @@
-"""The guard of one agent at work: made from key files, told when they change, its refusals heard.
+"""The guard of one agent at work: made from key files, reloaded when they change.
 
-Key files are read again when they change, so keys are changed by replacing files. A list of
-revocations that is news to us goes to every neighbour, and all we have to one that comes up: so it
-reaches whoever is connected, and stops where it is known. The newest is kept in the state folder.
+Key files are read again when they change, so an operator changes keys by replacing files. A new
+list of revocations goes to every neighbour, and all our lists go to a neighbour that comes up: so
+they reach every connected agent, and stop where they are known. The newest is kept in the state
+folder.
 
 Source: docs/security.md.
 """
@@ -37,7 +38,7 @@ _log = structlog.get_logger()
 
 
 class TurnedAwayError(DecodeError):
-    """A message is not believed, which was counted and told."""
+    """A message is refused, which was counted and logged."""
 
 
 def _now_s() -> int:
@@ -48,7 +49,7 @@ class Trust:
     """The guard of one agent in signed or sealed mode, with its keys.
 
     Attributes:
-        words: Signs words that are for others than agents, and judges theirs.
+        words: Signs messages for other programs than agents, and verifies theirs.
         proves: Whether frames under custody are proven.
 
     Raises:
@@ -94,8 +95,8 @@ class Trust:
         """The control message in ``payload``. ``has_namesake`` is as of ``Guard.admit``.
 
         Raises:
-            TurnedAwayError: It is not believed.
-            DecodeError: It is believed, and malformed all the same.
+            TurnedAwayError: It is not authentic.
+            DecodeError: It is authentic, but malformed.
         """
         try:
             sender, body, greeting = self.guard.read(kind, payload)
@@ -113,7 +114,7 @@ class Trust:
         return TurnedAwayError(str(error))
 
     def open_frame(self, payload: bytes) -> tuple[BrokerId, bytes] | None:
-        """Who sealed a frame, and the frame; ``None`` when it was turned away."""
+        """The sender by the seal, and the frame; ``None`` when it was refused."""
         try:
             return self.guard.unseal(DATA, "data", payload)
         except DecodeError as error:
@@ -123,7 +124,7 @@ class Trust:
     # -- revocations ---------------------------------------------------------------------------
 
     def on_revoked(self, message: Revoked) -> bool:
-        """Take up what a neighbour passes on; whether it is news, to be passed on."""
+        """Apply a neighbour's revocations; return whether they are new, to be passed on."""
         news = False
         for data in message.lists:
             try:
@@ -144,7 +145,7 @@ class Trust:
         self.drop_distrusted()
 
     def drop_distrusted(self) -> None:
-        """Stop listening to neighbours whose certificate does not hold any longer."""
+        """Drop neighbours without a valid certificate."""
         for id_ in self.guard.forget_distrusted():
             _log.warning("trust.dropped", neighbour=id_)
 
@@ -158,7 +159,7 @@ class Trust:
     # -- changing keys -------------------------------------------------------------------------
 
     def follow_files(self) -> bool:
-        """Follow key files that changed; whether there are new revocations to pass on."""
+        """Apply changed key files; return whether there are new revocations to pass on."""
         self._files.tell_expiry(self.guard.ours.certificate.expires_s)
         self.drop_distrusted()
         before = self.guard.authority.revocations
@@ -180,7 +181,7 @@ class Trust:
         self.drop_distrusted()
 
     def snapshot(self) -> dict[str, object]:
-        """What an operator sees at ``/status``."""
+        """The state for operators at ``/status``."""
         certificate = self.guard.ours.certificate
         return {
             "serial": certificate.serial.hex(),
@@ -193,11 +194,11 @@ class Trust:
 
 @dataclass(eq=False, repr=False)
 class KeyWatcher:
-    """Keeps an agent's keys up with their files, and its neighbours up with revocations.
+    """Keeps an agent's keys in step with their files, and its neighbours with revocations.
 
     Args:
         neighbours: Connections to neighbours that are up.
-        send: Sends over one of them, if it is still there.
+        send: Sends over one of them, if it still exists.
     """
 
     self_id: BrokerId
@@ -213,7 +214,7 @@ class KeyWatcher:
                 self.pass_on()
 
     def on_revoked(self, message: Revoked) -> None:
-        """Take revocations that a neighbour passes on; what is news goes on to all."""
+        """Apply a neighbour's revocations, and pass new ones on to all."""
         if self.trust.on_revoked(message):
             self.pass_on()
 
@@ -226,22 +227,22 @@ class KeyWatcher:
 
 
 def _stored_lists(path: Path) -> list[bytes]:
-    """The lists in ``path``; a damaged one is told of."""
+    """The lists in ``path``; damage is reported."""
     content = path.read_bytes()
     lost: list[int] = []
     pieces = damage.read_pieces(content, 0, len(content), lambda at, end: lost.append(end - at))
-    found = [content[at:end] for at, end in pieces]
-    if not found and (former := _unframed(content)):
+    sound = [content[at:end] for at, end in pieces]
+    if not sound and (former := _unframed(content)):
         return former
     if lost or not content:
         damage.tell(path, "revocations in it are damaged", lost_bytes=sum(lost))
-    return found
+    return sound
 
 
 def _unframed(data: bytes) -> list[bytes]:
     """The lists in a file of an older release; none when it is no such file."""
-    found: list[bytes] = []
+    lists: list[bytes] = []
     while len(data) >= 4 and (size := int.from_bytes(data[:4], "big")) <= SIGNED_BYTES_MAX:
-        found.append(data[4 : 4 + size])
+        lists.append(data[4 : 4 + size])
         data = data[4 + size :]
-    return found if not data else []
+    return lists if not data else []

@@ -1,6 +1,6 @@
-"""Cryptography for who has keys: it is imported with the first of them.
+"""Cryptography for agents with keys: imported with the first key.
 
-It takes 7 MB, which an agent of an open federation has no use for.
+It takes 7 MB, which an agent of an open federation does not need.
 """
 
 from typing import TYPE_CHECKING

@@ -1,6 +1,6 @@
-"""Key files that are followed: keys are changed by replacing files, without a restart.
+"""Watches key files: an operator changes keys by replacing files, without a restart.
 
-While one of them cannot be used nothing changes, and that is told.
+While one of them cannot be used nothing changes, and that is logged.
 
 Source: docs/security.md, "Changing keys".
 """
@@ -36,7 +36,7 @@ class KeyFiles:
         self._expiry: RateLimiter[str] = RateLimiter(gap_ms=DAY_MS, keys_max=1)
 
     def follow(self, reload: Callable[[], None]) -> None:
-        """Call ``reload`` if a file changed; what it cannot use is told."""
+        """Call ``reload`` if a file changed; log a file that cannot be used."""
         stamps = self._stamps()
         if stamps == self._seen:
             return
@@ -47,7 +47,7 @@ class KeyFiles:
             _log.error("trust.keys_not_changed", reason=str(error))
 
     def tell_expiry(self, expires_s: int) -> None:
-        """Say in time, once a day, that our certificate expires."""
+        """Log in time, once a day, that our certificate expires."""
         left_s = expires_s - wall_clock_ms() // 1000
         if left_s < EXPIRY_NOTICE_S and self._expiry.allow("", monotonic_ms()):
             _log.warning("trust.expires", days=max(0, left_s // 86_400))
@@ -57,7 +57,7 @@ class KeyFiles:
 
 
 def take_up(revocations: bytes | None, authority: Authority) -> bool:
-    """Whether ``revocations`` are news. Others, and damaged ones, are left alone."""
+    """Apply ``revocations``; return whether they are new. Damaged ones are ignored."""
     try:
         return revocations is not None and authority.revoke(revocations)
     except DecodeError as error:
@@ -68,6 +68,6 @@ def take_up(revocations: bytes | None, authority: Authority) -> bool:
 def _stamp(path: Path | None) -> tuple[int, int] | None:
     with contextlib.suppress(OSError):
         if path is not None:
-            told = path.stat()
-            return told.st_mtime_ns, told.st_ino
+            status = path.stat()
+            return status.st_mtime_ns, status.st_ino
     return None

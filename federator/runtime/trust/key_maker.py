@@ -1,4 +1,4 @@
-"""Makes what a signed federation needs: its key, agents' key files, lists of revocations.
+"""Makes the files of a signed federation: its key, agents' key files, lists of revocations.
 
 For the operator's command, and for experiments that run signed.
 
@@ -33,7 +33,7 @@ class KeyMaker:
 
     @property
     def public(self) -> FederationPublic:
-        """What agents trust."""
+        """The public key that agents trust."""
         return FederationPublic(federation=self.key.federation, key=self._identity.signing_key)
 
     def issue(
@@ -47,7 +47,7 @@ class KeyMaker:
     ) -> tuple[AgentKeys, Certificate]:
         """Fresh keys for one agent, with their certificate.
 
-        Or for who has another ``role``, of that ``name``; then ``broker`` says nothing.
+        Or for a holder of another ``role``, of that ``name``; then ``broker`` is ignored.
         """
         identity = SecretIdentity.new()
         certificate = Certificate(

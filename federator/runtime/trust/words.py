@@ -1,4 +1,4 @@
-"""Signed words at work: said with the key of one part, and judged; what is not believed is told.
+"""Signed messages at work: signed with the key of one part, verified, and logged when refused.
 
 Source: docs/security.md, "Roles".
 """
@@ -30,21 +30,21 @@ COMPLAINT_GAP_MS: Final = Millis(60_000)
 COMPLAINTS_MAX: Final = 256
 
 _CHOSEN: Final = re.compile(r"[0-9a-f]{6,}|\d+|'[^']*'|\"[^\"]*\"|`[^`]*`")
-"""What of a reason its sender chose: nobody shall fill our log by choosing again and again."""
+"""The parts of a reason that its sender chose: varying them must not fill our log."""
 
 _log = structlog.get_logger()
 
 
 class SignedWords:
-    """The words of one part of a federation; without keys nothing is signed, and all believed.
+    """Signs and verifies for one part of a federation; without keys, signs nothing, believes all.
 
     Args:
-        authority: Judges certificates; ``None``: there are no keys.
+        authority: Verifies certificates; ``None``: there are no keys.
         vouch: Signs a text; ``None``: we have no key of our own.
-        required: Whose words must be proven.
+        required: Roles that must sign.
 
     Attributes:
-        refused: What was turned away, by topic.
+        refused: Refused messages by topic.
     """
 
     def __init__(
@@ -65,12 +65,12 @@ class SignedWords:
 
     @property
     def signs(self) -> bool:
-        """Whether we have a key, so that what we say is signed."""
+        """Whether we have a key to sign with."""
         return self._signer is not None
 
     @property
     def judges(self) -> bool:
-        """Whether we have keys to judge by, so that a proof says something."""
+        """Whether we have keys to verify with."""
         return self._judge is not None
 
     def sign(self, topic: str, body: bytes, *, to: bytes = NOBODY, is_will: bool = False) -> bytes:
@@ -80,36 +80,36 @@ class SignedWords:
         return self._signer.sign(topic, body, to=to, is_will=is_will)
 
     def believes(self, topic: str, payload: bytes, wanted: Wanted) -> bool:
-        """Whether to believe a word; see ``WordJudge.check``."""
+        """Whether a message is authentic; see ``WordJudge.check``."""
         if self._judge is None:
             return True
         try:
             self._judge.check(topic, payload, wanted)
         except DecodeError as error:
-            self.refuse(topic.split("/")[2], error)  # what follows may be a secret
+            self.refuse(topic.split("/")[2], error)  # the rest may be a secret
             return False
         return True
 
     def is_gateways(
         self, broker: BrokerId, packet: PublishPacket, name: str, *, again: bool = False
     ) -> bool:
-        """Whether the gateway of that name said it at ``broker``; the newest also ``again``."""
+        """Whether that gateway sent it at ``broker``; the newest also ``again``."""
         wanted = Wanted("gateway", name, to=at(broker), ages=True, stays=again)
         return self.believes(packet.topic, packet.payload, wanted)
 
     def is_collectors(self, broker: BrokerId, packet: PublishPacket, run: str) -> bool:
-        """Whether a collector said it at ``broker``, once in that ``run``, which it names."""
+        """Whether a collector sent it at ``broker``, once in that ``run``, which it names."""
         wanted = Wanted("collector", to=at(broker), place=run, ages=True)
         return self.believes(packet.topic, packet.payload, wanted)
 
     def is_agents(
         self, broker: BrokerId, topic: str, payload: bytes, *, again: bool = False
     ) -> bool:
-        """Whether the agent of ``broker`` said it on ``topic``; the newest also ``again``."""
+        """Whether the agent of ``broker`` sent it on ``topic``; the newest also ``again``."""
         return self.believes(topic, payload, Wanted("agent", str(broker), stays=again))
 
     def refuse(self, kind: str, error: DecodeError) -> None:
-        """Count what is not believed, and say why."""
+        """Count a refused message, and log why."""
         self.refused[kind] += 1
         reason = str(error)[:200]
         if self._complaints.allow(f"{kind}: {_CHOSEN.sub('', reason)}", monotonic_ms()):
@@ -118,12 +118,12 @@ class SignedWords:
 
 
 class FollowedWords(SignedWords):
-    """The words of a gateway or a collector, under keys that are kept up with their files.
+    """Signs and verifies for a gateway or a collector, with keys that follow their files.
 
     Args:
         keys: The files.
-        read_own: Reads the key of our own, if we have one.
-        required: Whose words must be proven.
+        read_own: Reads our own key, if we have one.
+        required: Roles that must sign.
 
     Raises:
         ConfigError: The keys cannot be used.
@@ -155,7 +155,7 @@ class FollowedWords(SignedWords):
             self.follow_files()
 
     def follow_files(self) -> None:
-        """Follow key files that changed."""
+        """Apply changed key files."""
         if self._own is not None:
             self._files.tell_expiry(holder_of(self._own).expires_s)
         before = self._authority.revocations
@@ -170,9 +170,9 @@ class FollowedWords(SignedWords):
         news = take_up(revocations, authority)
         if own is not None and own != self._own:
             now_s, role = wall_clock_us() // 1_000_000, holder_of(own).role
-            told = authority.judge(own.certificate, now_s=now_s, role=role)
+            certificate = authority.judge(own.certificate, now_s=now_s, role=role)
             if self._own is not None:
-                _log.info("trust.certificate_changed", serial=told.serial.hex())
+                _log.info("trust.certificate_changed", serial=certificate.serial.hex())
             self._own, self._signer = own, _signer(vouch_by(own))
         self._authority.retrust(trusted)
         if news and revocations is not None:
@@ -180,7 +180,7 @@ class FollowedWords(SignedWords):
 
 
 def vouch_by(keys: AgentKeys | None) -> Callable[[bytes], bytes] | None:
-    """What signs with a key that was given to a gateway, a collector or an operator."""
+    """A signer with a key issued to a gateway, a collector or an operator."""
     if keys is None:
         return None
     own, certificate = identity(keys), keys.certificate

@@ -1,1 +1,1 @@
-"""Ways to a broker that are more than a plain connection: by a proxy, in WebSockets."""
+"""Ways to a broker beyond a plain connection: by a proxy, in WebSockets."""

@@ -1,6 +1,6 @@
-"""The way out by an HTTP proxy: CONNECT, and from then on bytes as over a plain connection.
+"""Connections through an HTTP proxy: CONNECT, and from then on bytes as over a plain connection.
 
-TLS is spoken with the broker through it, so the proxy learns the broker's name and nothing else.
+TLS runs with the broker through it, so the proxy learns the broker's name and nothing else.
 
 Source: RFC 9110, 9.3.6 (CONNECT); RFC 7617 (Basic).
 """
@@ -19,7 +19,7 @@ _END: Final = b"\r\n\r\n"
 
 @dataclass(frozen=True, slots=True)
 class HttpProxy:
-    """Where a proxy listens, and who we are there: ``user:password``."""
+    """The address of a proxy, and our login there: ``user:password``."""
 
     host: str
     port: int
@@ -31,12 +31,12 @@ class HttpProxy:
     async def connect(
         self, protocol: asyncio.BaseProtocol, host: str, port: int, tls: ssl.SSLContext | None
     ) -> asyncio.Transport:
-        """Open a connection to ``host``, whose name the proxy looks up, for ``protocol``.
+        """Open a connection to ``host``, whose name the proxy resolves, for ``protocol``.
 
         Raises:
             OSError: The proxy is not there, or TLS fails.
-            UnicodeError: ``host`` is no name of a host.
-            LinkError: The proxy does not let us through.
+            UnicodeError: ``host`` is not a valid host name.
+            LinkError: The proxy refuses us.
         """
         name = f"[{host}]" if ":" in host else host.encode("idna").decode("ascii")
         loop = asyncio.get_running_loop()
@@ -75,9 +75,9 @@ class HttpProxy:
 
 
 class _Answer(asyncio.Protocol):
-    """Waits for the head of a proxy's answer. Behind it is nothing yet: brokers speak second.
+    """Waits for the head of a proxy's answer. Nothing follows yet: brokers send second.
 
-    ``status``: the first line of it, or ``None`` when it is none.
+    ``status``: its first line, or ``None`` when it is not valid.
     """
 
     def __init__(self, status: asyncio.Future[str | None]) -> None:
@@ -85,17 +85,15 @@ class _Answer(asyncio.Protocol):
         self._head = b""
 
     def data_received(self, data: bytes) -> None:
-        """More of the head."""
         self._head += data
         if _END in self._head:
             status = self._head.split(b"\r\n", 1)[0].decode("latin-1")[:80]
-            opened = _code(status) == "200"  # else there may be a page about it
+            opened = _code(status) == "200"  # else a page about it may follow
             self._tell(status if self._head.endswith(_END) or not opened else None)
         elif len(self._head) > HEAD_BYTES_MAX:
             self._tell(None)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The proxy hung up."""
         self._tell(None)
 
     def _tell(self, status: str | None) -> None:

@@ -1,7 +1,7 @@
 """MQTT in WebSockets, without a socket: bytes to send become frames, frames become bytes.
 
-Where a frame ends says nothing of where a packet does, so what comes is passed on as it comes: a
-frame of any length, in any number of fragments, is never kept whole. Compression is not offered.
+Frames and packets end independently, so received bytes are passed on as they come: a frame of any
+length, in any number of fragments, is never kept whole. Compression is not offered.
 
 Source: RFC 6455; OASIS MQTT 5.0, section 6.
 """
@@ -30,10 +30,10 @@ from federator.errors import LinkError
 
 SUBPROTOCOL: Final = "mqtt"
 FRAME_BYTES_MAX: Final = 65_536
-"""Of what we send in a frame: servers, and what stands before them, bound it."""
+"""Bound of the bytes we send in a frame: servers, and proxies before them, bound it."""
 
 FRAMES_PER_TURN_MAX: Final = 1_024
-"""What one turn of the loop takes apart, however short frames are."""
+"""Frames that one turn of the loop decodes, however short they are."""
 
 REASON_CHARACTERS_MAX: Final = 120
 
@@ -41,7 +41,7 @@ _ORDERLY: Final = (CloseReason.NORMAL_CLOSURE, CloseReason.GOING_AWAY, CloseReas
 
 
 class Stage(Enum):
-    """How far a conversation is."""
+    """The state of a connection."""
 
     OPENING = "the broker has not answered"
     OPEN = "bytes go both ways"
@@ -52,9 +52,9 @@ class WebSocket:
     """Our end of one WebSocket.
 
     Attributes:
-        stage: How far it is.
-        ping: What the last ping said that was not answered yet.
-        reason: Why the broker closed, in words; ``None``: it just did.
+        stage: The state of the connection.
+        ping: The payload of the last unanswered ping.
+        reason: Why the broker closed, in words; ``None`` without one.
     """
 
     def __init__(self, host: str, port: int | None, path: str) -> None:
@@ -68,15 +68,15 @@ class WebSocket:
         self.reason: str | None = None
 
     def request(self) -> bytes:
-        """What opens it. Raises ``UnicodeError``: the host is no name of a host."""
-        wanted = Request(host=self._host, target=self._path, subprotocols=[SUBPROTOCOL])
-        return self._connection.send(wanted)
+        """The opening request. Raises ``UnicodeError``: the host is not a valid host name."""
+        opening = Request(host=self._host, target=self._path, subprotocols=[SUBPROTOCOL])
+        return self._connection.send(opening)
 
     def receive(self, data: bytes) -> None:
-        """Take what came; ``take`` takes it apart.
+        """Buffer received bytes; ``take`` decodes them.
 
         Raises:
-            LinkError: The answer to our request is none.
+            LinkError: The answer to our request is not valid.
         """
         try:
             self._connection.receive_data(data)
@@ -87,7 +87,7 @@ class WebSocket:
         """The bytes of the next frames, and whether there may be more.
 
         Raises:
-            LinkError: What came is not what a broker says.
+            LinkError: A frame that a broker must not send.
         """
         taken = bytearray()
         events = list(islice(self._connection.events(), FRAMES_PER_TURN_MAX))
@@ -118,12 +118,13 @@ class WebSocket:
                 raise LinkError("no WebSocket")
 
     def _on_close(self, event: CloseConnection) -> None:
-        if self._connection.state is not ConnectionState.REMOTE_CLOSING:  # the library's word
+        # The library closed on an error.
+        if self._connection.state is not ConnectionState.REMOTE_CLOSING:
             raise LinkError(f"malformed WebSocket frame: {_short(event.reason)}")
         self.stage = Stage.CLOSED
         if event.code not in _ORDERLY or event.reason:
-            told = f": {_short(event.reason)}" if event.reason else ""
-            self.reason = f"the broker closed the WebSocket ({int(event.code)}){told}"
+            reason = f": {_short(event.reason)}" if event.reason else ""
+            self.reason = f"the broker closed the WebSocket ({int(event.code)}){reason}"
 
     def frames(self, data: bytes | bytearray | memoryview) -> list[bytes]:
         """``data`` as masked frames."""
@@ -134,17 +135,17 @@ class WebSocket:
         return [send(BytesMessage(data=bytes(piece))) for piece in pieces]
 
     def pong(self) -> bytes:
-        """The answer to the last ping: to it alone, as the RFC allows."""
+        """The answer to the last ping only, as the RFC allows."""
         said, self.ping = self.ping, None
         assert said is not None
         return self._connection.send(Pong(payload=bytes(said)))
 
     def close(self) -> bytes:
-        """What ends it, or answers its end."""
+        """The frame that ends the connection, or answers its end."""
         return self._connection.send(CloseConnection(code=CloseReason.NORMAL_CLOSURE))
 
 
 def _short(text: object) -> str:
-    """One line, whatever a server said."""
-    shown = "".join(each if each.isprintable() else "?" for each in str(text))
+    """``text`` as one printable line."""
+    shown = "".join(character if character.isprintable() else "?" for character in str(text))
     return shown[:REASON_CHARACTERS_MAX]

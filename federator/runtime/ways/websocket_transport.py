@@ -1,10 +1,11 @@
-"""A WebSocket as a transport: to the socket a protocol, to who speaks MQTT what a socket is.
+"""A WebSocket as a transport: a protocol to the socket, and a transport to the MQTT protocol.
 
-So a link, a probe and a gateway's client speak MQTT over it as over TCP, with the same bounds: who
-reads no more stops the socket from being read, and what cannot be written is told as by the socket
-itself. One read of the socket at a time is taken apart, some frames of it in a turn of the loop.
+So a link, a probe and a gateway's client use MQTT over it as over TCP, with the same bounds: a
+protocol that pauses reading stops the socket from being read, and write pressure is reported as by
+the socket itself. One read of the socket at a time is decoded, some of its frames per turn of the
+loop.
 
-Source: RFC 6455; ``websocket`` says what goes in and out.
+Source: RFC 6455; ``websocket`` encodes and decodes.
 """
 
 import asyncio
@@ -44,7 +45,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
     """One connection; ``connect`` makes it.
 
     Attributes:
-        opened: Done when the broker has answered; or the ``LinkError`` that it did not.
+        opened: Done when the broker has answered, or with the ``LinkError`` if it did not.
     """
 
     def __init__(self, websocket: WebSocket) -> None:
@@ -53,12 +54,12 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._buffer = memoryview(bytearray(READ_BYTES))
         self._below: asyncio.Transport | None = None
         self._protocol: asyncio.BaseProtocol | None = None
-        self._rest = memoryview(b"")  # taken out of frames, and not wanted yet
-        self._more = False  # frames may be left of the last read
-        self._reading = False  # who speaks MQTT wants to read; not before there is one
+        self._rest = memoryview(b"")  # decoded, and not passed on yet
+        self._more = False  # the last read may have more frames
+        self._reading = False  # the MQTT protocol wants to read; not before there is one
         self._halted = False  # the socket is not read
         self._due = False  # a later turn goes on
-        self._full = False  # the socket takes no more
+        self._full = False  # the socket accepts no more
         self._closing = False
         self._error: Exception | None = None
         self._loop = asyncio.get_running_loop()
@@ -75,7 +76,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # As the protocol of the socket
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """Ask for a WebSocket."""
+        """Request a WebSocket."""
         self._below = cast(asyncio.Transport, transport)  # uvloop's is not a subclass
         if self._closing:  # given up meanwhile
             self._below.abort()
@@ -86,11 +87,11 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._fail(error)
 
     def get_buffer(self, sizehint: int) -> memoryview:
-        """What is read into; what came before has been taken out."""
+        """The read buffer; earlier bytes have been taken out."""
         return self._buffer
 
     def buffer_updated(self, nbytes: int) -> None:
-        """Take a read apart."""
+        """Decode a read."""
         if self._closing:
             return
         try:
@@ -110,18 +111,18 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
             if error is None or isinstance(error, ConnectionError):
                 error = LinkError("hung up when asked for a WebSocket: is this its listener?")
             self.opened.set_exception(error)
-            self.opened.exception()  # read here: who waited may have given up
+            self.opened.exception()  # mark as retrieved: the waiter may have given up
         if self._protocol is not None:
             self._protocol.connection_lost(error)
 
     def pause_writing(self) -> None:
-        """Pass on that the socket takes no more."""
+        """Pass on that the socket accepts no more."""
         self._full = True
         if self._protocol is not None:
             self._protocol.pause_writing()
 
     def resume_writing(self) -> None:
-        """Pass on that the socket takes more, and answer a ping that waited."""
+        """Pass on that the socket accepts more, and answer a waiting ping."""
         self._full = False
         self._answer_ping()
         if self._protocol is not None:
@@ -130,7 +131,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
     # In turns
 
     def _turn(self) -> None:
-        """Hand over what is there and wanted; read on when nothing is left."""
+        """Pass on decoded bytes if wanted; read on when nothing is left."""
         self._due = False
         if self._closing:
             return
@@ -164,7 +165,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
             cast(asyncio.Protocol, protocol).data_received(bytes(rest))
 
     def _go_on(self) -> None:
-        """Read the socket, or look again in the next turn, or wait until that is wanted."""
+        """Read the socket, or continue in the next turn, or wait for ``resume_reading``."""
         if self._closing or self._below is None:
             return
         idle = not (self._rest or self._more or self._websocket.stage is Stage.CLOSED)
@@ -181,17 +182,17 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
             self._loop.call_soon(self._turn)
 
     def _answer_ping(self) -> None:
-        """Once the socket takes it: who does not read what it asked for gets the last answer."""
+        """Answer once the socket accepts it: a broker that does not read gets only the last one."""
         if self._websocket.ping is not None and not (self._full or self._closing):
             self._send(self._websocket.pong())
 
     def _send(self, frame: bytes) -> None:
-        """Write, unless the connection beneath has ended: that is told in a later turn."""
+        """Write, unless the connection beneath has ended: a later turn reports that."""
         if self._below is not None and not self._below.is_closing():
             self._below.write(frame)
 
     def _leave(self) -> None:
-        """The broker has closed."""
+        """The broker closed the WebSocket."""
         if self._websocket.reason is not None:
             self._error = LinkError(self._websocket.reason)
         self.close()
@@ -200,37 +201,33 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
         self._error = self._error or error
         self.abort()
 
-    # As the transport of who speaks MQTT
+    # As the transport of the MQTT protocol
 
     def get_extra_info(self, name: str, default: object = None) -> object:
-        """Of the connection beneath; ``websocket`` says that there is more than that."""
+        """As of the connection beneath; ``websocket`` shows that there is a layer above."""
         if name == "websocket":
             return self._websocket
         return default if self._below is None else self._below.get_extra_info(name, default)
 
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
-        """Hand over to ``protocol`` from now on."""
         self._protocol = protocol
 
     def get_protocol(self) -> asyncio.BaseProtocol:
-        """Who speaks MQTT."""
         assert self._protocol is not None
         return self._protocol
 
     def is_closing(self) -> bool:
-        """Whether nothing is sent any more."""
         return self._closing
 
     def is_reading(self) -> bool:
-        """Whether what comes is wanted."""
         return self._reading and not self._closing
 
     def pause_reading(self) -> None:
-        """Hand over nothing until ``resume_reading``."""
+        """Pass on nothing until ``resume_reading``."""
         self._reading = False
 
     def resume_reading(self) -> None:
-        """Hand over what is there in the next turn, and read on."""
+        """Pass on buffered bytes in the next turn, and read on."""
         self._reading = True
         self._go_on()
 
@@ -241,12 +238,12 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self._send(frame)
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None:
-        """As of the connection beneath."""
+        """Set the limits of the connection beneath."""
         if self._below is not None:
             self._below.set_write_buffer_limits(high, low)
 
     def get_write_buffer_size(self) -> int:
-        """Bytes that the socket did not take, with what frames add to them."""
+        """Bytes that the socket did not accept, with the frames' overhead."""
         return 0 if self._below is None else self._below.get_write_buffer_size()
 
     def can_write_eof(self) -> bool:
@@ -254,7 +251,7 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
         return False
 
     def close(self) -> None:
-        """Say that we leave, and close once it is sent."""
+        """Send a close frame, then close."""
         if not self._closing:
             self._closing = True
             if self._below is not None:
@@ -262,7 +259,6 @@ class WebSocketTransport(asyncio.BufferedProtocol, asyncio.Transport):
                 self._below.close()
 
     def abort(self) -> None:
-        """Close at once."""
         self._closing = True
         if self._below is not None:
             self._below.abort()

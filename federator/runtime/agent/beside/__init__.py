@@ -1,1 +1,1 @@
-"""What is beside the agent of a broker, in its process: where leaves hang, or its role changes."""
+"""Parts beside the agent of a broker, in its process: for leaves, or while its role changes."""

@@ -1,11 +1,11 @@
-"""A hub: the agent of a broker on which leaves hang, and one more agent beside it for each leaf.
+"""A hub: the agent of a broker that serves leaves, and one more agent (a port) for each leaf.
 
-The broker is the switch between them. An agent gives its broker what comes from the federation, and
-takes from it what the federation wants, like a client; so what one agent here gives, the others
-take. All that custody promises between clients of one broker so holds between the mesh and leaves,
-and nothing comes back to where it came from, as no client hears itself. What each of them asks for
-is decided in ``protocol.leaves.switch``, and told here, in turns of some milliseconds: what one
-side wants otherwise may be 100,000 filters, and concerns every leaf.
+The broker is the switch between them. Like a client, each agent publishes on its broker what comes
+from its side, and subscribes to what its side wants; so the others receive what one publishes.
+Custody between clients of one broker thus extends to the mesh and the leaves, and nothing returns
+to its source, as each agent ignores its own publications. ``protocol.leaves.switch`` decides what
+each of them asks its side for. We pass that on in turns of some milliseconds: one side may change
+100,000 filters, which concern every leaf.
 
 Source: docs/hubs.md.
 """
@@ -32,27 +32,27 @@ from federator.runtime.storage.filter_file import FilterFile
 from federator.runtime.storage.state_dir import StateDir
 
 ASKED: Final = "asked"
-"""The file that lists what one side was asked for."""
+"""The file that lists the filters one side was asked for."""
 
 TURN_S: Final = 0.01
 """How long one turn of the loop decides and asks; the last step may take some milliseconds more."""
 
 Side = BrokerId | None
-"""A leaf, or the mesh."""
+"""A leaf, or the mesh (``None``)."""
 
 Source = Side | Literal["clients"]
-"""Who wants something: our broker's own clients, too."""
+"""A side, or our broker's own clients: they want filters, too."""
 
 LEAF_ANSWERS_MAX: Final = 1_024
-"""Topics and keys of one leaf of which is remembered whether somebody wants them."""
+"""Topics and keys per leaf with a remembered answer whether another side wants them."""
 
 _log = structlog.get_logger()
 
 
 class Hub:
-    """The agents at which leaves hang, beside the ``agent`` of their broker.
+    """The ports of the leaves, beside the ``agent`` of their broker.
 
-    Make and start it before that one is started.
+    Make and start it before that agent starts.
     """
 
     def __init__(
@@ -82,15 +82,15 @@ class Hub:
         self._asked_mesh: set[str] = set()
         self.arrivals = {None: self._of_mesh()} | {leaf: self._of_leaf(leaf) for leaf in self.ports}
         self._waiting: WaitingChanges[Source] = WaitingChanges()
-        self._steps: Iterator[None] = iter(())  # what is under way
+        self._steps: Iterator[None] = iter(())  # the work in progress
         self._is_working = False
         self._is_due = False  # something has lingered long enough
-        self._reconsiders = False  # covers are to be thought over
+        self._reconsiders = False  # covers are to be computed again
         self._looking = False
         self._timer = DeadlineTimer(self._on_time)
 
     def start(self) -> None:
-        """Tell each of them from now on what the others want, and connect all ports."""
+        """From now on pass on to each agent what the others want; connect all ports."""
         services = self._agent.services
         services.hub = self
         for agent in (self._agent, *self.ports.values()):
@@ -109,12 +109,12 @@ class Hub:
         self._work_soon()
 
     def _all_subscribed(self) -> bool:
-        """Whether whatever one of us gives our broker now is heard by all who want it."""
+        """Whether every agent here now receives what another one publishes on our broker."""
         agents = (self._agent, *self.ports.values())
         return all(agent.control.data_link.subscribed for agent in agents)
 
     def _on_looked(self) -> None:
-        """One of us looked whether it is at our broker: it may be whom others waited for."""
+        """An agent here checked its presence: the others may have waited for it."""
         if not self._looking and self._all_subscribed():
             self._looking = True
             for agent in (self._agent, *self.ports.values()):
@@ -123,39 +123,39 @@ class Hub:
             self._looking = False
 
     async def leave(self) -> None:
-        """Tell the leaves that we go, as ``Agent.leave``."""
+        """Send byes to the leaves, as ``Agent.leave``."""
         await asyncio.gather(*(port.leave() for port in self.ports.values()))
 
     def follow(self, settings: Settings) -> None:
-        """Go by the rules that ``settings`` have for leaves, in this turn of the loop."""
+        """Apply the rules that ``settings`` have for leaves, in this turn of the loop."""
         for leaf in settings.leaves:
             port = self.ports[BrokerId(leaf.id)]
-            if port.settings.link_rules() != (told := settings.for_leaf(leaf)).link_rules():
-                port.settings = told
-                port.data.follow_link_rules(told)
+            if port.settings.link_rules() != (new := settings.for_leaf(leaf)).link_rules():
+                port.settings = new
+                port.data.follow_link_rules(new)
 
-    # What the agent asks its hub
+    # What the agent calls at its hub
 
     @property
     def asked(self) -> frozenset[str]:
-        """What the mesh is asked for, by the names of our broker."""
+        """The filters the mesh is asked for, by their names on our broker."""
         return frozenset(self._asked_mesh)
 
     def own_links(self) -> list[MqttLink]:
-        """The connections to our broker that leaves take."""
+        """The ports' connections to our broker."""
         return [link for port in self.ports.values() for link in port.own_links()]
 
     def on_clients(self, added: frozenset[str], removed: frozenset[str]) -> None:
-        """Clients of our broker want ``added``, and no more ``removed``."""
+        """Clients of our broker now want ``added``, and no longer ``removed``."""
         self._want("clients", added, removed)
 
     def call_roll(self) -> None:
-        """Ask leaves to subscribe again what they hear at our broker."""
+        """Ask leaves to subscribe again at our broker, for its log."""
         for port in self.ports.values():
             port.control.outboxes.call_roll()
 
     def served_by(self, leaf: BrokerId) -> BrokerId:
-        """The hub by which a leaf is served: as far as we know, us."""
+        """The hub that serves a leaf: as far as we know, us."""
         served = self.ports[leaf].control.node.serving.of(leaf)
         return self._agent.settings.broker_id if served is None else served.hub
 
@@ -167,10 +167,10 @@ class Hub:
     def _agent_of(self, side: Side) -> Agent:
         return self._agent if side is None else self.ports[side]
 
-    # What comes
+    # Arrivals
 
     def _of_mesh(self) -> Arrivals:
-        """Of what the mesh brings: our clients or a leaf must want it."""
+        """Count what the mesh sends: our clients or a leaf must want it."""
         data, wanted_by = self._agent.data, self.switch.mesh.count
         inward = data.policy.renames.filter_inward
         return Arrivals(
@@ -181,7 +181,7 @@ class Hub:
         )
 
     def _of_leaf(self, leaf: BrokerId) -> Arrivals:
-        """Of what a leaf brings: our clients, the mesh or another leaf must want it."""
+        """Count what a leaf sends: our clients, the mesh or another leaf must want it."""
         mesh, wants = self._agent.data.forwarder, self.ports[leaf].data.forwarder.wants
         outward = self._agent.data.policy.renames.outward
 
@@ -200,18 +200,18 @@ class Hub:
             answers_max=LEAF_ANSWERS_MAX,
         )
 
-    # What others want
+    # Interest changes
 
     def _on_mesh(self, added: Sequence[str], removed: Sequence[str]) -> None:
         self._want(None, added, removed)
 
     def _on_roaming(self) -> None:
-        """A leaf has another hub besides: what it gets from here must be known again there."""
+        """A leaf has another hub besides: it must recognise there what it got here."""
         for agent in (self._agent, *self.ports.values()):
             agent.data.stamps.stamping = True
 
     def _tell_mesh_again(self, run: bytes) -> None:
-        """A leaf says what the mesh brought here already by its other hub: others may lack it."""
+        """A leaf returns data that the mesh sent it through its other hub: others may lack it."""
         data = self._agent.data
         data.enter(memoryview(run), inbound_of(run))
         data.path.flush()
@@ -224,7 +224,7 @@ class Hub:
         return on_leaf
 
     def _want(self, side: Source, added: Iterable[str], removed: Iterable[str]) -> None:
-        """Tell it when the agent that says so has done all that follows from what it heard."""
+        """Queue a change; the agent that reports it first finishes handling its message."""
         self._waiting.add(side, _publications(added), _publications(removed))
         self._work_soon()
 
@@ -281,9 +281,9 @@ class Hub:
         return self._tell(self.switch.recall(mesh, leaves, Millis(monotonic_ms())))
 
     def _carry_out(self, telling: Telling) -> Iterator[None]:
-        for told in telling:
-            if told is not None:
-                yield from self._tell(told)
+        for order in telling:
+            if order is not None:
+                yield from self._tell(order)
             yield
 
     def _tell(self, told: Told) -> Iterator[None]:
@@ -301,7 +301,7 @@ class Hub:
         self._agent_of(side).services.ask(change.subscribe, change.unsubscribe)
 
     def _note(self, side: Side, change: CoverChange) -> None:
-        """Write down what is asked for, for the next life."""
+        """Write down the filters asked for, for the next start."""
         try:
             self._asked_before[side].alter(
                 dict.fromkeys(change.unsubscribe) | dict.fromkeys(change.subscribe, 0)
@@ -311,12 +311,12 @@ class Hub:
 
 
 def _publications(filters: Iterable[str]) -> list[str]:
-    """Those of what clients publish; others are between agents."""
-    return sorted(each for each in filters if not each.startswith("$"))
+    """The filters of clients' publications; others are between agents."""
+    return sorted(filter_ for filter_ in filters if not filter_.startswith("$"))
 
 
 def _parts(change: CoverChange) -> Iterator[CoverChange]:
-    """``change``, a few filters at a time: what contains others is asked for before they go."""
+    """``change``, a few filters at a time: new ones are asked for before those they contain go."""
     if len(change.subscribe) + len(change.unsubscribe) <= FILTERS_PER_TURN:
         if change:
             yield change

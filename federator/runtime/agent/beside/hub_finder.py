@@ -1,7 +1,7 @@
-"""Looks for the hubs of a leaf by itself: how far each is, how many leaves it serves, who is gone.
+"""Finds the hubs of a leaf: how far each is, how many leaves it serves, which are gone.
 
-Each hub that takes the leaf has a page about that on its broker (``Health`` of the leaf's port), so
-a look is a connection, a subscription and what is retained there.
+Each hub that accepts the leaf has a page about that on its broker (``Health`` of the leaf's port),
+so one look is a connection, a subscription and that retained page.
 
 Source: docs/hubs.md, "Hubs that a leaf finds"; ``protocol.leaves.nearest_hubs``.
 """
@@ -43,15 +43,15 @@ _log = structlog.get_logger()
 
 
 class HubFinder:
-    """Of one leaf that names more hubs than it takes.
+    """The finder of a leaf that names more hubs than it uses.
 
     Args:
-        settings: As they were read, with all hubs.
+        settings: As read, with all hubs.
         folder: The state folder.
     """
 
     def __init__(self, settings: Settings, folder: Path) -> None:
-        self._read_last = self._offered = settings  # as read, and as followed
+        self._read_last = self._offered = settings  # as last read, and as last applied
         self._path = folder / FILE
         self._seen: dict[BrokerId, SeenHub] = {}
         taken = self._read()
@@ -67,28 +67,28 @@ class HubFinder:
         )
 
     async def start(self) -> None:
-        """Take two hubs, unless an earlier life did."""
+        """Choose two hubs, unless an earlier process did."""
         if self._is_new:
             await self._look()
             self._near.start(self._seen.values(), monotonic_ms())
             self._tell(keep=bool(self._seen))
 
     def narrowed(self, settings: Settings) -> Settings:
-        """``settings`` of a leaf that names the hubs it has taken, and no others."""
+        """``settings`` with only the hubs that the leaf has chosen."""
         return _naming(self._offered, self._near.taken, settings)
 
     def source(self, source: Source[Settings]) -> Source[Settings]:
-        """``source``, narrowed, to be read in any thread; ``follow`` when it is followed."""
+        """``source``, narrowed, to be read in any thread; ``follow`` when it is applied."""
 
         def read() -> Settings:
-            self._read_last = told = read_all()
-            return _naming(told, kept_of(self._near.taken, _ids(told)), told)
+            self._read_last = latest = read_all()
+            return _naming(latest, kept_of(self._near.taken, _ids(latest)), latest)
 
         read_all = source.read
         return replace(source, read=read)
 
     def follow(self, settings: Settings) -> None:
-        """What was read last is followed: as ``settings``, narrowed."""
+        """The settings read last are applied: as ``settings``, narrowed."""
         self._offered = self._read_last
         self._near.know(_ids(self._offered), _ids(settings), monotonic_ms())
 
@@ -98,7 +98,7 @@ class HubFinder:
         reloader: Reloader[Settings],
         prepare: Callable[[Settings], Mapping[str, Endpoint]],
     ) -> None:
-        """Have ``agent`` go by other hubs when there is a reason to."""
+        """Have ``agent`` use other hubs when there is a reason to."""
         while True:
             await asyncio.sleep(CHECK_S)
             if not self._near.is_due(_linked(agent), monotonic_ms()):
@@ -116,7 +116,7 @@ class HubFinder:
                 _log.warning("leaf.hub_refused", reason=str(error))
                 endpoints = None
             if agent.settings is not before:
-                continue  # a reload came between, and says what is taken
+                continue  # a reload came between, and decides
             if endpoints is None:
                 self._near.know(self._near.known, taken, monotonic_ms())
                 continue
@@ -125,7 +125,7 @@ class HubFinder:
             self._tell()
 
     def snapshot(self) -> list[dict[str, Any]]:
-        """All hubs that may be taken, as they were seen last."""
+        """All candidate hubs, as last seen."""
         return [
             {
                 "id": hub,
@@ -140,14 +140,14 @@ class HubFinder:
     # Inside
 
     async def _look(self) -> None:
-        """Look at all of them, at once."""
+        """Look at all hubs at once."""
         settings = self._offered
-        named = [settings.neighbour_connection(each) for each in settings.neighbours]
-        seen = await asyncio.gather(*(look(settings, each) for each in named))
-        self._seen = {each.id: each for each in seen if each is not None}
+        named = [settings.neighbour_connection(hub) for hub in settings.neighbours]
+        seen = await asyncio.gather(*(look(settings, hub) for hub in named))
+        self._seen = {hub.id: hub for hub in seen if hub is not None}
 
     def _tell(self, *, keep: bool = True) -> None:
-        """Say what is taken, and write it down; not to ``keep``: the next life chooses anew."""
+        """Log the chosen hubs. Without ``keep``, do not store them: the next start chooses anew."""
         taken = self._near.taken
         _log.info("leaf.hubs_taken", hubs=list(taken))
         if not keep:
@@ -158,12 +158,12 @@ class HubFinder:
             _log.warning("leaf.note_failed", reason=error.strerror or str(error))
 
     def _read(self) -> tuple[BrokerId, ...]:
-        told = damage.read(self._path, msgspec.json.Decoder(tuple[BrokerId, ...]).decode)
-        return tuple(dict.fromkeys(told or ()))
+        hubs = damage.read(self._path, msgspec.json.Decoder(tuple[BrokerId, ...]).decode)
+        return tuple(dict.fromkeys(hubs or ()))
 
 
 async def look(settings: Settings, hub: NeighbourSettings) -> SeenHub | None:
-    """How far ``hub`` is, and what it says; ``None``: it does not take us, or not now."""
+    """The distance of ``hub`` and its page; ``None`` if it does not accept us, or not now."""
     topic = health_topic(settings.federation)
     name = f"federator-{settings.broker.id}-looks"
     try:
@@ -176,23 +176,23 @@ async def look(settings: Settings, hub: NeighbourSettings) -> SeenHub | None:
                 started_s = time.perf_counter()
                 await probe.subscribe(topic)
                 took_s.append(time.perf_counter() - started_s)
-            said = decode(Health, (await probe.next_message()).payload)
+            health = decode(Health, (await probe.next_message()).payload)
     except (LinkError, DecodeError, OSError, ValueError, TimeoutError):
         return None
-    if said.broker != hub.id or said.state == "down":
+    if health.broker != hub.id or health.state == "down":
         return None
-    return SeenHub(BrokerId(said.broker), 1_000 * min(took_s), said.leaves)
+    return SeenHub(BrokerId(health.broker), 1_000 * min(took_s), health.leaves)
 
 
 def _naming(offered: Settings, hubs: Iterable[BrokerId], settings: Settings) -> Settings:
     """``settings`` with ``hubs``, as ``offered`` names them, and with nothing left to choose."""
-    named = {each.id: each for each in offered.neighbours}
+    named = {hub_settings.id: hub_settings for hub_settings in offered.neighbours}
     taken = tuple(named[hub] for hub in hubs)
     return replace(settings, neighbours=taken, topology=TopologySettings())
 
 
 def _ids(settings: Settings) -> list[BrokerId]:
-    return [BrokerId(each.id) for each in settings.neighbours if each.id is not None]
+    return [BrokerId(neighbour.id) for neighbour in settings.neighbours if neighbour.id is not None]
 
 
 def _linked(agent: Agent) -> frozenset[BrokerId]:

@@ -1,7 +1,7 @@
-"""What a hub tells of its leaves, and of what it carries for them: ``/status`` and ``/metrics``.
+"""What a hub reports of its leaves and of its traffic for them: ``/status`` and ``/metrics``.
 
-What ports do is told as sums, and of each leaf only what an alarm may rest on: there may be 256 of
-them, and a scrape is a turn of the loop.
+Ports are reported as sums, and single leaves only where an alarm needs them: there may be 256, and
+a scrape is a turn of the loop.
 
 Source: docs/hubs.md; docs/observability.md.
 """
@@ -20,25 +20,25 @@ if TYPE_CHECKING:
 
 
 def hub_section(hub: "Hub | None") -> Answer | None:
-    """What the mesh is asked for, and what it and the leaves brought; ``None``: no hub."""
+    """What the mesh is asked for, and what it and the leaves sent; ``None`` without leaves."""
     if hub is None:
         return None
     return {
         "filters_asked": len(hub.asked),
         **{
             side: {
-                "publications": sum(each.publications for each in told),
-                "bytes": sum(each.size for each in told),
-                "in_vain": sum(each.in_vain for each in told),
-                "bytes_in_vain": sum(each.size_in_vain for each in told),
+                "publications": sum(source.publications for source in sources),
+                "bytes": sum(source.size for source in sources),
+                "in_vain": sum(source.in_vain for source in sources),
+                "bytes_in_vain": sum(source.size_in_vain for source in sources),
             }
-            for side, told in _sides(hub).items()
+            for side, sources in _sides(hub).items()
         },
     }
 
 
 def leaves_section(hub: "Hub | None") -> list[dict[str, int]]:
-    """Each leaf: whether its link is up, what it wants, what it is told, what came and went."""
+    """Each leaf: whether its link is up, its filters, and its traffic."""
     return [] if hub is None else [_leaf(hub, id, port) for id, port in sorted(hub.ports.items())]
 
 
@@ -53,23 +53,25 @@ def _leaf(hub: "Hub", id: BrokerId, port: Agent) -> dict[str, int]:
         "bytes_out": counters.frame_bytes_out,
         "bytes_in": counters.frame_bytes_in,
         "bytes_in_vain": hub.arrivals[id].size_in_vain,
-        "queued": sum(link.queued_bytes for each in links for link in each.links),
+        "queued": sum(link.queued_bytes for neighbour in links for link in neighbour.links),
         "dropped": counters.dropped,
         **_refused(port),
     }
 
 
 def _refused(port: Agent) -> dict[str, int]:
-    """What came from a leaf and was not taken, since we started: sealed or said by who may not,
-    beyond its bound of filters, against the rules of its entry.
+    """Messages and frames that a leaf sent and we refused since we started.
+
+    They are malformed or not authentic, beyond the leaf's bound of filters, or against its link
+    rules.
     """
     control, data = port.control, port.data
     node, traffic, frames = control.node, control.traffic, data.path.plane.counters
-    words = [traffic.presumed, traffic.malformed]
-    words += [] if control.trust is None else [control.trust.words.refused]
+    messages = [traffic.presumed, traffic.malformed]
+    messages += [] if control.trust is None else [control.trust.words.refused]
     return {
         "frames_refused": frames.frames_of_strangers + frames.malformed_frames,
-        "words_refused": sum(sum(each.values()) for each in words),
+        "words_refused": sum(sum(counts.values()) for counts in messages),
         "filters_refused": node.meshes.refused + node.topic_routing.refused,
         "publications_refused": data.link_policies.withheld_in,
     }
@@ -84,16 +86,16 @@ LEAF_KEYS = ("up", "filters_wanted", "filters_told", "bytes_out", "bytes_in", "q
 
 
 def hub_values(hub: "Hub | None") -> Values:
-    """The metrics of a hub; none of who has no leaves."""
+    """The metrics of a hub; none without leaves."""
     if hub is None:
         return {}
-    told, sides = leaves_section(hub), _sides(hub)
+    leaves, sides = leaves_section(hub), _sides(hub)
     paths = [port.data.path for port in hub.ports.values()]
     planes = [path.counters for path in paths]
     custody = [path.custody for path in paths]
     stores = [path.stores for path in paths]
     values: Values = {
-        "leaves": len(told),
+        "leaves": len(leaves),
         "mesh_asked": len(hub.asked),
         "brought": {(s,): sum(a.publications for a in sides[s]) for s in sides},
         "brought_bytes": {(s,): sum(a.size for a in sides[s]) for s in sides},
@@ -103,11 +105,11 @@ def hub_values(hub: "Hub | None") -> Values:
         "leaves_frames_out": sum(plane.frames_out for plane in planes),
         "leaves_frames_in": sum(plane.frames_in for plane in planes),
         "leaves_deferred": sum(plane.deferred for plane in planes),
-        "leaves_log_bytes": sum(each.log.bytes for each in stores),
-        "leaves_log_overflowed": sum(each.log.dropped_for_room for each in stores),
-        "leaves_log_failures": sum(each.failures for each in stores),
-        "leaves_owed": sum(len(each.owed) for each in custody),
-        "leaves_gaps": sum(each.destination.receiver.gaps for each in custody),
-        "leaves_gone": sum(each.destination.receiver.voids for each in custody),
+        "leaves_log_bytes": sum(part.log.bytes for part in stores),
+        "leaves_log_overflowed": sum(part.log.dropped_for_room for part in stores),
+        "leaves_log_failures": sum(part.failures for part in stores),
+        "leaves_owed": sum(len(part.owed) for part in custody),
+        "leaves_gaps": sum(part.destination.receiver.gaps for part in custody),
+        "leaves_gone": sum(part.destination.receiver.voids for part in custody),
     }
-    return values | {f"leaf_{key}": {(str(t["id"]),): t[key] for t in told} for key in LEAF_KEYS}
+    return values | {f"leaf_{key}": {(str(t["id"]),): t[key] for t in leaves} for key in LEAF_KEYS}

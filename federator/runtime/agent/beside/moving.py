@@ -1,11 +1,10 @@
-"""A broker that changes its role, from leaf to member or back, with nothing lost on the way.
+"""A broker that changes its role, from leaf to member or back, without losing data.
 
-Two agents are beside the broker for a while. The **former** one is started first, as it was: what
-its clients had published, what its log holds and what is kept for it finds its way. Beside it the
-**successor** joins, and both bring what clients want; what comes twice for that is known by its
-stamp. When the successor has stood for a while, so that all know what its clients want and it knows
-what all want, it takes over what clients publish. The former one goes on for as long as somebody
-may ask it for something, and then is gone for good.
+For a while two agents are beside the broker. The **former** agent starts first, as it was: what its
+clients published, its log and the data kept for it get delivered. Beside it the **successor**
+joins, and both bring what clients want; stamps identify the duplicates. When the successor has been
+ready for a while, so that interest has spread in both directions, it takes over what clients
+publish. The former agent goes on while others may request its data, and then ends for good.
 
 Source: docs/hubs.md, "Moving"; ``protocol.data.handover``.
 """
@@ -42,20 +41,20 @@ from federator.runtime.storage.state_dir import StateDir
 FILE: Final = "move"
 
 FIRST_WAIT_S: Final = 10.0
-"""How long the successor waits for the former agent's link, over which stamps are asked for."""
+"""How long the successor waits for the former agent's link, over which stamps are requested."""
 
 STANDS_S: Final = 15.0
-"""How long the successor stands before it takes over: tails come every 10 s."""
+"""How long the successor is ready before it takes over: tails come every 10 s."""
 
 ENDS_S: Final = 30.0
-"""How long the former agent brings what is kept for it, with a link, after that."""
+"""How long the former agent, with a link, then delivers what is kept for it."""
 
 HELD_LOOKS: Final = 15
-"""How long what clients publish waits then: what went by the former agent is to be there first.
-While this process stands still that one sends nothing, so looks are counted, and not the time."""
+"""How long clients' publications wait then: what the former agent took is to arrive first. It sends
+nothing while this process stands still, so looks are counted, not time."""
 
 SAID_S: Final = 1.0
-"""What was said is heard at the other end of a link."""
+"""After this long, the other end of a link has received what we sent."""
 
 LOOK_S: Final = 0.2
 SETTLED_LOOK_S: Final = 0.002
@@ -68,15 +67,15 @@ _log = structlog.get_logger()
 
 
 def beginning(settings: Settings) -> Settings:
-    """What its successor goes by until it is restarted."""
+    """The settings of the successor until its next restart."""
     return replace(settings, loops=LoopSettings(watch="never"))
 
 
 def begin(folder: Path) -> None:
-    """Note that a move begins in the state folder ``folder``, or goes on there.
+    """Note that a move begins, or goes on, in the state folder ``folder``.
 
     Raises:
-        ConfigError: An agent was there before; what it knew of the federation is long outdated.
+        ConfigError: An agent used the folder before; its state is long outdated.
     """
     path = folder / FILE
     if path.exists():
@@ -91,7 +90,7 @@ def begin(folder: Path) -> None:
 
 
 def forget(state: StateDir) -> None:
-    """No move goes on in the state folder ``state``: a later one begins anew.
+    """End any move in the state folder ``state``: a later one begins anew.
 
     Raises:
         ConfigError: Its file cannot be removed.
@@ -110,13 +109,13 @@ def _unusable(path: Path, error: OSError) -> ConfigError:
 
 
 class Move:
-    """From ``former`` to what is at the broker now.
+    """The move from ``former`` to the agent that is at the broker now.
 
     Args:
-        former: Settings of the role that the broker had.
-        state: Of the former agent.
-        folder: Of the successor, which remembers how far the move is.
-        book: Of what is published on the broker, by either of them.
+        former: Settings of the broker's earlier role.
+        state: State folder of the former agent.
+        folder: State folder of the successor, which stores the phase of the move.
+        book: Stamps of what either agent publishes on the broker.
 
     Attributes:
         phase: How far the move is.
@@ -147,26 +146,26 @@ class Move:
         await self._may_start.wait()
 
     async def leave(self) -> None:
-        """Tell the former agent's neighbours that we go, as ``Agent.leave``."""
+        """Send byes to the former agent's neighbours, as ``Agent.leave``."""
         if self._former is not None:
             self._give_waiting()
             await self._former.leave()
 
     def snapshot(self) -> dict[str, str]:
-        """What an operator sees."""
-        told = self._settings
-        return {"from": told.role, "federation": told.federation, "phase": self.phase}
+        """The move as shown to operators."""
+        former = self._settings
+        return {"from": former.role, "federation": former.federation, "phase": self.phase}
 
     # Inside
 
     async def _be(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
-        """Be the former agent until nobody needs it."""
+        """Run the former agent until it is no longer needed."""
         former = self._former = Agent(self._settings, self._state, tasks, self._book)
         _prepare(former, self._handover.former)
         former.services.beside = successor.own_links
         successor.services.beside = former.own_links
         successor.services.discovery.inherit = former.services.discovery.record
-        # What both bring passes over one connection: over two, what one brings could be overtaken.
+        # Both deliver over one connection: with two, one agent's data could be overtaken.
         delivery = self._delivery = successor.data.path.plane.delivery
         own, delivery.link = delivery.link, former.control.data_link
         former.start()
@@ -181,14 +180,15 @@ class Move:
         await _settles(delivery)
         delivery.link = own
         for link in former.own_links():
-            await link.close(keep_session=False)  # nobody asks for what waits under its names
+            # The sessions under its names are no longer needed.
+            await link.close(keep_session=False)
         successor.services.beside = list
         successor.data.stamps.turn = None
         self._former = None
         self._go_on(ENDED)
 
     async def _hand_over(self, successor: Agent, tasks: asyncio.TaskGroup) -> None:
-        """When ``successor`` has stood for a while, let it take what clients publish."""
+        """When ``successor`` has been ready for a while, let it take what clients publish."""
         delivery = successor.data.path.plane.delivery
         delivering = tasks.create_task(_keep_delivering(delivery), name="waiting frames")
         await _stands(successor, STANDS_S)
@@ -202,19 +202,19 @@ class Move:
         successor.data_connection.release()
 
     async def _end(self, former: Agent) -> None:
-        """Let the former agent bring what is kept for it, and answer for what it published."""
+        """Let the former agent deliver what is kept for it, and answer repair requests."""
         keep_s = self._settings.custody.keep_s
         end_s = time.monotonic() + keep_s
         await _in_time(_stands(former, ENDS_S), keep_s)
         former.services.ask((), former.services.discovery.told)
-        # Members that are away may ask for something later, and nobody knows which do.
+        # Absent members may send requests later, and we do not know which.
         last_s = end_s - time.monotonic() if self._settings.role == "member" else SAID_S
         await asyncio.sleep(max(SAID_S, last_s))
         with contextlib.suppress(TimeoutError):
             await former.leave()
 
     def _give_waiting(self) -> None:
-        """Publish what waits for the former agent to bring it."""
+        """Publish what waits for the former agent to deliver it."""
         if self._delivery is not None:
             self._delivery.deliver_waiting(both_clocks())
 
@@ -230,41 +230,41 @@ class Move:
             _log.warning("move.note_failed", reason=error.strerror or str(error))
 
     def _read(self) -> str:
-        told = damage.read(self._path, _decode)
-        if told is None:
-            with contextlib.suppress(OSError):  # told by the next phase
+        phase = damage.read(self._path, _decode)
+        if phase is None:
+            with contextlib.suppress(OSError):  # the next phase would report the error
                 damage.write(self._path, BEGUN.encode())
-        return told or BEGUN
+        return phase or BEGUN
 
 
 def _decode(content: bytes) -> str:
-    if (told := content.decode().strip()) not in {BEGUN, HANDED_OVER, ENDED}:
-        raise ValueError(f"{told[:20]!r} is no phase of a move")
-    return told
+    if (phase := content.decode().strip()) not in {BEGUN, HANDED_OVER, ENDED}:
+        raise ValueError(f"{phase[:20]!r} is no phase of a move")
+    return phase
 
 
 def _prepare(agent: Agent, turn: Turn) -> None:
-    """Let ``agent`` know that there are two of them, and have its hub stamp what it sends."""
+    """Announce the other agent to ``agent``, and have its hub stamp what it sends."""
     agent.data.stamps.turn = turn
     agent.services.serving.decides.has_two_ways = True
 
 
 async def _in_time(waiting: Coroutine[None, None, None], seconds: float) -> None:
-    """``waiting``, or after so long no more."""
+    """Await ``waiting``, at most ``seconds``."""
     with contextlib.suppress(TimeoutError):
         async with asyncio.timeout(seconds):
             await waiting
 
 
 async def _keep_delivering(delivery: Delivery) -> None:
-    """Publish what the former agent did not bring first, until cancelled."""
+    """Publish what the former agent did not deliver first, until cancelled."""
     while True:
         await asyncio.sleep(LOOK_S)
         delivery.look_at_waiting(both_clocks())
 
 
 async def _settles(delivery: Delivery) -> None:
-    """Wait until our broker has all that it was given."""
+    """Wait until our broker has received everything we gave it."""
     while True:
         await asyncio.sleep(SETTLED_LOOK_S)
         if delivery.settled:
@@ -272,7 +272,7 @@ async def _settles(delivery: Delivery) -> None:
 
 
 async def _stands(agent: Agent, seconds: float) -> None:
-    """Wait until ``agent`` has been ready, and had a link, for so long."""
+    """Wait until ``agent`` has been ready, and had a link, for ``seconds``."""
     since_s = time.monotonic()
     while time.monotonic() - since_s < seconds:
         await asyncio.sleep(LOOK_S)
@@ -281,7 +281,7 @@ async def _stands(agent: Agent, seconds: float) -> None:
 
 
 def _ending(former: Settings) -> Settings:
-    """What the former agent goes by while its successor is there, which does all the rest."""
+    """The settings of the former agent beside its successor, which does all the rest."""
     return replace(
         former,
         share=ShareSettings(scope="broker"),
